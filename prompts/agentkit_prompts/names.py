@@ -35,13 +35,13 @@ def nearest(name: str, names: Iterable[str]) -> str:
     valid = list(names)[:_MAX_NAMES]
     if not valid:
         return ""
-    shown = ", ".join(sorted(valid)[:_MAX_LISTED])
+    listing = ", ".join(sorted(valid)[:_MAX_LISTED])
     if len(valid) > _MAX_LISTED:
-        shown += ", ..."
+        listing += ", ..."
     match = similar(name, valid)
     if match is None:
-        return f"; valid names: {shown}"
-    return f"; did you mean {match!r}? Valid names: {shown}"
+        return f"; valid names: {listing}"
+    return f"; did you mean {match!r}? Valid names: {listing}"
 
 
 def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
@@ -65,9 +65,9 @@ def unknown_fields(
     unknown = [name for name in given if name not in valid]
     if not unknown:
         return []
-    shown = [_with_advice(where, name, valid, elsewhere) for name in unknown]
+    listing = [_with_advice(where, name, valid, elsewhere) for name in unknown]
     plural = "s" * (len(unknown) > 1)
-    return [f"unknown field{plural} {', '.join(shown)}; there are {', '.join(sorted(valid))}"]
+    return [f"unknown field{plural} {', '.join(listing)}; there are {', '.join(sorted(valid))}"]
 
 
 def _with_advice(where: str, name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:

@@ -141,12 +141,12 @@ def unknown_option(
     if hint is not None:
         option = hint.partition("=")[0]
         return f"unknown option {name!r}; use {hint}", option if option in valid else None
-    meant = elsewhere.get(name)
-    if meant not in valid:
-        meant = similar(name, valid)
-    if meant is None:
+    suggestion = elsewhere.get(name)
+    if suggestion not in valid:
+        suggestion = similar(name, valid)
+    if suggestion is None:
         return f"unknown option {name!r}; valid options: {', '.join(sorted(valid))}", None
-    return f"unknown option {name!r}; did you mean {meant!r}?", meant
+    return f"unknown option {name!r}; did you mean {suggestion!r}?", suggestion
 
 
 def _error_of(
@@ -158,26 +158,26 @@ def _error_of(
 ) -> Exception:
     """Return the error that lists all problems of a failed validation."""
     types = get_type_hints(cls)
-    valid = [one.name for one in fields(cls)]
+    valid = [field.name for field in fields(cls)]
     details = failure.errors(include_url=False)
-    meant: dict[str, str | None] = {}
+    suggestions: dict[str, str | None] = {}
     names: dict[str, None] = {}
     problems: list[Problem] = []
     for detail in details:
         if detail["type"] == _UNKNOWN:
             name = str(detail["loc"][-1])
             names[name] = None
-            text, meant[name] = unknown_option(cls.__name__, name, valid, elsewhere)
+            text, suggestions[name] = unknown_option(cls.__name__, name, valid, elsewhere)
             problems.append(Problem("", text))
     for name, problem in _invalid([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
         names[name] = None
         problems.append(problem)
     message = f"{cls.__name__}: {listed(problems)}"
-    raised = unknown(message, meant) if meant and unknown is not None else error(message)
+    raised = unknown(message, suggestions) if suggestions and unknown is not None else error(message)
     if isinstance(raised, Picklable):
         raised.name = ", ".join(filter(None, names)) or None
         raised.problems = tuple(problems)
-        raised.suggestion = next(iter(meant.values()), None)
+        raised.suggestion = next(iter(suggestions.values()), None)
         if len(details) == 1:
             raised.value = _value_of(details[0])
     return raised
@@ -191,14 +191,14 @@ def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> 
     places: dict[tuple[str, str], list[Any]] = {}
     for detail in details:
         places.setdefault(_place(detail["loc"], names), []).append(detail)
-    for (name, inner), found in places.items():
-        reason = found[0].get("ctx", {}).get("error")
+    for (name, inner), errors in places.items():
+        reason = errors[0].get("ctx", {}).get("error")
         if isinstance(reason, Picklable) and reason.problems:
             # A validator of one field can report several problems inside its value.
             for place, text in reason.problems:
                 yield name + place, Problem(name + place, text)
             continue
-        yield name, Problem(name + inner, _text(found, not inner and NoneType in get_args(types.get(name))))
+        yield name, Problem(name + inner, _text(errors, not inner and NoneType in get_args(types.get(name))))
 
 
 def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]:
@@ -238,8 +238,8 @@ def _text(details: list[Any], is_optional: bool) -> str:
     if first["type"] in _SAYS_ALL:
         return f"expected {expected}"
     # A value of another type can be a secret.
-    shown = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
-    return f"expected {expected}, got {shown}"
+    received = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
+    return f"expected {expected}, got {received}"
 
 
 def _expected(detail: Any) -> str:

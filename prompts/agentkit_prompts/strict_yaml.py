@@ -45,16 +45,16 @@ class StrictLoader(yaml.SafeLoader):
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, LookupError, ValueError):
             # The message of the cause can contain the value, which is a secret in some files.
-            what = f"the value is not a {node.tag.rpartition(':')[2][:40]}"
-            raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
+            reason = f"the value is not a {node.tag.rpartition(':')[2][:40]}"
+            raise yaml.MarkedYAMLError(None, None, reason, node.start_mark) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) < len(node.value):
             counted = Counter(str(key.value) for key, _ in node.value)
             twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
-            what = f"the key {twice} is duplicated"
-            raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+            reason = f"the key {twice} is duplicated"
+            raise yaml.MarkedYAMLError(None, None, reason, node.start_mark)
         return mapping
 
     def construct_number(self, node: Any) -> Any:
@@ -63,8 +63,8 @@ class StrictLoader(yaml.SafeLoader):
         if ":" in text:
             return text
         if len(text) > MAX_DIGITS:
-            what = f"a number has at most {MAX_DIGITS:,} digits: put text in quotes"
-            raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+            reason = f"a number has at most {MAX_DIGITS:,} digits: put text in quotes"
+            raise yaml.MarkedYAMLError(None, None, reason, node.start_mark)
         if node.tag == _FLOAT:
             return self.construct_yaml_float(node)
         return self.construct_yaml_int(node)

@@ -226,11 +226,11 @@ def check_template_fields(
         ChatTemplateError: A field is unknown, or a value has the wrong type; names all of them.
     """
     unknown = unknown_fields(title, given, kinds, elsewhere or {})
-    wrong = _wrong_types(given, kinds)
-    if unknown or wrong:
+    invalid = _wrong_types(given, kinds)
+    if unknown or invalid:
         problems = [Problem(name, "unknown field") for name in given if name not in kinds]
         raise ChatTemplateError(
-            f"{title}: {'; '.join([*unknown, *map(str, wrong)])}", template=title, problems=problems + wrong
+            f"{title}: {'; '.join([*unknown, *map(str, invalid)])}", template=title, problems=problems + invalid
         )
 
 

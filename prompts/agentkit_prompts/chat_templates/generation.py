@@ -134,8 +134,8 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
     for index, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
-        asked = (messages, index, text, render, control_tokens)
-        span = _prompted(*asked) or _marked(*asked)
+        request = (messages, index, text, render, control_tokens)
+        span = _prompted(*request) or _marked(*request)
         if span is None:
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
@@ -169,10 +169,10 @@ def _marked(
     if not isinstance(content, str) or not content or messages[index].get("tool_calls"):
         return None
     start, end = islice(unused(text), 2)
-    shown = [*messages]
-    shown[index] = {**messages[index], "content": f"{start}{content}{end}"}
+    changed = [*messages]
+    changed[index] = {**messages[index], "content": f"{start}{content}{end}"}
     try:
-        marked, alone = render(shown, False), render(shown[: index + 1], False)
+        marked, alone = render(changed, False), render(changed[: index + 1], False)
     except ChatTemplateError:
         return None
     before, _, rest = marked.partition(start)

@@ -63,15 +63,15 @@ class ChatTemplateRegistry:
             raise ChatTemplateError(
                 f"chat template {name!r}: expected a class or function, got {maker!r:.80}", name=name
             )
-        known = self._known()
-        if name in known and not force and not vars(known[name]).get("replaceable"):
+        makers = self._known()
+        if name in makers and not force and not vars(makers[name]).get("replaceable"):
             raise ChatTemplateError(
-                f"a chat template named {name!r} is registered already ({_whose(known[name])}): names are unique; "
+                f"a chat template named {name!r} is registered already ({_whose(makers[name])}): names are unique; "
                 f"choose another one, or replace it with force=True",
                 name=name,
             )
         # Keep the type of the decorated object; the type of its result is unknown before a call.
-        known[name] = maker  # type: ignore[assignment]
+        makers[name] = maker  # type: ignore[assignment]
         self._matches.pop(name, None)
         return maker
 
@@ -81,12 +81,12 @@ class ChatTemplateRegistry:
         Raises:
             ChatTemplateError: The name is unknown; the message names near ones.
         """
-        known = self._known()
-        if not isinstance(name, str) or name not in known:
+        makers = self._known()
+        if not isinstance(name, str) or name not in makers:
             raise ChatTemplateError(
-                f"unknown chat template {name!r}{nearest(str(name).lower(), known)}", name=str(name)
+                f"unknown chat template {name!r}{nearest(str(name).lower(), makers)}", name=str(name)
             )
-        return known[name]
+        return makers[name]
 
     def best_match(self, model: str) -> str:
         """Return the name of the template that fits a model's name or path, such as `Qwen/Qwen2.5-7B-Instruct`.

@@ -191,8 +191,8 @@ class RoleMarkerTemplate(BaseTemplate):
         """
         # The subclass overrides `messages2prompt`.
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:
-            known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
-            return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
+            options = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
+            return super().render(messages, tools, add_generation_prompt, **options, **kwargs)
         name = self.title
         turns = plain_turns(messages, _PLAIN_ROLES)
         if self.capability not in (None, "chat"):
@@ -256,11 +256,11 @@ class RoleMarkerTemplate(BaseTemplate):
         places = self.missing_places(turns, task)
         if not places:
             return
-        shown = ", ".join(places[:MAX_LISTED])
+        listed = ", ".join(places[:MAX_LISTED])
         if len(places) > MAX_LISTED:
-            shown = f"{shown} and {len(places) - MAX_LISTED} more"
+            listed = f"{listed} and {len(places) - MAX_LISTED} more"
         raise ChatTemplateError(
-            f"{self.title}: has no place for tools, tool calls or results (at {shown}); {_HINT}, or {TOOLS_IN_PROMPT}",
+            f"{self.title}: has no place for tools, tool calls or results (at {listed}); {_HINT}, or {TOOLS_IN_PROMPT}",
             template=self.title,
             problems=[Problem(place, "no place") for place in places],
         )

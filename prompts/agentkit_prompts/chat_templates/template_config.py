@@ -76,15 +76,15 @@ class ChatTemplateConfig:
         Raises:
             ChatTemplateError: The name is unknown and both `user` and `assistant` are missing, or a field is unknown.
         """
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        given.pop("model_path", None)
-        name = given.pop("model_name", None)
+        settings = {name: value for name, value in asdict(self).items() if value is not None}
+        settings.pop("model_path", None)
+        name = settings.pop("model_name", None)
         if name is None and self.model_path is not None:
             name = CHAT_TEMPLATES.best_match(self.model_path)
         if name is not None and name in CHAT_TEMPLATES:
-            return CHAT_TEMPLATES.get(name)(**given)
+            return CHAT_TEMPLATES.get(name)(**settings)
         self._require_marker()
-        return RoleMarkerTemplate(**given)
+        return RoleMarkerTemplate(**settings)
 
     def _require_marker(self) -> None:
         # Without a marker the name is probably misspelt.

@@ -117,8 +117,10 @@ def _check_options(budget: int | Budget | None, counter: TokenCounter | None, ca
     if counter is not None and not is_counter(counter):
         raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {counter!r:.60}", name="counter")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | Budget)):
-        got = type(budget).__name__
-        raise PromptError(f"budget: expected a number of tokens or a Budget, got {got}", name="budget", value=got)
+        received = type(budget).__name__
+        raise PromptError(
+            f"budget: expected a number of tokens or a Budget, got {received}", name="budget", value=received
+        )
 
 
 def _sections(plan: Plan, layers: Layers, ctx: PromptContext, cache: RenderCache | None) -> list[Section]:

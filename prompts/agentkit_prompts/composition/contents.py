@@ -215,9 +215,9 @@ class Contents:
     def placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
         """Yield the messages that are sent, each with its index in the context."""
         sent: Conversation = getattr(self, name)
-        given: Conversation = getattr(self.context, name)
+        source: Conversation = getattr(self.context, name)
         if len(sent):
-            at = given.complete_at()
+            at = source.complete_at()
             # A budget drops the first messages, so those that are sent are the last ones.
             yield from zip(sent, at[len(at) - len(sent) :], strict=True)
 

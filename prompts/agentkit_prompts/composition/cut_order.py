@@ -90,10 +90,10 @@ class UnitBounds:
         if most >= node.required and self._fits(most):
             return most
         needed = node.tokens(node.required)
-        what = (
+        message = (
             f"{path}: needs {needed} tokens and may take {limit}; raise its max, or give it a cut that lets it shrink"
         )
-        raise BudgetError(what, required=needed, limit=limit, name=path)
+        raise BudgetError(message, required=needed, limit=limit, name=path)
 
     def _minimum(self) -> int:
         node, floor, most = self._node, self._node.size.min, self.most

@@ -124,9 +124,9 @@ def _layers(composition: Contents) -> Iterator[_Layer]:
 def _prompt_layer(composition: Contents, row: PromptRow) -> _Layer:
     prompt = row.prompt
     source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
-    kept = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
-    if kept:
-        source += f" ({', '.join(kept)}: kept by the session)"
+    stored = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
+    if stored:
+        source += f" ({', '.join(stored)}: kept by the session)"
     return _Layer(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
 
 

@@ -215,17 +215,17 @@ def _even_points(size: int, most: int) -> list[int]:
 
 def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:
     """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
-    kept: list[Segment] = []
+    remaining: list[Segment] = []
     offset = 0
     placed = False
     for segment in rendered.segments():
         begin, stop = offset, offset + len(segment.text)
         offset = stop
         if begin < start:
-            kept.append(segment._replace(text=segment.text[: start - begin]))
+            remaining.append(segment._replace(text=segment.text[: start - begin]))
         if not placed and stop > start:
-            kept.append(Segment(_ELLIPSIS, prompt=segment.prompt))
+            remaining.append(Segment(_ELLIPSIS, prompt=segment.prompt))
             placed = True
         if stop > end and segment.text:
-            kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
-    return Rendered.from_segments(kept)
+            remaining.append(segment._replace(text=segment.text[max(0, end - begin) :]))
+    return Rendered.from_segments(remaining)

@@ -54,8 +54,8 @@ class RenderCache:
 
     def declarations(self, tools: tuple[ToolSpec, ...], output: OutputRequest | JsonSchema | None) -> Declarations:
         """Return the declarations of the turn before if the tools and the requested output are the same objects."""
-        known = self._declarations
-        if not (known.declares(tools) and known.requests(output)):
+        previous = self._declarations
+        if not (previous.declares(tools) and previous.requests(output)):
             self._declarations = Declarations(tools, output)
         return self._declarations
 

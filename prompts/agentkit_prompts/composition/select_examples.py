@@ -54,7 +54,7 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     if not selecting:
         return ctx
     first, *others = [_selection(ctx, *placed) for placed in selecting]
-    tasks = [asyncio.ensure_future(one) for one in others]
+    tasks = [asyncio.ensure_future(selection) for selection in others]
     try:
         # The first needs no task: the caller can abandon its selector if it ignores its cancellation.
         selections = [await first, *[await task for task in tasks]]

@@ -63,8 +63,10 @@ class _Shown(NamedTuple):
 def why(composition: Contents, pointer: str) -> Why:
     """Return the answer of `Composition.why`."""
     if not isinstance(pointer, str):
-        got = type(pointer).__name__
-        raise PromptError(f"why: expected a path such as 'documents[0]', got {got}", name="pointer", value=got)
+        received = type(pointer).__name__
+        raise PromptError(
+            f"why: expected a path such as 'documents[0]', got {received}", name="pointer", value=received
+        )
     question = _Question(composition, pointer)
     answer = question.answer()
     if answer is not None:
@@ -282,9 +284,9 @@ class _Question:
         """Return the path in the context: an example has another index there than in the selection of a prompt."""
         if path.root != "examples" or len(path) == 1 or not selected:
             return path
-        chosen = _identity(selected[int(path[1])])
+        identity = _identity(selected[int(path[1])])
         for index, example in enumerate(self.composition.context.examples):
-            if _identity(example) == chosen:
+            if _identity(example) == identity:
                 return ContextPath(("examples", index, *path[2:]))
         # A selector can also write examples that are not in the context.
         return ContextPath(("selected", *path[1:]))

@@ -197,8 +197,8 @@ class Conversation(Sequence[Message]):
         before, after = self._borders_of_results(count)
         if after > count:
             choice = f"use {before} or {after}"
-            what = f"the first {count} messages end between tool calls and their results: {choice}"
-            raise MessageError(what, value=count)
+            reason = f"the first {count} messages end between tool calls and their results: {choice}"
+            raise MessageError(reason, value=count)
         return self.window(0, count)
 
     def _borders_of_results(self, position: int) -> tuple[int, int]:
@@ -221,8 +221,8 @@ class Conversation(Sequence[Message]):
             raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}", name="number")
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
-            what = f"message {number} belongs to a round of tool calls: rewind to an earlier message"
-            raise MessageError(what, value=number)
+            reason = f"message {number} belongs to a round of tool calls: rewind to an earlier message"
+            raise MessageError(reason, value=number)
         if not isinstance(content, str):
             content = cast("tuple[Part, ...]", tuple(content))
         return self.until(number - 1), Message(old.role, content, name=old.name)
@@ -245,10 +245,10 @@ class Conversation(Sequence[Message]):
                     except Exception:
                         values.append(_FAILED)
                         derived.failed = True
-        shown = values[self.start : self.stop]
+        view = values[self.start : self.stop]
         if derived.failed:
-            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(shown)]
-        return shown
+            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(view)]
+        return view
 
     def folded(self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F]) -> F:
         """Return the values of `function`, combined by `extend`. The last result is stored and extended by later calls.

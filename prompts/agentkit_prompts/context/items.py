@@ -248,7 +248,7 @@ def _short_hash(*texts: str) -> str:
 def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
     """Return the documents with a hash added to labels that are not unique; the order does not matter."""
     times = Counter([document.label for document in documents])
-    taken = {label for label, count in times.items() if count == 1}
+    unique = {label for label, count in times.items() if count == 1}
     copies: Counter[str] = Counter()
     apart: list[Document] = []
     for document in documents:
@@ -256,10 +256,10 @@ def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
             content = _short_hash(document.source, document.title, document.id, document.text)
             name = label = f"{document.label}.{content}"
             # The list contains the document twice.
-            while label in taken:
+            while label in unique:
                 copies[name] += 1
                 label = f"{name}.{copies[name] + 1}"
-            taken.add(label)
+            unique.add(label)
             document = replace(document, label=label)
         apart.append(document)
     return tuple(apart)

@@ -147,8 +147,8 @@ class Message(metaclass=Hinted):
         if self.role == "tool" and not self.tool_call_id:
             raise MessageError("a tool message requires the tool_call_id of its call", name="tool_call_id")
         if self.role != "tool" and self.tool_call_id is not None:
-            what = f"a {self.role} message cannot have a tool_call_id: only a tool message can"
-            raise MessageError(what, name="tool_call_id")
+            reason = f"a {self.role} message cannot have a tool_call_id: only a tool message can"
+            raise MessageError(reason, name="tool_call_id")
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -216,8 +216,8 @@ def _read_part(part: object, index: int, role: str) -> Part:
     if isinstance(part, Text | Media):
         return cast("Part", part)
     place = f"content[{index}]"
-    what = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
-    raise MessageError(what, name="content", path=place)
+    reason = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
+    raise MessageError(reason, name="content", path=place)
 
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ def opaque_data(data: object) -> FrozenDict:
         return data
     problems: Problems = []
     if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
-        what = f"expected a mapping of providers to their data, got {type(data).__name__}"
-        problems.append(Problem("opaque", what))
+        reason = f"expected a mapping of providers to their data, got {type(data).__name__}"
+        problems.append(Problem("opaque", reason))
     elif fits_json(data, "opaque", problems):
         return FrozenDict(freeze(data))
     raise error_of_problems(MessageError, "", problems, name="opaque")

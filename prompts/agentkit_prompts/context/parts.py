@@ -315,8 +315,8 @@ def _read_source(source: Any, kind: str) -> Source:
     # URL types of pydantic, which are not subclasses of `Url`.
     if hasattr(source, "unicode_string"):
         return Url(str(source))
-    what = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
-    raise MediaError(what, name="source")
+    reason = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
+    raise MediaError(reason, name="source")
 
 
 def _url(text: str) -> Url:
@@ -324,8 +324,8 @@ def _url(text: str) -> Url:
         return Url(text)
     except ValueError as error:
         why = str(error).splitlines()[1].strip().partition(" [type=")[0]
-        what = f"{text[:200]!r}: not a URL ({why}); pass a complete URL, a Path or bytes"
-        raise MediaError(what, name="source", value=text[:200]) from error
+        reason = f"{text[:200]!r}: not a URL ({why}); pass a complete URL, a Path or bytes"
+        raise MediaError(reason, name="source", value=text[:200]) from error
 
 
 def _digest(data: bytes, form: bytes = b"") -> str:
@@ -352,5 +352,5 @@ def _digest_of_file(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> MediaError:
-    what = f"{path}: cannot be read ({error}); pass a readable file, a URL or bytes"
-    return MediaError(what, path=str(path), name="source")
+    reason = f"{path}: cannot be read ({error}); pass a readable file, a URL or bytes"
+    return MediaError(reason, path=str(path), name="source")

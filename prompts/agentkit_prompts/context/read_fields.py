@@ -96,8 +96,8 @@ class ItemsReader:
         # Fast path: most turns pass the documents of the previous turn.
         if type(value) is tuple and countOf(map(type, value), self.kind) == len(value):
             return value
-        given = _items(value, place, self.kind.__name__, problems)
-        return tuple([self._item(item, f"{place}[{index}]", problems) for index, item in enumerate(given)])
+        items = _items(value, place, self.kind.__name__, problems)
+        return tuple([self._item(item, f"{place}[{index}]", problems) for index, item in enumerate(items)])
 
     def _item(self, item: Any, place: str, problems: Problems) -> Any:
         if isinstance(item, self.kind):
@@ -156,8 +156,8 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
         elif isinstance(part, Text | Media):
             parts.append(part)
         else:
-            what = f"expected text or a content part, got {type(part).__name__}"
-            problems.append(Problem(f"{place}[{index}]", what))
+            reason = f"expected text or a content part, got {type(part).__name__}"
+            problems.append(Problem(f"{place}[{index}]", reason))
     return tuple(parts)
 
 

@@ -71,8 +71,8 @@ _short = _Short()
 
 def short_repr(self: Any) -> str:
     """Return the representation of a dataclass, as its `__repr__`: long texts and lists are shortened in the middle."""
-    shown = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+    fields_text = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
+    return f"{type(self).__qualname__}({', '.join(fields_text)})"
 
 
 def short_text(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:

@@ -84,11 +84,11 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
 
 def _check_names(names: tuple[str, ...]) -> None:
     # Rows come from files: a table without a header has numbers as names.
-    wrong = [brief(name) for name in names if not isinstance(name, str)]
-    if wrong:
+    invalid = [brief(name) for name in names if not isinstance(name, str)]
+    if invalid:
         raise InContextError(
-            f"names of columns must be strings, got {', '.join(wrong)}",
-            problems=[(name, "must be a string") for name in wrong],
+            f"names of columns must be strings, got {', '.join(invalid)}",
+            problems=[(name, "must be a string") for name in invalid],
         )
 
 
@@ -96,8 +96,8 @@ def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -
     problems: Problems = []
     for name in dict.fromkeys(names):
         problems += _problems_of_value(name, row[name])
-    shown = "; ".join([problem.text for problem in problems]) or f"{type(error).__name__}: {error}"
-    text = f"columns that cannot become text: {shown}; pass strings, or values whose str() works"
+    listing = "; ".join([problem.text for problem in problems]) or f"{type(error).__name__}: {error}"
+    text = f"columns that cannot become text: {listing}; pass strings, or values whose str() works"
     return InContextError(text, problems=problems)
 
 

@@ -111,8 +111,8 @@ def _with_role(item: Item) -> dict[str, Any]:
 
 
 def _of_messages(messages: Any, place: str) -> list[dict[str, Any]]:
-    wrong = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
-    if wrong:
-        text = f"dialogue: {place} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
-        raise InContextError(text, name="role", value=", ".join(wrong))
+    invalid = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
+    if invalid:
+        text = f"dialogue: {place} has messages of role {', '.join(invalid)}; expected {', '.join(_ROLES)}"
+        raise InContextError(text, name="role", value=", ".join(invalid))
     return [{"role": _ROLES[message["role"]], "prompt": message.get("content") or ""} for message in messages]

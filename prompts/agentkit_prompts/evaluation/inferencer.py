@@ -63,7 +63,7 @@ def _is_counts(value: object) -> bool:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(text, str) and text for text in value)
 
 
 _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {

@@ -34,14 +34,14 @@ def terms(text: str) -> list[str]:
 
     A rule finds the ends of sentences, not the abbreviation model of NLTK.
     """
-    found: list[str] = []
+    words: list[str] = []
     text = _OPENING.sub("' ", _OPENING_QUOTE.sub("``", text).replace('"', "''"))
     for term in _TERM.findall(_STOP.sub(" . ", text)):
         if "'" in term and (ending := _ENDING.search(term)) is not None:
-            found += (term[: ending.start()], ending[0])
+            words += (term[: ending.start()], ending[0])
         else:
-            found.append(term)
-    return found
+            words.append(term)
+    return words
 
 
 class Okapi(BM25):
@@ -58,7 +58,7 @@ class Okapi(BM25):
 
     def __init__(self, texts: Iterable[str], tokenize: Callable[[str], Sequence[str]] = terms) -> None:
         super().__init__(texts, tokenize=tokenize)
-        counts = {term: len(found) for term, found in self._postings.items()}
+        counts = {term: len(postings) for term, postings in self._postings.items()}
         idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
         # `sum` is more exact from Python 3.12 on, and the original is not: equal scores have to stay equal.
         total = reduce(add, idf.values(), 0.0)

@@ -56,7 +56,7 @@ def at_row(number: int, error: InContextError) -> InContextError:
 
 def some(texts: Sequence[str], separator: str) -> str:
     """Return joined texts; of many texts, the first texts and the number of the remaining texts."""
-    shown = [*texts[:MAX_LISTED]]
+    listing = [*texts[:MAX_LISTED]]
     if len(texts) > MAX_LISTED:
-        shown.append(f"and {len(texts) - MAX_LISTED:,} more")
-    return separator.join(shown)
+        listing.append(f"and {len(texts) - MAX_LISTED:,} more")
+    return separator.join(listing)

@@ -288,5 +288,5 @@ def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
     texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "", "")]
     if not texts:
         return None
-    shown = ", ".join(map(brief, texts))
-    return Problem("round", f"{shown} in `round` has no role, so it is sent before all turns; add a role")
+    listing = ", ".join(map(brief, texts))
+    return Problem("round", f"{listing} in `round` has no role, so it is sent before all turns; add a role")

@@ -127,8 +127,8 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
         return Source(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        what = "the front matter has no end: add a line of --- after it"
-        problems.append(TemplateError(what, file=file, line=1))
+        reason = "the front matter has no end: add a line of --- after it"
+        problems.append(TemplateError(reason, file=file, line=1))
         return None
     faults: list[_Fault] = []
     keys = _read_yaml(text[opening.end() : closing.start()], faults)
@@ -163,8 +163,8 @@ def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMa
     except ValidationError as error:
         faults += [_fault(item, keys.lines) for item in error.errors(include_url=False)]
     if locale is not None and front.locale not in (None, locale):
-        what = f"the locale is {front.locale!r} here and {locale!r} in the file name"
-        faults.append(_Fault(keys.lines["locale"], "locale", what))
+        reason = f"the locale is {front.locale!r} here and {locale!r} in the file name"
+        faults.append(_Fault(keys.lines["locale"], "locale", reason))
     return front
 
 
@@ -185,8 +185,8 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
 
     keys = _Keys({}, {})
     if len(text) > _MAX_CHARACTERS:
-        what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
-        faults.append(_Fault(1, None, what))
+        message = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
+        faults.append(_Fault(1, None, message))
         return keys
     # The front matter starts in line 2 of the file, and YAML counts lines from 0.
     try:
@@ -209,7 +209,9 @@ def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
 
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 2 if mark else None
+        line = None
+        if mark:
+            line = mark.line + 2
         return line, f"{error.problem or error.context}"
     if isinstance(error, yaml.reader.ReaderError):
         return text.count("\n", 0, error.position) + 2, f"{error.reason} ({chr(error.character)!r})"
@@ -253,7 +255,9 @@ def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
     loc, value = error["loc"], error["input"]
     line = lines[str(loc[0])]
     # In JSON data pydantic names the type of a value between two steps of its path.
-    steps = (loc[0], *loc[1::2]) if loc[0] == "schema" else loc
+    steps = loc
+    if loc[0] == "schema":
+        steps = (loc[0], *loc[1::2])
     path = ".".join(map(str, steps))
     if error["type"] in ("extra_forbidden", "invalid_key"):
         return _Fault(line, path, _unknown_key(str(loc[-1]), is_budget=len(loc) > 1))

@@ -94,7 +94,9 @@ def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -
 
 def _entry(name: str, parts: Sequence[Source], made_from: tuple[tuple[str, str], ...], label: str) -> Entry:
     front = parts[0].front
-    role = front.role if front.role != "none" else None
+    role = None
+    if front.role != "none":
+        role = front.role
     files = tuple([part.file for part in parts])
     file = PromptFile(name, files, role, front.order, front.version, content_hash(made_from, label))
     return Entry(made_from, _prompt(front, parts), file)
@@ -104,9 +106,9 @@ def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
     """Yield the contradictions between the first file of a prompt and the other files."""
     first = parts[0]
     counts = first.front.given()
-    taken: dict[str | None, str] = {}
+    names: dict[str | None, str] = {}
     for part in parts:
-        other = taken.setdefault(part.locale, part.file)
+        other = names.setdefault(part.locale, part.file)
         if other != part.file:
             yield _taken(part, other)
         for key, value in part.front.given().items():
@@ -151,7 +153,9 @@ def _kind(front: FrontMatter) -> type[BasePrompt]:
 @lru_cache(maxsize=64)
 def _default(kind: type[BasePrompt]) -> BasePrompt:
     """Return a prompt of the kind with default settings."""
-    return kind("") if kind is TextPrompt else kind()
+    if kind is TextPrompt:
+        return kind("")
+    return kind()
 
 
 def _size(front: FrontMatter) -> Size:

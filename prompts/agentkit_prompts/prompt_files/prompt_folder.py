@@ -105,10 +105,10 @@ class PromptFolder(Mapping[str, BasePrompt]):
         try:
             root = importlib.resources.files(package)
         except (ImportError, TypeError, ValueError) as error:
-            what = PromptError(
+            failure = PromptError(
                 f"{package!r}: expected an importable package with {SUFFIX} files in it ({error})", name=package
             )
-            raise PromptFilesError([what]) from error
+            raise PromptFilesError([failure]) from error
         return cls(root, package)
 
     @property
@@ -219,8 +219,8 @@ def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> lis
         if isinstance(current.folder, Path):
             real = os.path.realpath(current.folder)
             if real in seen:
-                what = "a link leads to this folder a second time: remove it"
-                problems.append(TemplateError(what, file=current.name))
+                reason = "a link leads to this folder a second time: remove it"
+                problems.append(TemplateError(reason, file=current.name))
                 return []
             seen.add(real)
         return sorted(current.folder.iterdir(), key=lambda item: item.name, reverse=True)
@@ -252,16 +252,16 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
 
 def _check_inside(item: Path, file: str, top: Path, label: str) -> None:
     if not Path(os.path.realpath(item)).is_relative_to(top):
-        what = f"is a link to a target outside of {label}: copy the target into the folder"
-        raise TemplateError(what, file=file)
+        reason = f"is a link to a target outside of {label}: copy the target into the folder"
+        raise TemplateError(reason, file=file)
 
 
 def _unreadable(file: str, error: Exception) -> TemplateError:
-    what, line = f"cannot be read ({error!s:.300})", None
+    reason, line = f"cannot be read ({error!s:.300})", None
     if isinstance(error, UnicodeDecodeError):
-        what += "; prompt files are UTF-8 text"
+        reason += "; prompt files are UTF-8 text"
         line = error.object.count(b"\n", 0, error.start) + 1
-    return TemplateError(what, file=file, line=line)
+    return TemplateError(reason, file=file, line=line)
 
 
 def _is_folder(item: Traversable) -> bool:
@@ -300,7 +300,7 @@ def _prompts_by_place(entries: Iterable[Entry]) -> dict[str, list[Any]]:
 def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
     placed = _prompts_by_place(entries.values())
     for place in placed.keys() & fields.keys():
-        given = fields[place]
-        placed[place] += given if isinstance(given, list | tuple) else [given]
+        added = fields[place]
+        placed[place] += added if isinstance(added, list | tuple) else [added]
     filled = {place: prompts for place, prompts in placed.items() if prompts or place in fields}
     return Layers(**{**fields, **filled})

@@ -133,7 +133,9 @@ def _problems_of_tools(tools: Sequence[object]) -> Problems:
 def _specified(tool: object) -> object:
     """Return the spec of a tool, any other value unchanged."""
     spec = getattr(tool, "spec", None)
-    return spec if isinstance(spec, ToolSpec) else tool
+    if isinstance(spec, ToolSpec):
+        return spec
+    return tool
 
 
 def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:

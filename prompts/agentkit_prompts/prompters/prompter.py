@@ -279,8 +279,8 @@ class Prompter:
 
     def _require_system_place(self) -> None:
         if self._words[0] and not self.layers.system:
-            what = f"{type(self).__name__} has no place for a system instruction"
-            raise PrompterError(what, name="instruction")
+            reason = f"{type(self).__name__} has no place for a system instruction"
+            raise PrompterError(reason, name="instruction")
 
     def _refuse_history(self) -> None:
         if not self.layers.conversation:
@@ -300,7 +300,9 @@ class Prompter:
 
     def _needs_dict(self, given: object) -> PrompterError:
         slots = ", ".join(map(repr, self.slots))
-        hint = "; text can fill one slot only" if given else ""
+        hint = ""
+        if given:
+            hint = "; text can fill one slot only"
         return PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
@@ -318,7 +320,9 @@ class Prompter:
         raise_problems(PrompterError, "input", problems, advice=advice)
         # Convert values after the checks, because `str` of other values can fail.
         slots = {slot: _text(given[slot]) for slot in self.slots}
-        text = _text(given[others[0]]) if has_input else ""
+        text = ""
+        if has_input:
+            text = _text(given[others[0]])
         return UserInput(text, additional_kwargs=slots)
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:
@@ -327,8 +331,8 @@ class Prompter:
 
 
 def _problems_of_values(given: Mapping[str, Any]) -> Problems:
-    wrong = {str(key): type(value) for key, value in given.items() if not isinstance(value, str | int | float)}
-    return [Problem(key, f"expected text, got {kind.__name__}") for key, kind in wrong.items()]
+    invalid = {str(key): type(value) for key, value in given.items() if not isinstance(value, str | int | float)}
+    return [Problem(key, f"expected text, got {kind.__name__}") for key, kind in invalid.items()]
 
 
 def _parts_of(instruction: Any) -> tuple[str, str | None]:
@@ -336,12 +340,12 @@ def _parts_of(instruction: Any) -> tuple[str, str | None]:
     if isinstance(instruction, str | None):
         return instruction or "", None
     if not isinstance(instruction, Mapping):
-        what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
-        raise PrompterError(what, name="instruction")
+        reason = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
+        raise PrompterError(reason, name="instruction")
     parts = {key: instruction.get(key, "") for key in ("system", "user")}
-    wrong = [repr(key) for key, part in parts.items() if not isinstance(part, str)]
-    if wrong:
-        raise PrompterError(f"instruction: expected text for {', '.join(wrong)}", name="instruction")
+    invalid = [repr(key) for key, part in parts.items() if not isinstance(part, str)]
+    if invalid:
+        raise PrompterError(f"instruction: expected text for {', '.join(invalid)}", name="instruction")
     _warn_of_unused(instruction, parts)
     return parts["system"], parts["user"]
 
@@ -395,12 +399,12 @@ def _keys(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
         given = (given,)
     if not isinstance(given, list | tuple):
-        what = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
-        raise PrompterError(what, name="extra_keys")
-    wrong = [repr(key) for key in given if not _is_slot(key)]
-    if wrong:
-        what = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(wrong)}"
-        raise PrompterError(what, name="extra_keys")
+        reason = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
+        raise PrompterError(reason, name="extra_keys")
+    invalid = [repr(key) for key in given if not _is_slot(key)]
+    if invalid:
+        reason = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(invalid)}"
+        raise PrompterError(reason, name="extra_keys")
     return tuple(dict.fromkeys(given))
 
 

@@ -21,13 +21,13 @@ _IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 def words(text: str) -> list[str]:
     """Return the terms of `text`, in order: Unicode words, case and width folded; CJK runs as pairs of characters."""
-    found: list[str] = []
+    terms: list[str] = []
     for run in _RUN.findall(folded(text)):
         if len(run) > 1 and _IS_UNSPACED.match(run):
-            found += [first + second for first, second in pairwise(run)]
+            terms += [first + second for first, second in pairwise(run)]
         else:
-            found.append(run)
-    return found
+            terms.append(run)
+    return terms
 
 
 class BM25:
@@ -61,10 +61,10 @@ class BM25:
         """Return the score of each text, 0.0 if it shares no term with the query."""
         scores = [0.0] * self.size
         for term, times in Counter(self._tokenize(query)).items():
-            found = self._postings.get(term, ())
-            if found:
-                weight = times * self._idf(len(found))
-                for position, score in found:
+            postings = self._postings.get(term, ())
+            if postings:
+                weight = times * self._idf(len(postings))
+                for position, score in postings:
                     scores[position] += weight * score
         return scores
 

@@ -48,8 +48,8 @@ class Vectors:
         Raises:
             PromptError: The embedder failed, or did not return one finite vector of the same dimension for each text.
         """
-        known = self._known
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        cache = self._known
+        missing = [text for text in dict.fromkeys(texts) if text not in cache]
         name = type(self._embedder).__name__
         try:
             embedded: _Embedded = yield self._embedder.embed([*missing, query])
@@ -59,21 +59,21 @@ class Vectors:
             raise PromptError(
                 f"{name}: could not embed {len(missing) + 1} texts: {_reason(error)}", name=name
             ) from error
-        *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
-        vectors = {text: known[text] for text in texts if text in known}
+        *fresh, query_vector = _unit_vectors(name, embedded, len(missing) + 1)
+        vectors = {text: cache[text] for text in texts if text in cache}
         vectors.update(zip(missing, fresh, strict=True))
         try:
-            _check_dimensions(name, len(asked), vectors.values())
+            _check_dimensions(name, len(query_vector), vectors.values())
         except PromptError:
             # Cached vectors of another model are useless.
             self._known = {}
             raise
         # Replace the dict instead of clearing it, because other steps can be reading it.
-        if len(known) + len(fresh) > _MAX_VECTORS:
+        if len(cache) + len(fresh) > _MAX_VECTORS:
             self._known = vectors
         else:
-            known.update(vectors)
-        return asked, [vectors[text] for text in texts]
+            cache.update(vectors)
+        return query_vector, [vectors[text] for text in texts]
 
 
 def _check_dimensions(name: str, dimensions: int, vectors: Iterable[Sequence[float]]) -> None:

@@ -31,11 +31,11 @@ def folded(text: str) -> str:
 
 
 def _cut(found: re.Match[str]) -> str:
-    kept: list[str] = []
+    characters: list[str] = []
     marks = 0
     for character in found[0]:
         is_mark = unicodedata.category(character)[0] == "M" or character in _VOICED
         marks = marks + 1 if is_mark else 0
         if marks <= _MAX_MARKS:
-            kept.append(character)
-    return "".join(kept)
+            characters.append(character)
+    return "".join(characters)

@@ -19,15 +19,15 @@ def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: 
         k: Number of items to choose.
         diversity: 0.0 ranks by relevance only, 1.0 by difference only.
     """
-    left = list(range(len(relevance)))
-    nearest = [0.0] * len(left)
-    chosen: list[int] = []
-    while left and len(chosen) < k:
+    remaining = list(range(len(relevance)))
+    nearest = [0.0] * len(remaining)
+    selected: list[int] = []
+    while remaining and len(selected) < k:
         # Equal scores keep the order of relevance.
-        best = max(left, key=lambda item: ((1 - diversity) * relevance[item] - diversity * nearest[item], -item))
-        left.remove(best)
-        for item in left:
+        best = max(remaining, key=lambda item: ((1 - diversity) * relevance[item] - diversity * nearest[item], -item))
+        remaining.remove(best)
+        for item in remaining:
             alike = similarity(best, item)
-            nearest[item] = max(nearest[item], alike) if chosen else alike
-        chosen.append(best)
-    return chosen
+            nearest[item] = max(nearest[item], alike) if selected else alike
+        selected.append(best)
+    return selected

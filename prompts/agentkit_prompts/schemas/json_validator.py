@@ -227,10 +227,10 @@ def _check_pattern_sizes(schema: dict[str, Any]) -> None:
 def _drop_patterns(schema: dict[str, Any]) -> None:
     """Delete the patterns that cannot be compiled, and those after the size of all is too large."""
     # Build the list first, because the loop deletes keys of the visited objects.
-    left = _MAX_PATTERNS
+    remaining = _MAX_PATTERNS
     for node, pattern in list(_patterns(schema)):
-        left -= pattern_size(pattern)
-        if left >= 0 and _is_regular(pattern):
+        remaining -= pattern_size(pattern)
+        if remaining >= 0 and _is_regular(pattern):
             continue
         if node.get("pattern") == pattern:
             del node["pattern"]

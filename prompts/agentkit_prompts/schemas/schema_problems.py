@@ -79,7 +79,9 @@ class InvalidValueError(ValueError):
     """
 
     def __init__(self, problems: list[SchemaProblem]) -> None:
-        super().__init__("; ".join([f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems]))
+        super().__init__(
+            "; ".join([f"{place_of(problem.path) or '(value)'}: {problem.expected}" for problem in problems])
+        )
         self.problems = problems
 
 
@@ -122,10 +124,10 @@ def _alternatives(error: ValidationError, path: _Path, document: Mapping[str, An
     if any(not errors for errors in context):
         yield SchemaProblem(path, "oneOf", "matches several alternatives, but must match exactly one", error.instance)
         return
-    meant = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
+    intended = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
     # For one invalid field of an object, the problem of the field is more useful than a list of alternatives.
-    if len(meant) == 1:
-        yield from problems_of(meant[0], document)
+    if len(intended) == 1:
+        yield from problems_of(intended[0], document)
         return
     expected = " or ".join(dict.fromkeys(_expected_at(errors, len(path)) for errors in context))
     yield SchemaProblem(path, error.kind.name, f"expected {expected}", error.instance)

@@ -102,19 +102,19 @@ class BackgroundLoop:
                 async with asyncio.timeout(_CLEANUP_SECONDS):
                     await last
         finally:
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            if left:
+            pending = asyncio.all_tasks() - {asyncio.current_task()}
+            if pending:
                 # Tasks can still report the end of the thread.
-                await asyncio.wait(left, timeout=_LAST_SECONDS)
-            for task in left:
+                await asyncio.wait(pending, timeout=_LAST_SECONDS)
+            for task in pending:
                 task.cancel()
                 task.add_done_callback(retrieve)
-            if left:
-                await asyncio.wait(left, timeout=_GENERATOR_SECONDS)
+            if pending:
+                await asyncio.wait(pending, timeout=_GENERATOR_SECONDS)
             # Close connections even if a task does not end.
             await asyncio.get_running_loop().shutdown_asyncgens()
-            if left:
-                await asyncio.wait(left, timeout=_CLEANUP_SECONDS)
+            if pending:
+                await asyncio.wait(pending, timeout=_CLEANUP_SECONDS)
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:

@@ -53,27 +53,27 @@ class PerLoop(Generic[T]):
         """Return the value of the running event loop; `make` creates a missing value."""
         loop = asyncio.get_running_loop()
         await _close_abandoned(loop)
-        kept = _OPEN.get(loop, {}).get(self._owner)
-        if kept is None:
+        entry = _OPEN.get(loop, {}).get(self._owner)
+        if entry is None:
             value = make()
-            kept = _Kept(value, _close_with_loop(value, self._close, loop, self._owner))
-            _OPEN.setdefault(loop, {})[self._owner] = kept
-            await anext(kept.keeper)
-        made: T = kept.value
-        return made
+            entry = _Kept(value, _close_with_loop(value, self._close, loop, self._owner))
+            _OPEN.setdefault(loop, {})[self._owner] = entry
+            await anext(entry.keeper)
+        result: T = entry.value
+        return result
 
     async def aclose(self) -> None:
         """Close the value of the running event loop, if any."""
-        kept = _OPEN.get(asyncio.get_running_loop(), {}).get(self._owner)
-        if kept is not None:
-            await kept.keeper.aclose()
+        entry = _OPEN.get(asyncio.get_running_loop(), {}).get(self._owner)
+        if entry is not None:
+            await entry.keeper.aclose()
 
 
 async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
     """Close the values of this loop whose owners are deleted, and drop loops that did not close their generators."""
     for closed in [each for each in list(_OPEN) if each.is_closed()]:
         _OPEN.pop(closed, None)
-    for keeper in [kept.keeper for owner, kept in _OPEN.get(loop, {}).items() if owner() is None]:
+    for keeper in [entry.keeper for owner, entry in _OPEN.get(loop, {}).items() if owner() is None]:
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await keeper.aclose()
@@ -86,9 +86,9 @@ async def _close_with_loop(
         yield
     finally:
         values = _OPEN.get(loop, {})
-        kept = values.get(owner)
+        entry = values.get(owner)
         # A process that was forked in the loop has forgotten the value: its parent uses and closes the connections.
-        if kept is not None and kept.value is value:
+        if entry is not None and entry.value is value:
             del values[owner]
             if not values:
                 _OPEN.pop(loop, None)

@@ -183,8 +183,8 @@ class Threads:
 
     def _start_waiting(self) -> None:
         """Start threads for waiting calls, up to the limit; the caller has the lock."""
-        kept = 0 if self._refusal is None else len(self._left)
-        while self._waiting and self._threads + kept < self.limit:
+        occupied = 0 if self._refusal is None else len(self._left)
+        while self._waiting and self._threads + occupied < self.limit:
             self._start(self._waiting.popleft())
 
     def _start(self, job: _Job) -> None:

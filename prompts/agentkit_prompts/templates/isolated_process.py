@@ -149,31 +149,31 @@ class IsolatedProcess:
         return process
 
 
-def read_text(made: Any) -> str:
+def read_text(value: Any) -> str:
     """Return a reply that is text."""
-    if not isinstance(made, str):
-        raise TypeError(f"expected text, got {type(made).__name__}")
-    return made
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value
 
 
-def read_texts(made: Any) -> list[str]:
+def read_texts(value: Any) -> list[str]:
     """Return a reply that is a list of texts."""
-    return [read_text(one) for one in made]
+    return [read_text(text) for text in value]
 
 
 def _write(file: FileIO, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _read(file: FileIO) -> bytes:
     """Return a reply: bytes up to the end of a line, the end of the stream, or the limit."""
     parts: list[bytes] = []
-    left = _MAX_ANSWER
-    while left > 0 and (part := file.read(_BYTES_PER_READ)):
+    remaining = _MAX_ANSWER
+    while remaining > 0 and (part := file.read(_BYTES_PER_READ)):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
         if part.endswith(b"\n"):
             break
     return b"".join(parts)
@@ -192,8 +192,8 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
 
 def _forget() -> None:
     """Drop the processes of the parent process, whose threads can hold the locks."""
-    for one in list(_PROCESSES):
-        one.close_inherited()
+    for process in list(_PROCESSES):
+        process.close_inherited()
 
 
 if hasattr(os, "register_at_fork"):

@@ -83,14 +83,14 @@ def _compiled(answer: Any) -> Program:
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
     """Return a trace from an untrusted reply of the process: a trace of text, without media."""
-    if sum([len(read_text(shown)) for shown, _, _ in answer]) > _MAX_ANSWER_CHARS:
+    if sum([len(read_text(piece)) for piece, _, _ in answer]) > _MAX_ANSWER_CHARS:
         raise ValueError("too long")
     texts: list[str] = []
     marks: list[Mark] = []
-    for shown, site, indices in answer:
+    for piece, site, indices in answer:
         if site is not None and not 0 <= int(site) < len(sites):
             raise ValueError("unknown site")
-        texts.append(neutralise_markers(shown))
+        texts.append(neutralise_markers(piece))
         marks.append(Mark((None if site is None else int(site),), tuple(map(int, indices))))
     return Trace(sites, texts, marks, sum(map(len, texts)))
 
@@ -141,8 +141,8 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
     fields = json.loads(json_text(meter, value))
     if not isinstance(fields, dict):
         fields = {}
-    shown = text(meter, value)
-    return {**fields, "text": fields.get("text", shown), tag: shown}
+    printed = text(meter, value)
+    return {**fields, "text": fields.get("text", printed), tag: printed}
 
 
 class _Shown(dict[str, Any]):
@@ -183,9 +183,9 @@ def _with_text(value: Any, tag: str) -> Any:
     fields = {key: _with_text(item, tag) for key, item in value.items() if key != tag}
     if tag not in value:
         return fields
-    shown = _Shown(fields)
-    shown.shown = value[tag]
-    return shown
+    result = _Shown(fields)
+    result.shown = value[tag]
+    return result
 
 
 def _place(error: PromptError) -> tuple[str, dict[str, Any]]:

@@ -142,7 +142,9 @@ class Template:
             check_params_schema(params_schema)
             check = params_checker(params_schema)
         sources = _sources(text)
-        source_file = str(file) if file is not None else None
+        source_file = None
+        if file is not None:
+            source_file = str(file)
         files = dict.fromkeys(sources, (source_file, first_line)) | dict(places or {})
         programs = _programs(sources, files, engine, isolated=isolated)
         names: dict[str, int] = {}
@@ -221,7 +223,9 @@ class Template:
     def reads(self) -> frozenset[str]:
         """The names it depends on; includes `locale` if it has texts for several locales."""
         names = frozenset(self.names)
-        return names if isinstance(self.text, str) or len(self.text) == 1 else names | {"locale"}
+        if isinstance(self.text, str) or len(self.text) == 1:
+            return names
+        return names | {"locale"}
 
     @property
     def version(self) -> str:
@@ -252,7 +256,9 @@ class Template:
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of `values` against the params schema."""
-        return self._check(values)[1] if self._check is not None else []
+        if self._check is not None:
+            return self._check(values)[1]
+        return []
 
     def run(
         self, values: Mapping[str, Any], *, locale: str | None = None, prefixes: Mapping[str, str] | None = None
@@ -265,8 +271,8 @@ class Template:
         if self._check is not None:
             values, problems = self._check(values)
             if problems:
-                wrong = "; ".join(f"{name}: {what}" for name, what in problems)
-                raise TemplateError(f"values do not fit the params_schema: {wrong}", file=self.file)
+                listing = "; ".join(f"{name}: {problem}" for name, problem in problems)
+                raise TemplateError(f"values do not fit the params_schema: {listing}", file=self.file)
         compiled = self._compiled(locale)
         if compiled.literal is not None:
             return compiled.literal

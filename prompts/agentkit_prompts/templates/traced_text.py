@@ -182,7 +182,7 @@ class TracedText(Rendered):
             return bool(getattr(item, "atomic", False))
         for root in roots:
             items = self._values.get(root)
-            if isinstance(items, tuple) and any(getattr(one, "atomic", False) for one in items):
+            if isinstance(items, tuple) and any(getattr(value, "atomic", False) for value in items):
                 return True
         return False
 

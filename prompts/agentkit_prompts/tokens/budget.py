@@ -100,12 +100,12 @@ class Budget:
     def __post_init__(self) -> None:
         for name, number in (("limit", self.limit), ("reserve", self.reserve)):
             if type(number) is not int or number > MAX_COUNT:
-                what = f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}"
-                raise PromptError(what, name=name)
+                reason = f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}"
+                raise PromptError(reason, name=name)
         if self.reserve < 0 or self.limit - self.reserve <= 0:
             limit, reserve = brief(self.limit), brief(self.reserve)
-            what = f"Budget: a limit of {limit} tokens less a reserve of {reserve} leaves no tokens"
-            raise PromptError(what, name="limit, reserve")
+            reason = f"Budget: a limit of {limit} tokens less a reserve of {reserve} leaves no tokens"
+            raise PromptError(reason, name="limit, reserve")
 
     @property
     def tokens(self) -> int:

@@ -39,12 +39,12 @@ class AdditionalInfoPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         if self.template.params_schema is not None:
-            taken = CONTEXT_NAMES & set(self._properties)
-            if taken:
+            conflicts = CONTEXT_NAMES & set(self._properties)
+            if conflicts:
                 raise PromptError(
-                    f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
+                    f"{self.label}: {', '.join(sorted(conflicts))} cannot be the name of an additional kwarg: "
                     "the context uses it; choose another name",
-                    name=", ".join(sorted(taken)),
+                    name=", ".join(sorted(conflicts)),
                 )
         text = self.template.text
         if not self.template.names and isinstance(text, str) and (field := FIELD.search(text)):
@@ -103,5 +103,5 @@ class AdditionalInfoPrompt(BasePrompt):
         if self.template.params_schema is not None or not places.keys() <= kwargs.keys():
             problems = self.kwargs_problems(kwargs)
             if problems:
-                raise KwargsError({name: (what, ()) for name, what in problems})
+                raise KwargsError({name: (problem, ()) for name, problem in problems})
         return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=places)

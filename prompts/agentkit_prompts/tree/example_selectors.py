@@ -42,10 +42,10 @@ class LengthSelector:
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
         """Return the first examples, up to the first that does not fit."""
         count = self.counter.count
-        left = self.max_tokens - count(query)
+        remaining = self.max_tokens - count(query)
         for number, example in enumerate(examples):
-            left -= count(example.input) + count(example.output)
-            if left < 0:
+            remaining -= count(example.input) + count(example.output)
+            if remaining < 0:
                 return tuple(examples[:number])
         return tuple(examples)
 
@@ -127,8 +127,8 @@ class VectorSelector:
     def _steps(self, query: str, examples: _Selection) -> Generator[Any, Any, _Selection]:
         if not examples:
             return ()
-        asked, vectors = yield from self._vectors.steps(query, [example.input for example in examples])
-        scores = [cosine(asked, vector) for vector in vectors]
+        query_vector, vectors = yield from self._vectors.steps(query, [example.input for example in examples])
+        scores = [cosine(query_vector, vector) for vector in vectors]
         return self._chosen(examples, scores, lambda one, other: cosine(vectors[one], vectors[other]))
 
     def _chosen(self, examples: _Selection, scores: Sequence[float], likeness: _Likeness) -> _Selection:

@@ -52,11 +52,11 @@ class Declared(_Model):
         """Return a copy. One with updated fields is checked, and behaves, like one that was made with them."""
         if not update:
             return super().model_copy(deep=deep)
-        made = type(self).__new__(type(self))
-        Declared.__init__(made, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
+        duplicate = type(self).__new__(type(self))
+        Declared.__init__(duplicate, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
         if deep:
-            return copy.deepcopy(made)
-        return made
+            return copy.deepcopy(duplicate)
+        return duplicate
 
 
 def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str, Any]) -> None:

@@ -116,11 +116,11 @@ class UserInputPrompt(BasePrompt):
         if around is None or not isinstance(text, str) or type(self).values is not UserInputPrompt.values:
             return super().render(ctx)
         # The input differs every turn, and text around one slot needs no engine.
-        shown = Rendered.from_text(text, pointer="user_input", trust="untrusted")
+        rendered = Rendered.from_text(text, pointer="user_input", trust="untrusted")
         before, after = around
         if not before and not after:
-            return shown
-        return Joined([shown], before=before, after=after)
+            return rendered
+        return Joined([rendered], before=before, after=after)
 
 
 class ConversationPrompt(BasePrompt):

@@ -289,7 +289,7 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
         # A custom class can raise anything for a missing kwarg. All missing kwargs at once are the better message.
         problems = prompt.kwargs_problems(ctx.user_input.additional_kwargs)
         if problems:
-            raise KwargsError({name: (what, (prompt.label,)) for name, what in problems}) from error
+            raise KwargsError({name: (problem, (prompt.label,)) for name, problem in problems}) from error
         if isinstance(error, PromptError):
             raise error.at(prompt.label) from error.__cause__
         raise
@@ -309,9 +309,9 @@ def _check_renders_something(prompt: BasePrompt) -> None:
     valid = ("template", "values", "render", "format_2_str", "format_2_multimodal")
     message = f"{kind.__name__} renders nothing: it defines none of {', '.join(valid)}"
     for name in _own_names(kind):
-        meant = similar(name, valid)
-        if meant is not None:
-            raise PromptError(f"{message}; did you mean {meant!r} by {name!r}?", name=name, suggestion=meant)
+        suggestion = similar(name, valid)
+        if suggestion is not None:
+            raise PromptError(f"{message}; did you mean {suggestion!r} by {name!r}?", name=name, suggestion=suggestion)
     raise PromptError(message, name=kind.__name__)
 
 
@@ -327,9 +327,9 @@ def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozen
     listed: list[str] = []
     for name, line in sorted(unknown.items(), key=lambda item: item[1]):
         details = [f"line {line}"]
-        meant = similar(name, names)
-        if meant is not None:
-            details.append(f"did you mean {meant!r}?")
+        suggestion = similar(name, names)
+        if suggestion is not None:
+            details.append(f"did you mean {suggestion!r}?")
         listed.append(f"{name!r} ({', '.join(details)})")
     return TemplateError(
         f"{prompt.label}: the context cannot supply {', '.join(listed)}; valid names: {', '.join(sorted(names))}. For "

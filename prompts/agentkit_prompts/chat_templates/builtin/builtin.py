@@ -71,7 +71,7 @@ def _model_tokens() -> dict[str, tuple[str, ...]]:
     """Return the special tokens of the models of each row."""
     tokens_of: dict[str, dict[str, None]] = {}
     for family in _read("special_tokens.json").values():
-        tokens = [one for token in family["tokens"] for one in _numbered(token)]
+        tokens = [spelling for token in family["tokens"] for spelling in _numbered(token)]
         for name in family["of"]:
             tokens_of.setdefault(name, {}).update(dict.fromkeys(tokens))
     return {name: tuple(tokens) for name, tokens in tokens_of.items()}

@@ -55,7 +55,9 @@ class Llama31Template(RoleMarkerTemplate):
         begin, end = task.markers[role]
         if role == "assistant":
             if task.strict and "tool_calls" in turn:
-                text += "".join(f"<function={name}>{json_text(given)}</function>" for name, given in calls_of(turn))
+                text += "".join(
+                    f"<function={name}>{json_text(arguments)}</function>" for name, arguments in calls_of(turn)
+                )
             if _is_call(text):
                 begin, end = task.markers["assistant call"]
         elif role == "system" and not task.strict:

@@ -231,10 +231,10 @@ class _Guard:
 
     def with_only_its_own(self, tree: Tree, text: str) -> _Followed | None:
         """Return `text` if its tokens equal, in order, the tokens around text that cannot form a token; else None."""
-        own = [found.token for found in self._in_order(text)]
+        own = [match.token for match in self._in_order(text)]
         for alphabet in self._alphabets(tree):
             swapped, _ = self._redrawn(tree, text, alphabet)
-            if swapped is not None and [found.token for found in self._in_order(swapped)] == own:
+            if swapped is not None and [match.token for match in self._in_order(swapped)] == own:
                 return _Followed(text, swapped)
         return None
 
@@ -321,10 +321,10 @@ def _masked(segments: Segments) -> str:
 def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
     """Return the tokens in `text` with a tainted character: a character that differs in `swapped`."""
     cuts: list[_Cut] = []
-    for found in tokens.find(text):
-        if text[found.start : found.end] != swapped[found.start : found.end]:
-            tainted = (at for at in range(found.start, found.end) if text[at] != swapped[at])
-            cuts.append(_Cut(found, tuple(tainted)))
+    for match in tokens.find(text):
+        if text[match.start : match.end] != swapped[match.start : match.end]:
+            tainted = (at for at in range(match.start, match.end) if text[at] != swapped[at])
+            cuts.append(_Cut(match, tuple(tainted)))
     return cuts
 
 
@@ -372,14 +372,14 @@ def _swap(tree: Tree, table_of: Callable[[Segment], dict[int, int]]) -> Tree:
 
 def _cut(segments: Segments, offsets: Iterable[int]) -> Segments:
     """Return `segments` with a zero-width space at each offset, in the tainted segment that ends or starts there."""
-    left = deque(sorted(set(offsets)))
+    positions = deque(sorted(set(offsets)))
     result: list[Segment] = []
     start = 0
     for segment in segments:
         end = start + len(segment.text)
         inside: list[int] = []
-        while is_tainted(segment) and left and left[0] <= end:
-            inside.append(left.popleft() - start)
+        while is_tainted(segment) and positions and positions[0] <= end:
+            inside.append(positions.popleft() - start)
         result.append(segment._replace(text=insert_breaks(segment.text, inside)))
         start = end
     return Segments(result)

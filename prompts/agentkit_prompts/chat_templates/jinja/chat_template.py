@@ -110,14 +110,12 @@ class JinjaChatTemplate:
             ChatTemplateError: The template is unknown, or is not a chat template.
         """
         file, named, tokens, added = read_files(Path(path))
-        chosen = name or "default"
+        key = name or "default"
         if name is None and len(named) == 1:
-            (chosen,) = named
-        if chosen not in named:
-            raise ChatTemplateError(
-                f"{file}: unknown template {chosen!r}{nearest(chosen, named)}", template=file, name=chosen
-            )
-        source = named.pop(chosen)
+            (key,) = named
+        if key not in named:
+            raise ChatTemplateError(f"{file}: unknown template {key!r}{nearest(key, named)}", template=file, name=key)
+        source = named.pop(key)
         if name is not None:
             # The caller chose one template for all conversations.
             named = {}
@@ -384,9 +382,9 @@ class JinjaChatTemplate:
         if self.isolated:
             return self._run_isolated(source, (messages, tools, prompt), variables, marks, limits)
         meter = Meter(limits) if limits is not None else None
-        given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
+        inputs = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         try:
-            return self._run_here(self._compiled(source), given, marks, meter)
+            return self._run_here(self._compiled(source), inputs, marks, meter)
         finally:
             if shared is not None and meter is not None:
                 shared.use(meter)

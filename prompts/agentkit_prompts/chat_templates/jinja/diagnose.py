@@ -58,7 +58,7 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
     if tooled.arguments == "text":
         arguments = json.dumps(arguments)
     call = CALL(arguments)
-    for code, what, word, messages, tools, asked in (
+    for code, subject, word, messages, tools, asked in (
         ("ignores_tools", "tools", NAME, [_user()], [TOOL], tooled),
         ("drops_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),
         ("ignores_tool_results", "tool results", WORD, [_user(), call, _RESULT], None, tooled),
@@ -67,9 +67,9 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
     ):
         outcome = asked.outcome(messages, tools)
         if isinstance(outcome, ChatTemplateError):
-            yield Finding(f"refuses_{code.partition('_')[2]}", f"{what} make it fail: {outcome}")
+            yield Finding(f"refuses_{code.partition('_')[2]}", f"{subject} make it fail: {outcome}")
         elif word not in outcome:
-            yield Finding(code, f"{what} are dropped")
+            yield Finding(code, f"{subject} are dropped")
     yield from _turns(probe)
     yield from _forms(probe, tooled)
     yield from _rest(source, names, probe)

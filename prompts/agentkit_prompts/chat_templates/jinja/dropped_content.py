@@ -211,8 +211,8 @@ class _Trial:
         written = [number for number in missing if self._is_written(number)]
         # A value that is also written at another place, such as the name of a tool, is lost if a change at its place
         # has no effect.
-        kept = set(written) - set(self._without_effect(written))
-        return [self._values[number].problem for number in missing if number not in kept]
+        effective = set(written) - set(self._without_effect(written))
+        return [self._values[number].problem for number in missing if number not in effective]
 
     def _without_effect(self, numbers: Sequence[int]) -> Sequence[int]:
         if not numbers or self._rendered(numbers) == self._text:
@@ -228,12 +228,12 @@ class _Trial:
 
     def _rendered(self, numbers: Collection[int]) -> str | None:
         """Return the text with words for these values; None if the template fails with them."""
-        chosen = frozenset(numbers)
+        replaced = frozenset(numbers)
         order = iter(range(len(self._values)))
 
         def replace(value: _Value) -> str:
             number = next(order)
-            if number in chosen:
+            if number in replaced:
                 return self._word(number)
             return value.text
 

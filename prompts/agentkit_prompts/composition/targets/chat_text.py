@@ -141,19 +141,19 @@ def whole_text(
         return template.render(**{**kwargs, **drawn})
 
     # The template may change its input, so it gets copies.
-    asked = {"messages": [_copied(message) for message in messages], **untagged(declared)}
+    request = {"messages": [_copied(message) for message in messages], **untagged(declared)}
     if policy == "allow" or not tokens:
-        return render(asked), asked
+        return render(request), request
     tree: Tree = {"messages": [message.tree for message in messages], **declared}
     rewrites: bool = getattr(template, "rewrites_text", True)
     may_form_tokens = not is_harmless(declared, tokens) or not all(message.is_harmless for message in messages)
     if may_form_tokens:
         tree = with_reasoning(render, tree, tokens)
-        return guarded(render, tree, attempt(render, asked), tokens, policy, rewrites=rewrites), asked
-    text = render(asked)
+        return guarded(render, tree, attempt(render, request), tokens, policy, rewrites=rewrites), request
+    text = render(request)
     if rewrites:
         check_own_tokens(render, tree, text, tokens)
-    return text, asked
+    return text, request
 
 
 def _check_policy(policy: object) -> None:
@@ -210,8 +210,8 @@ def _located(composition: Contents, messages: Conversation, read: TreeReader) ->
 
 def _section(section: Section, tokens: ControlTokens) -> CheckedTree:
     """Return a message that prompts made."""
-    shown = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
-    prompts = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
+    renderings = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
+    prompts = [rendered.derive(PromptReader(path, tokens)) for path, rendered in renderings]
     segments: list[Segment] = []
     for prompt in prompts:
         if segments:

@@ -85,12 +85,12 @@ def _with_media(conversation: Conversation, provider: str | None, required: Requ
         return messages
     result: list[FrozenDict] = []
     waiting: list[FrozenDict] = []
-    for message, shown in zip(messages, conversation.derive(media_of_result), strict=True):
+    for message, media in zip(messages, conversation.derive(media_of_result), strict=True):
         if waiting and message["role"] != "tool":
             result.append(FrozenDict(role="user", content=FrozenList(waiting)))
             waiting = []
         result.append(message)
-        waiting += shown
+        waiting += media
     if waiting:
         result.append(FrozenDict(role="user", content=FrozenList(waiting)))
     return result

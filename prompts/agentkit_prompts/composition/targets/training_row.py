@@ -80,12 +80,12 @@ def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
         return Message("assistant", reply)
     if isinstance(reply, Mapping):
         (reply,) = read_messages([reply], where="reply")
-    value = got = type(reply).__name__
+    value = received = type(reply).__name__
     if isinstance(reply, Message):
         if reply.role == "assistant":
             return reply
-        value, got = reply.role, f"a {reply.role} message"
-    raise PromptError(f"to_sample: expected the reply of an assistant, got {got}", name="reply", value=value)
+        value, received = reply.role, f"a {reply.role} message"
+    raise PromptError(f"to_sample: expected the reply of an assistant, got {received}", name="reply", value=value)
 
 
 def _spoken(
@@ -96,10 +96,10 @@ def _spoken(
 
     template = chat_template_of(chat_template, composition.context.now)
     policy = kwargs.pop("control_tokens", "escape")
-    text, asked = whole_text(composition, template, policy, [reply], {**kwargs, "add_generation_prompt": False})
-    raw, spans = spans_of(template, asked["messages"], asked["tools"], **kwargs)
+    text, request = whole_text(composition, template, policy, [reply], {**kwargs, "add_generation_prompt": False})
+    raw, spans = spans_of(template, request["messages"], request["tools"], **kwargs)
     if reply_only:
-        spans = _of_the_reply(spans, raw, template, asked, kwargs)
+        spans = _of_the_reply(spans, raw, template, request, kwargs)
     return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}
 
 

@@ -188,11 +188,11 @@ class PartReader:
         return call_id
 
     def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
-        known = {"id", "call_id", "type", "function", "name", "index", arguments}
+        keys = {"id", "call_id", "type", "function", "name", "index", arguments}
         if "call_id" in call:
             # An item has a second id, which is sent back to the provider.
-            known.remove("id")
-        return self.extras(call, known, where)
+            keys.remove("id")
+        return self.extras(call, keys, where)
 
     def _extras_inside(self, key: str, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
         """Return the unknown entries of a mapping under its key, if it has any."""

@@ -125,11 +125,11 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
     """
     if not isinstance(part.source, Url) or part.source.scheme != FILE_ID:
         return None
-    owner, _, known = (part.source.path or "").partition("/")
+    owner, _, file_id = (part.source.path or "").partition("/")
     if owner not in providers:
-        what = f"{part.alt}: the file is stored at {owner} only; pass its address or its bytes"
-        raise MediaError(what, name="source", value=owner)
-    return unquote(known, errors="surrogatepass")
+        reason = f"{part.alt}: the file is stored at {owner} only; pass its address or its bytes"
+        raise MediaError(reason, name="source", value=owner)
+    return unquote(file_id, errors="surrogatepass")
 
 
 def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:

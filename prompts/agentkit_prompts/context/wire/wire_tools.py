@@ -57,8 +57,8 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
         tool = openai_tool(tool)
     function = _function_of(tool)
     if not isinstance(function, Mapping):
-        what = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
-        problems.append(Problem(where, what))
+        reason = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
+        problems.append(Problem(where, reason))
         return None
     if needs_name and not _is_name(function.get("name")):
         problems.append(Problem(where, "has no name"))

@@ -151,8 +151,8 @@ def _media(part: Media) -> FrozenDict:
     elif part.kind == "file":
         wire = {"type": "document", "title": part.label, "source": _source(part, _document)}
     else:
-        what = f"{part.alt}: an Anthropic request cannot contain {part.kind}; describe it in text instead"
-        raise MediaError(what, name=part.alt, value=part.kind)
+        reason = f"{part.alt}: an Anthropic request cannot contain {part.kind}; describe it in text instead"
+        raise MediaError(reason, name=part.alt, value=part.kind)
     return with_opaque(wire, part.opaque, _FORM)
 
 
@@ -168,8 +168,8 @@ def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict]) -> Fr
     if part.kind == "file" and mime not in (_PDF, _UNKNOWN_TYPE):
         if not _is_text(mime):
             raise _refused(part, mime)
-        what = f"{part.alt}: Anthropic fetches PDFs only; download it and pass its bytes"
-        raise MediaError(what, name=part.alt, value=mime)
+        reason = f"{part.alt}: Anthropic fetches PDFs only; download it and pass its bytes"
+        raise MediaError(reason, name=part.alt, value=mime)
     return FrozenDict(type="url", url=str(part.source))
 
 
@@ -178,8 +178,8 @@ def _image(part: Media, data: bytes, mime: str) -> FrozenDict:
         mime = image_type(data) or mime
     if mime in IMAGE_TYPES:
         return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
-    what = f"{part.alt}: Anthropic accepts {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
-    raise MediaError(what, name=part.alt, value=mime)
+    reason = f"{part.alt}: Anthropic accepts {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
+    raise MediaError(reason, name=part.alt, value=mime)
 
 
 def _document(part: Media, data: bytes, mime: str) -> FrozenDict:
@@ -190,8 +190,8 @@ def _document(part: Media, data: bytes, mime: str) -> FrozenDict:
     try:
         return FrozenDict(type="text", media_type="text/plain", data=data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        what = f"{part.alt}: is not UTF-8 text ({error}); convert it first"
-        raise MediaError(what, name=part.alt) from error
+        reason = f"{part.alt}: is not UTF-8 text ({error}); convert it first"
+        raise MediaError(reason, name=part.alt) from error
 
 
 def _is_text(mime: str) -> bool:
@@ -199,5 +199,5 @@ def _is_text(mime: str) -> bool:
 
 
 def _refused(part: Media, mime: str) -> MediaError:
-    what = f"{part.alt}: Anthropic accepts PDF and text documents, not {mime}; convert it first"
-    return MediaError(what, name=part.alt, value=mime)
+    reason = f"{part.alt}: Anthropic accepts PDF and text documents, not {mime}; convert it first"
+    return MediaError(reason, name=part.alt, value=mime)

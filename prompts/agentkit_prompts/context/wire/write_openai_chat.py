@@ -149,8 +149,8 @@ def _media(part: Media, file_id: str | None) -> dict[str, Any]:
     if part.kind == "audio" and file_id is None:
         audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
         return {"type": "input_audio", "input_audio": audio}
-    what = f"{part.alt}: an OpenAI chat request cannot contain {part.kind}; describe it in text instead"
-    raise MediaError(what, name=part.alt, value=part.kind)
+    reason = f"{part.alt}: an OpenAI chat request cannot contain {part.kind}; describe it in text instead"
+    raise MediaError(reason, name=part.alt, value=part.kind)
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:

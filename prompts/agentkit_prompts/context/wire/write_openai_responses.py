@@ -132,8 +132,8 @@ def _part(part: Part, kind: str) -> FrozenDict:
     elif part.kind in _TAKEN:
         wire = {"type": f"input_{part.kind}", **_media_source(part)}
     else:
-        what = f"{part.alt}: a Responses request cannot contain {part.kind}; describe it in text instead"
-        raise MediaError(what, name=part.alt, value=part.kind)
+        reason = f"{part.alt}: a Responses request cannot contain {part.kind}; describe it in text instead"
+        raise MediaError(reason, name=part.alt, value=part.kind)
     return with_opaque(wire, part.opaque, _FORM)
 
 

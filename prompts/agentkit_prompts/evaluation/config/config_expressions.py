@@ -375,10 +375,10 @@ class ExpressionReader(ast.NodeVisitor):
 
     def _call_imported(self, name: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if not isinstance(name, Imported) or name not in self._functions:
-            shown = type(name).__name__
+            label = type(name).__name__
             if isinstance(name, str):
-                shown = str(name)[:MAX_SHOWN_CHARS]
-            raise Unreadable(f"calling {shown!r}: imported code is not run; {_EXPORT}", shown)
+                label = str(name)[:MAX_SHOWN_CHARS]
+            raise Unreadable(f"calling {label!r}: imported code is not run; {_EXPORT}", label)
         self._charge_arguments(name, [*args, *kwargs.values()])
         return self.new(self._functions[name](*args, **kwargs))
 

@@ -267,7 +267,7 @@ def _zip(*values: Any) -> list[list[Any]]:
 
 
 def _product(*values: Any) -> list[list[Any]]:
-    lists = [items_of(one) for one in values]
+    lists = [items_of(value) for value in values]
     check_size(math.prod(map(len, lists)) * len(lists))
     return [list(row) for row in itertools.product(*lists)]
 

@@ -46,10 +46,10 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     if not isinstance(ids, Sequence) or isinstance(ids, str):
         text = f"fix_id_list must be a list of row numbers, got {brief(ids)}"
         raise InContextError(text, name="fix_id_list", value=type(ids).__name__)
-    wrong = [brief(number) for number in ids if type(number) is not int]
-    if wrong:
-        text = f"fix_id_list must contain row numbers, got {some(wrong, ', ')}"
-        raise InContextError(text, name="fix_id_list", value=some(wrong, ", "))
+    invalid = [brief(number) for number in ids if type(number) is not int]
+    if invalid:
+        text = f"fix_id_list must contain row numbers, got {some(invalid, ', ')}"
+        raise InContextError(text, name="fix_id_list", value=some(invalid, ", "))
     return StaticSelector(ids=[*map(str, ids)])
 
 

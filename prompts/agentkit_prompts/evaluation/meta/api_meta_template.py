@@ -156,8 +156,8 @@ def _without_texts(script: Script) -> Script:
     """Return the turns of a prompt, and warn of texts without a role that this leaves out."""
     texts = [turn for turn in script if isinstance(turn, str) and turn.strip()]
     if texts:
-        shown = ", ".join(map(brief, texts))
-        problem = f"prompt: text without a role is left out: {shown}; keep_text=True sends it"
+        listing = ", ".join(map(brief, texts))
+        problem = f"prompt: text without a role is left out: {listing}; keep_text=True sends it"
         warn(InContextWarning(problem, name=texts[0]))
     return [turn for turn in script if isinstance(turn, Turn)]
 

@@ -79,7 +79,9 @@ def attribute(value: Any, name: str) -> Any:
             value = value._Namespace__attrs
         if not isinstance(value, Mapping):
             return _field(value, name)
-    return value[name] if name in value else PromptUndefined(obj=value, name=name)
+    if name in value:
+        return value[name]
+    return PromptUndefined(obj=value, name=name)
 
 
 def _field(value: Any, name: str) -> Any:
@@ -107,8 +109,12 @@ def _instance_fields(value: Any) -> dict[str, Any]:
     instance_fields = getattr(value, "__dict__", None)
     if type(instance_fields) is not dict:
         return {}
-    extra = value.__pydantic_extra__ if isinstance(value, BaseModel) else None
-    return {**instance_fields, **extra} if extra else instance_fields
+    extra = None
+    if isinstance(value, BaseModel):
+        extra = value.__pydantic_extra__
+    if extra:
+        return {**instance_fields, **extra}
+    return instance_fields
 
 
 def element(value: Any, key: Any) -> Any:
@@ -117,7 +123,9 @@ def element(value: Any, key: Any) -> Any:
     require(value, key)
     if kind in _MAPPINGS or isinstance(value, Mapping):
         try:
-            return value[key] if key in value else PromptUndefined(obj=value, name=key)
+            if key in value:
+                return value[key]
+            return PromptUndefined(obj=value, name=key)
         except TypeError:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
     if isinstance(key, str):

@@ -152,7 +152,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Any:
         if not isinstance(value, BuiltinMethodType | MethodType) or value.__name__ not in ("format", "format_map"):
             return None
-        return BoundFormat(self, value.__self__, value.__name__) if isinstance(value.__self__, str) else None
+        if isinstance(value.__self__, str):
+            return BoundFormat(self, value.__self__, value.__name__)
+        return None
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
         refuse_large(arg)

@@ -74,7 +74,9 @@ def _checked_filter(
             row.guard(meter, value, *args, **kwargs)
         result = call(context, value, args, kwargs)
         # Consume generators immediately: nested generators use the C stack.
-        return meter.items(result) if hasattr(result, "__next__") else meter.result(result)
+        if hasattr(result, "__next__"):
+            return meter.items(result)
+        return meter.result(result)
 
     if row.reads != "short text":
         return checked
@@ -111,7 +113,9 @@ def _check_path(meter: Meter, value: Any, path: Any) -> None:
 
 def _as_it_is(meter: Meter, value: Any) -> Any:
     # The filter iterates over a text only.
-    return meter.deep(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return meter.deep(value)
+    return value
 
 
 def _text(meter: Meter, value: Any) -> Any:
@@ -124,7 +128,9 @@ def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
     """Return a function that returns a text unchanged, and the text of any other value."""
 
     def of_value(meter: Meter, value: Any) -> str:
-        return _text(meter, value) if isinstance(value, str) else shown(meter, value)
+        if isinstance(value, str):
+            return _text(meter, value)  # type: ignore[no-any-return]
+        return shown(meter, value)
 
     return of_value
 
@@ -132,7 +138,9 @@ def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
 def _items(meter: Meter, value: Any) -> Any:
     """Check a value whose items a filter visits, and return it."""
     if isinstance(value, Undefined) or not hasattr(value, "__len__"):
-        return meter.items(value) if hasattr(value, "__next__") else value
+        if hasattr(value, "__next__"):
+            return meter.items(value)
+        return value
     meter.visit(len(value))
     return value
 

@@ -54,7 +54,9 @@ class PromptUndefined(StrictUndefined):
     def variable(self) -> str:
         """The missing name or key."""
         name = self._undefined_name
-        return name if isinstance(name, str) else repr(name)
+        if isinstance(name, str):
+            return name
+        return repr(name)
 
     def _fail_with_undefined_error(self, *args: object, **kwargs: object) -> NoReturn:
         variable = self.variable[:MAX_SHOWN_CHARS]
@@ -86,7 +88,9 @@ class PromptUndefined(StrictUndefined):
 
 def false_if_undefined(value: Any) -> Any:
     """Return the left side of `or`: an undefined value is false."""
-    return False if isinstance(value, Undefined) else value
+    if isinstance(value, Undefined):
+        return False
+    return value
 
 
 def require(*values: object) -> None:

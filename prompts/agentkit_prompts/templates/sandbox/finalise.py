@@ -104,9 +104,9 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 def number_text(meter: Meter, value: float | None) -> str:
     """Return the text of a number, a truth value or None, after counting it."""
     refuse_large(value)
-    shown = _digits(value)
-    meter.make_small(len(shown))
-    return shown
+    digits = _digits(value)
+    meter.make_small(len(digits))
+    return digits
 
 
 def _digits(value: float | None) -> str:
@@ -139,12 +139,12 @@ def _own_text(meter: Meter, value: object) -> str:
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
         raise Fault(f"{kind.__name__} has no text: print a field, or define __str__ in its class")
-    shown = _str_of(value)
-    meter.make(len(shown))
+    result = _str_of(value)
+    meter.make(len(result))
     meter.tick()
-    if not isinstance(value, _AS_STR) and _ADDRESS.search(shown):
+    if not isinstance(value, _AS_STR) and _ADDRESS.search(result):
         raise Fault(f"the text of {kind.__name__} contains a memory address: print a field")
-    return str.__str__(shown)
+    return str.__str__(result)
 
 
 def _has_own_text(kind: type) -> bool:
@@ -267,5 +267,7 @@ def _count(meter: Meter, items: int, chars: int) -> None:
 
 def _key(key: object) -> str | int | float | bool | None:
     if key is None or isinstance(key, str | int | float):
-        return str.__str__(key) if isinstance(key, str) else key
+        if isinstance(key, str):
+            return str.__str__(key)
+        return key
     raise Fault(f"JSON keys must be text or numbers, got {type(key).__name__}")

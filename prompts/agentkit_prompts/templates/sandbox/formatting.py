@@ -83,9 +83,9 @@ class _Formatter(SandboxedFormatter):
         self._meter.deep(value)
         if self._shown is not None and not (isinstance(value, int | float) and format_spec):
             value = self._shown(self._meter, value)
-        shown = super().format_field(value, format_spec)
-        self._meter.make(len(shown))
-        return shown
+        result = super().format_field(value, format_spec)
+        self._meter.make(len(result))
+        return result
 
 
 class _EscapeFormatter(_Formatter, SandboxedEscapeFormatter):

@@ -46,11 +46,15 @@ _FIELD = re.compile(
 
 
 def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str | bytes | list | tuple) else 0
+    if isinstance(value, str | bytes | list | tuple):
+        return len(value)
+    return 0
 
 
 def _count(value: Any) -> int:
-    return max(0, value) if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return max(0, value)
+    return 0
 
 
 def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
@@ -342,7 +346,9 @@ def json_guard(
     if step > MAX_INDENT:
         raise Fault(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
     size = meter.size(value)
-    between = sum(map(_length, separators)) if isinstance(separators, Collection) else 4
+    between = 4
+    if isinstance(separators, Collection):
+        between = sum(map(_length, separators))
     meter.make(size.chars + size.values * (between + step * size.depth))
 
 

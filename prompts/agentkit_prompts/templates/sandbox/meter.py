@@ -137,7 +137,9 @@ class Meter:
     @property
     def seconds(self) -> float:
         """Remaining CPU seconds."""
-        return self.limits.seconds if self._end is None else self._end - thread_time()
+        if self._end is None:
+            return self.limits.seconds
+        return self._end - thread_time()
 
     def look(self) -> None:
         """Check the clock. The first call starts it: most templates have no loop and need no clock."""
@@ -262,7 +264,7 @@ class Meter:
     def keys(self, keys: Collection[Any]) -> None:
         """Check values before they become keys of one mapping or set."""
         self.deep(keys)
-        if sum(map(_has_chosen_hash, keys)) > _MAX_COLLIDING_KEYS:
+        if sum(map(_allows_hash_collisions, keys)) > _MAX_COLLIDING_KEYS:
             raise Fault(f"more than {_MAX_COLLIDING_KEYS:,} keys are tuples or large numbers")
 
     def items(self, value: Iterable[Any]) -> list[Any]:
@@ -301,7 +303,7 @@ def _scan(container: Iterable[Any], inner: list[Any]) -> int:
     return chars
 
 
-def _has_chosen_hash(key: Any) -> bool:
+def _allows_hash_collisions(key: Any) -> bool:
     """True if other keys with the same hash are easy to construct. The hash of a text is secret."""
     if isinstance(key, int | float):
         return not -_FIRST_CHOSEN_HASH < key < _FIRST_CHOSEN_HASH

@@ -71,7 +71,9 @@ class Operation(NamedTuple):
     @property
     def restriction(self) -> str:
         """Text of the restriction; empty without one."""
-        return f"at most {self.max_chars:,} characters" if self.max_chars else self.rule
+        if self.max_chars:
+            return f"at most {self.max_chars:,} characters"
+        return self.rule
 
     def is_removed(self, *, is_prompt: bool) -> bool:
         """True if templates cannot use it."""

@@ -49,8 +49,12 @@ class _Code:
     def line_of(self, error: Exception) -> int | None:
         """Return the line of the template at which an error was raised."""
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == self.filename]
-        position = bisect_right(self.lines, (lines[-1], 1 << 60)) if lines else 0
-        return self.lines[position - 1][1] if position else None
+        position = 0
+        if lines:
+            position = bisect_right(self.lines, (lines[-1], 1 << 60))
+        if position:
+            return self.lines[position - 1][1]
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -127,7 +131,9 @@ def _literal(tree: nodes.Template) -> str | None:
 
     items = [item for node in tree.body for item in (node.nodes if isinstance(node, nodes.Output) else [node])]
     texts = [item.data for item in items if isinstance(item, nodes.TemplateData)]
-    return "".join(texts) if len(texts) == len(items) else None
+    if len(texts) == len(items):
+        return "".join(texts)
+    return None
 
 
 def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> _Code:

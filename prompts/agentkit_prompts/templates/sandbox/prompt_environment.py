@@ -33,7 +33,9 @@ def _percent(meter: Meter, template: str, values: Any) -> str:
     """Fill the `%` fields of a text: numbers as in Python, other values with their text."""
 
     def operand(value: Any) -> Any:
-        return value if isinstance(value, int | float | Decimal) else text(meter, value)
+        if isinstance(value, int | float | Decimal):
+            return value
+        return text(meter, value)
 
     if isinstance(values, tuple):
         operands: Any = tuple(map(operand, values))
@@ -144,7 +146,9 @@ class PromptEnvironment(BoundedEnvironment):
             check_strftime(*args)
         result: Any = super().call(__context, __obj, *args, **kwargs)
         # A view of a dictionary has no text.
-        return list(result) if type(result) in VIEWS else result
+        if type(result) in VIEWS:
+            return list(result)
+        return result
 
 
 @lru_cache(maxsize=1)

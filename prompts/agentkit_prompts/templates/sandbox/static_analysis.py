@@ -112,7 +112,9 @@ class _Walk:
             if _CELL in roots:
                 roots = (roots | self.stored) - {_CELL}
             numbers[id(node)] = len(sites)
-            pointer = _pointer(value.path) if value.path is not None else ""
+            pointer = ""
+            if value.path is not None:
+                pointer = _pointer(value.path)
             sites.append(Site(node.lineno + self.shift, pointer, tuple(sorted(roots))))
         return Analysis(self.names, frozenset(self.required), self.kwargs, tuple(sites), numbers)
 
@@ -138,7 +140,9 @@ class _Walk:
         """Return the value of a name; `guarded` if it can be undefined."""
         value = self.scope.get(name)
         if value is not None:
-            return _Value(value.roots | self.bound.get(name, set())) if self.late else value
+            if self.late:
+                return _Value(value.roots | self.bound.get(name, set()))
+            return value
         line += self.shift
         self.names[name] = min(line, self.names.get(name, line))
         if not guarded and name not in self.defined and name not in FUNCTIONS:
@@ -238,12 +242,12 @@ class _Walk:
         item = _Value(source.roots, path)
         with self.inner():
             self.assign(node.target, item)
-            held = _NONE
+            defined = _NONE
             if node.test is not None:
                 self.value(node.test)
-                held = self.shown(node.test, True)
+                defined = self.shown(node.test, True)
             self.bind("loop", _Value(source.roots))
-            with self.under(loops=self.loops + 1, defined=self.defined | held):
+            with self.under(loops=self.loops + 1, defined=self.defined | defined):
                 if node.recursive:
                     self.site(node, _Value(source.roots | self.printed(node.body, in_macro=True).roots))
                 else:
@@ -291,7 +295,9 @@ class _Walk:
             case nodes.Getattr() | nodes.Getitem():
                 return self.part(node, guarded)
             case nodes.Filter() | nodes.Test():
-                value = self.value(node.node, node.name in _LOOSE) if node.node is not None else _NOTHING
+                value = _NOTHING
+                if node.node is not None:
+                    value = self.value(node.node, node.name in _LOOSE)
                 return _Value(value.roots | self.given(node))
             case nodes.Call():
                 return self.call(node)
@@ -357,7 +363,9 @@ class _Walk:
 
     def element(self, holder: nodes.Node, key: nodes.Node) -> frozenset[str]:
         path = self.value(holder, guarded=True).path
-        return _kwarg((*path, key.value)) if path is not None and isinstance(key, nodes.Const) else _NONE
+        if path is not None and isinstance(key, nodes.Const):
+            return _kwarg((*path, key.value))
+        return _NONE
 
     def step(self, source: _Value, key: str | int, guarded: bool) -> _Value:
         if source.path is None:
@@ -403,17 +411,17 @@ class _Walk:
 
 
 def _pointer(path: _Path) -> str:
-    made = ""
+    pointer = ""
     for step in path:
         if isinstance(step, _Loop):
-            made += f"[{{{step.k}}}]"
+            pointer += f"[{{{step.k}}}]"
         elif isinstance(step, int):
-            made += f"[{step}]"
+            pointer += f"[{step}]"
         elif step.isidentifier():
-            made += f".{step}" if made else step
+            pointer += f".{step}" if pointer else step
         else:
-            made += f"[{step!r}]".replace("{", "{{").replace("}", "}}")
-    return made
+            pointer += f"[{step!r}]".replace("{", "{{").replace("}", "}}")
+    return pointer
 
 
 def _kwarg(path: _Path | None) -> frozenset[str]:

@@ -53,12 +53,16 @@ class _IndexedLoop(LoopContext):
     @property
     def previtem(self) -> Any:
         previous = super().previtem
-        return previous if isinstance(previous, Undefined) else previous[1]
+        if isinstance(previous, Undefined):
+            return previous
+        return previous[1]
 
     @property
     def nextitem(self) -> Any:
         following = super().nextitem
-        return following if isinstance(following, Undefined) else following[1]
+        if isinstance(following, Undefined):
+            return following
+        return following[1]
 
 
 class BoundedContext(Context):
@@ -78,9 +82,9 @@ class BoundedContext(Context):
             return value
         refuse_large(value)
         self.meter.deep(value)
-        shown = str(value)
-        self.meter.make(len(shown))
-        return shown
+        result = str(value)
+        self.meter.make(len(result))
+        return result
 
     def add(self, *values: Any) -> Any:
         """Return `a + b + ...`."""
@@ -106,7 +110,9 @@ class BoundedContext(Context):
         else:
             items = self.meter.items(value)
         # The rounds of the outer loop check the clock for a short inner loop.
-        return items if len(items) < ROUNDS_PER_LOOK else _Watched(items, self.meter.look)
+        if len(items) < ROUNDS_PER_LOOK:
+            return items
+        return _Watched(items, self.meter.look)
 
     def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
         """Return the `loop` of a for loop."""
@@ -154,7 +160,9 @@ class PromptContext(BoundedContext):
         value = self.vars.get(key, missing)
         if value is missing:
             value = self.parent.get(key, missing)
-        return self.environment.globals.get(key, missing) if value is missing else value
+        if value is missing:
+            return self.environment.globals.get(key, missing)
+        return value
 
     # Output
 
@@ -181,7 +189,9 @@ class PromptContext(BoundedContext):
         return [MediaText(part) if isinstance(part, Media) else part for part in parts_of(self.meter, value)]
 
     def shown(self, value: Any) -> str:
-        return value if type(value) is str else text_kept(self.meter, value)
+        if type(value) is str:
+            return value
+        return text_kept(self.meter, value)
 
     def concat(self, texts: Iterable[str]) -> str:
         return concat(self.meter, list(texts))
@@ -204,8 +214,8 @@ class PromptContext(BoundedContext):
             return getattr(value, name)
         if isinstance(value, Namespace | Mapping):
             return attribute(value, name)
-        shown = name[:MAX_SHOWN_CHARS]
-        raise Fault(f"{type(value).__name__}.{shown}(...) is not one of the methods that templates can call", shown)
+        label = name[:MAX_SHOWN_CHARS]
+        raise Fault(f"{type(value).__name__}.{label}(...) is not one of the methods that templates can call", label)
 
 
 def _refuse_unordered(value: Any) -> None:

@@ -34,7 +34,9 @@ class Piece(NamedTuple):
     @property
     def pointer(self) -> str:
         """Path of the value in the context; empty if the expression is more than a path."""
-        return self.site.pointer.format(*self.indices) if self.site is not None else ""
+        if self.site is not None:
+            return self.site.pointer.format(*self.indices)
+        return ""
 
 
 class Trace:
