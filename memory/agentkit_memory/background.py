@@ -1,4 +1,4 @@
-"""`BackgroundWorker`: makes messages recallable, indexes what is written, and extracts facts, in threads.
+"""`BackgroundWorker`: makes messages recallable, indexes items, and extracts facts, in threads.
 
 Any number of workers, in any number of processes, may run at once.
 """
@@ -25,20 +25,20 @@ __all__ = ["BackgroundWorker"]
 _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500
-"""Messages that are made items in one go."""
+"""Maximum messages that become items at once."""
 _PATIENCE = 5.0
-"""Seconds that `drain` waits for what other workers hold."""
+"""Maximum seconds that `drain` waits for items that other workers have leased."""
 _FAILED, _CLOSED = -1, -2
 _PAUSE = 5.0
 """Seconds to wait after an error."""
 
 
 class BackgroundWorker:
-    """Keeps a memory up to date: `with memory.worker():`, or `memory.worker().drain()` now and then.
+    """Keeps a memory up to date: `with memory.worker():`, or `memory.worker().drain()` from time to time.
 
-    In a `with` statement it works in threads of its own, one for each part, since models are slow. An error is logged,
-    and what failed is tried again. Without any worker, the memory itself does what a recall found waiting for turns and
-    the index, in the same way.
+    In a `with` statement it works in separate threads, one for each part, since models are slow. Errors are logged, and
+    failed work is tried again. Without a worker, the memory itself does the waiting work on turns and the index after a
+    recall.
     """
 
     def __init__(self, database: Database, indexes: Indexes, extract: Extract | None = None) -> None:
@@ -50,7 +50,7 @@ class BackgroundWorker:
         track(self)
         self._parts: dict[str, Callable[[], int]] = {"turns": self._turns, "index": self._point}
         self.problems: dict[str, str] = {}
-        """The last error of each part of the work (`turns`, `index`, `facts`), unless it succeeded since."""
+        """The last error of each part of the work (`turns`, `index`, `facts`), until it succeeds."""
         if extract is not None:
             if not callable(extract):
                 raise InvalidArgument(
@@ -63,31 +63,33 @@ class BackgroundWorker:
             self._parts["facts"] = FactWorker(database, extract).run_once
 
     def drain(self) -> int:
-        """Do all pending work in this thread; return how many messages and items were processed.
+        """Do all pending work in this thread; return the number of processed messages and items.
 
-        What failed before and waits for its next try is left out.
+        Failed items that wait for their next try are left out.
 
         Raises:
-            IndexUnavailable: Another process owns the index, and will index it. Everything else was done.
+            IndexUnavailable: Another process owns the index, and will index the items. All other work was done.
             StoreError: The database cannot be read or written.
         """
         total = 0
+        # Facts are extracted from turns, and the index needs both.
         for name in ("turns", "facts", "index"):
-            while done := self._parts[name]() if name in self._parts else 0:
+            part = self._parts.get(name)
+            while part is not None and (done := part()):
                 total += done
         until = time.monotonic() + _PATIENCE
         while self._index is not None and self._index[1].others and time.monotonic() < until:
-            # Another worker holds some of them.
+            # Another worker has leased some items.
             time.sleep(0.005)
             total += self._point()
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
-        """Work in this thread until `stop` is set, looking every `idle` seconds when there is nothing to do."""
+        """Work in this thread until `stop` is set; without work, wait `idle` seconds."""
         self._run(stop, idle, tuple(self._parts))
 
     def step(self, name: str) -> bool:
-        """Do a batch of one part of the work; return whether there may be more. An error is logged."""
+        """Do a batch of one part of the work; return True if more work may be left. An error is logged."""
         return self._try(name) > 0
 
     def start(self, idle: float = 0.2) -> None:
@@ -102,7 +104,7 @@ class BackgroundWorker:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads after their current batch or call of a model."""
+        """Stop the threads after their current batch or call of a model."""
         self._stop.set()
         while self._threads:
             self._threads.pop().join()
@@ -133,7 +135,7 @@ class BackgroundWorker:
                 stop.wait(idle)
 
     def _try(self, name: str) -> int:
-        """Do a batch; return how many items it had, or `_FAILED`, or `_CLOSED`."""
+        """Do a batch; return the number of its items, or `_FAILED`, or `_CLOSED`."""
         try:
             done = self._parts[name]()
             self.problems.pop(name, None)
@@ -143,9 +145,12 @@ class BackgroundWorker:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            # A panic of a model is no `Exception`.
-            does_another = isinstance(error, IndexUnavailable) and error.owned
-            self._report(name, error, logging.INFO if does_another else logging.WARNING)
+            # A panic of a model is not an `Exception`.
+            level = logging.WARNING
+            if isinstance(error, IndexUnavailable) and error.owned:
+                # Another process indexes the items, so no work is lost.
+                level = logging.INFO
+            self._report(name, error, level)
         return _FAILED
 
     def _report(self, name: str, error: BaseException, level: int) -> None:
@@ -178,5 +183,5 @@ class BackgroundWorker:
             self._index = None
             if self._indexes.closed:
                 raise
-            # The model was changed, and the index of the old one was dropped.
+            # The model was changed, and the index of the old model was dropped.
             return 0

@@ -1,4 +1,4 @@
-"""Errors of the memory layer. Each message names what failed, where, what was expected and what to do about it."""
+"""Errors of the memory layer. Each message contains the failure, the place, the expected value and advice."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class StoreError(Picklable):
 
 
 class InvalidArgument(StoreError, ValueError):
-    """What was given is invalid: a name, a scope, a path, a message, a fact, a question, a part of a policy, a gate.
+    """An argument is invalid: a name, a scope, a path, a message, a fact, a question, a part of a policy, a gate.
 
-    An extractor raises it for an answer of its model that holds no valid drafts.
+    An extractor raises it for an answer of its model without valid drafts.
     """
 
     @classmethod
     def listing(cls, where: str, problems: Sequence[str]) -> InvalidArgument:
-        """Return the error of several problems, each of which begins with a name: `limit: expected ...`."""
+        """Return the error of several problems that start with a name: `limit: expected ...`."""
         names = [problem.partition(":")[0] for problem in problems]
         return cls(
             f"{where}: {'; '.join(problems)}",
@@ -48,20 +48,21 @@ class InvalidArgument(StoreError, ValueError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be opened, read or written now: it is away, locked by others for longer than the timeout,
-    read-only, or on a disk that is full. Nothing was written, and what is stored is intact; where the connection to a
-    server was lost at the end of a write that cannot be tried again, the message says that this is not known.
+    """The database cannot be opened, read or written now: it is not available, locked by other processes for longer
+    than the timeout, read-only, or on a full disk. Nothing was written, and stored data is intact. Only if the
+    connection to a server was lost at the end of a write that cannot be repeated, it may have been written, as the
+    message reports.
     """
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a database, or it, a row or a note in it is damaged, or of a newer version of agentkit.
+    """The file is not a database; or the file, a row or a note is corrupt, or of a newer version of agentkit.
 
-    It is left as it is. `admin.verify` names damaged rows, and `admin.repair` moves them to a file.
+    It is left as it is. `admin.verify` names corrupt rows, and `admin.repair` moves them to a file.
 
     Attributes:
-        table: Table of the damaged row; empty if the error is not about a row.
-        row: Key of the damaged row: the number of a message, the name of a note, the id of another row.
+        table: Table of the corrupt row; empty if the error is not about a row.
+        row: Key of the corrupt row: the number of a message, the name of a note, the id of another row.
     """
 
     def __init__(self, problem: str, *, table: str = "", row: str = "", **place: Unpack[Place]) -> None:
@@ -82,17 +83,17 @@ class HeadMoved(StoreError):
     """Another writer extended or rewound the conversation first. Nothing was written, the view is up to date again.
 
     Attributes:
-        expected: Messages the view held.
-        actual: Messages the conversation holds now.
-        rewound: Whether it was rewound: some messages of the view are no longer part of it.
+        expected: Number of messages of the view.
+        actual: Number of messages of the conversation now.
+        rewound: True if it was rewound: some messages of the view are no longer part of it.
     """
 
     def __init__(self, session: str, expected: int, actual: int, rewound: bool = False) -> None:
-        done = f"added {actual - expected} message(s) after message {expected}"
+        change = f"added {actual - expected} message(s) after message {expected}"
         if rewound:
-            done = f"rewound it, and it has {actual} message(s)"
+            change = f"rewound it, and it has {actual} message(s)"
         super().__init__(
-            f"conversation {session!r}: another writer {done}; they are in `session.conversation` now: look at them, "
+            f"conversation {session!r}: another writer {change}; they are in `session.conversation` now: look at them, "
             "then append again"
         )
         self.name = session
@@ -102,7 +103,7 @@ class HeadMoved(StoreError):
 
 
 class AlreadyUsed(StoreError):
-    """An idempotency key was used for other messages, or the name of a branch for another one. Nothing was written."""
+    """An idempotency key was used for other messages, or the name of a branch exists already. Nothing was written."""
 
     @classmethod
     def of_key(cls, session: str, key: str, first: int) -> AlreadyUsed:
@@ -116,16 +117,16 @@ class AlreadyUsed(StoreError):
 
 
 class NotFound(StoreError):
-    """It is not stored in this scope, or was deleted."""
+    """The object is not stored in this scope, or was deleted."""
 
 
 class IndexUnavailable(StoreError):
-    """Another process owns the index, its disk is full, or its server is away, slow or failing.
+    """Another process owns the index, its disk is full, or its server is not available, slow or failing.
 
     Writes are queued in the database.
 
     Attributes:
-        owned: Whether another process owns it, which indexes what is queued.
+        owned: True if another process owns it, and will index the queued items.
     """
 
     def __init__(self, problem: str, *, owned: bool = False, **place: Unpack[Place]) -> None:
@@ -138,18 +139,18 @@ class IndexBroken(StoreError):
 
 
 class EmbedderError(StoreError):
-    """An embedder failed, did not return one finite vector of its size for each text, or is not that of the store."""
+    """An embedder failed, did not return one finite vector per text, or is not the embedder of the store."""
 
 
 class EmbedderUnavailable(EmbedderError):
-    """The embedding model is not installed, not on this machine, away, slow or failing. BM25 still works."""
+    """The embedding model is not installed, not on this machine, not reachable, slow or failing. BM25 still works."""
 
 
 class IngestError(StoreError):
-    """A file that cannot be ingested, while the others go on; or invalid paths or options.
+    """A file cannot be ingested, which does not stop the ingestion of other files; or paths or options are invalid.
 
     Attributes:
-        source: The file, as it was given, or the name of the argument.
+        source: The path of the file, or the name of the argument.
     """
 
     def __init__(self, source: str, problem: str, **place: Unpack[Place]) -> None:
@@ -158,4 +159,4 @@ class IngestError(StoreError):
 
 
 class WouldWait(Exception):
-    """For this package only: nothing was written: the write would have had to wait for a lock, a disk or a server."""
+    """Internal: nothing was written, as the write would have to wait for a lock, a disk or a server."""

@@ -95,10 +95,10 @@ class Memory(metaclass=Hinted):
 
     @property
     def admin(self) -> Admin:
-        """What the operator of the store does with it, for all of its scopes: verify, back up, restore, measure it.
+        """Operations on the whole store, for all of its scopes: verify, back up, restore, measure.
 
         Raises:
-            InvalidArgument: This is a handle of one scope, made by `within`: only the memory that was opened has it.
+            InvalidArgument: This memory was returned by `within`: only the memory that was opened has `admin`.
         """
         from agentkit_memory.admin.admin import Admin
 
@@ -119,15 +119,15 @@ class Memory(metaclass=Hinted):
     ) -> IngestReport:
         """Store text, Markdown, HTML, PDF and JSON lines files, and index them.
 
-        A file whose content is stored already is skipped, a changed one is recalled as it was until all of it is
-        stored, one that is gone from an ingested folder is removed. It may be interrupted at any point and started
-        again. While another process owns the index, everything is stored and queued for it (`IngestReport.pending`).
+        A file whose content is stored already is skipped. The old content of a changed file is recalled until all of
+        the new content is stored. A file that is gone from an ingested folder is removed. The call may be interrupted
+        at any point and repeated. While another process owns the index, everything is stored and queued for that
+        process (`IngestReport.pending`).
 
         Args:
-            paths: Files and folders. Named files may have any ending; of folders, files whose ending is known are
-                taken.
-            options: How to read them.
-            on_progress: Called after every file, and now and then within a large one.
+            paths: Files and folders. Named files may have any ending; in folders, files with known endings are read.
+            options: Options for reading the files.
+            on_progress: Called after every file, and repeatedly within a large file.
 
         Raises:
             IngestError: The paths or the options have the wrong type. Files that cannot be read are in
@@ -168,11 +168,11 @@ class Memory(metaclass=Hinted):
         roles: Collection[Speaker] | None = None,
         where: RecallFilter | None = None,
     ) -> Recall:
-        """Return what fits the question, best first, of what the scope may read: chunks, turns and facts.
+        """Return the chunks, turns and facts for a question that the scope may read, best first.
 
-        It reads the index as it is and waits for nothing but the vector of the question, and that shortly. What is not
-        indexed yet is found by its words; a thread of this memory indexes it afterwards. The log is written later, too.
-        Whatever fails on the way is left out and reported in `Recall.degraded`; only the database itself is needed.
+        It reads the current index and waits only for the vector of the question, and only shortly. Items that are not
+        indexed yet are found by their words; a thread of this memory indexes them afterwards, and writes the log. A
+        part that fails is left out and reported in `Recall.degraded`; only the database is required.
 
         Args:
             query: The question, in any words.
@@ -216,20 +216,20 @@ class Memory(metaclass=Hinted):
         load: bool = True,
         allow_media: bool = False,
     ) -> StoredSession:
-        """Open a conversation of this scope, made if missing. One that has expired begins anew.
+        """Open a conversation of this scope, created if missing. An expired conversation is replaced by a new one.
 
         Args:
-            session_id: Its name.
-            branch: Which fork of it to open.
-            expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and
-                `admin.expire` deletes it. `math.inf` for never; None keeps what was set before.
-            load: Whether to read the messages now. Reading pages of a long conversation does not need it.
-            allow_media: Whether the media of messages that are appended in the form of a provider may be in a file of
-                this machine, or at an address that is not public. Leave it where such messages come from others.
+            session_id: Name of the conversation.
+            branch: Name of the fork to open.
+            expires_at: Time when it expires, in seconds since 1970: from then on it is not recalled, and
+                `admin.expire` deletes it. `math.inf` for never; None does not change it.
+            load: True to read the messages now. Reading pages of a long conversation does not need it.
+            allow_media: True if the media of messages that are appended in the form of a provider may be in a file of
+                this machine, or at an address that is not public. Leave it False for messages of other persons.
 
         Raises:
-            InvalidArgument: A name is empty, too long or holds NUL, or the time is invalid.
-            NotFound: There is no such branch.
+            InvalidArgument: A name is empty, too long or contains NUL, or the time is invalid.
+            NotFound: The branch does not exist.
             StoreError: The database cannot be read or written.
         """
         from agentkit_memory.conversations.removal import open_branch
@@ -245,9 +245,9 @@ class Memory(metaclass=Hinted):
         """Return the conversations of exactly this scope, by name, without opening them.
 
         Args:
-            name: Only the one of this name.
-            after: Only those whose names come after this one, such as the last of the page before.
-            limit: Most to return.
+            name: Name of the only conversation to return.
+            after: Return names after this name, such as the last name of the previous page.
+            limit: Maximum number of conversations.
 
         Raises:
             InvalidArgument: A name or the limit is invalid.
@@ -258,12 +258,12 @@ class Memory(metaclass=Hinted):
         return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
 
     def newest_sessions(self, *, limit: int = 50) -> tuple[tuple[str, str], ...]:
-        """Return user and name of the conversations of this tenant and its users, that which was used last first.
+        """Return user and name of the conversations of this tenant and its users, the last used first.
 
-        In the scope of a user, only those of that user; those that an agent keeps for itself are left out.
+        In the scope of a user, only conversations of that user. Conversations in the scope of an agent are left out.
 
         Args:
-            limit: Most to return.
+            limit: Maximum number of conversations.
 
         Raises:
             InvalidArgument: The limit is invalid.
@@ -274,7 +274,7 @@ class Memory(metaclass=Hinted):
         return newest_sessions(self._store.database, self.scope, limit=limit)
 
     def delete_session(self, session_id: str) -> bool:
-        """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.
+        """Delete a conversation of this scope with its forks, items and facts; return True if it existed.
 
         Raises:
             InvalidArgument: The name is invalid.
@@ -311,12 +311,12 @@ class Memory(metaclass=Hinted):
         """Return the recalls of exactly this scope, in order; with neither number, the newest.
 
         Args:
-            after: Return the first logs after this one.
-            before: Return the last logs before this one.
-            limit: Most logs to return.
+            after: Return the first logs after this number.
+            before: Return the last logs before this number.
+            limit: Maximum number of logs.
 
         Raises:
-            StoreError: The database cannot be read, or what is to be logged cannot be written.
+            StoreError: The database cannot be read, or queued logs cannot be written.
         """
         from agentkit_memory.store.scope_rows import known_ids
 
@@ -328,13 +328,13 @@ class Memory(metaclass=Hinted):
         """Remove everything that belongs to a subject, from SQL and from the index, and return the proof.
 
         The subject owns the scopes that have all its names: `Scope("acme", user="ada")` is Ada with all her sessions
-        and agents, `"acme"` the whole tenant. Conversations, tool calls, documents, facts, recall logs and kept
-        vectors are deleted, with facts of others that were taken from them. If it is interrupted, or another process
-        owns the index, it is resumed when the store is next opened.
+        and agents, `"acme"` the whole tenant. Conversations, tool calls, documents, facts, recall logs and stored
+        vectors are deleted, with facts of other scopes that were taken from them. If it is interrupted, or another
+        process owns the index, the next opening of the store resumes it.
 
         Raises:
-            InvalidArgument: The subject is of another tenant.
-            StoreError: The database cannot be written; what was erased before stays erased.
+            InvalidArgument: The subject belongs to another tenant.
+            StoreError: The database cannot be written; rows that were erased before stay erased.
         """
         from agentkit_memory.erasure.erase import erase
 
@@ -351,9 +351,9 @@ class Memory(metaclass=Hinted):
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call any other function that uses the store from async code: `await memory.run(memory.admin.verify)`.
 
-        It runs in a thread of the store, so that the event loop does not wait; functions of a session have threads of
-        their own, so that an append does not wait behind recalls. When the caller is cancelled, a call
-        that has begun is waited for.
+        It runs in a thread of the store, so that the event loop is not blocked; methods of a session run in separate
+        threads, so that an append does not wait for recalls. If the caller is cancelled, a started call is finished
+        first.
         """
         return await self._store.database.threads[_kind_of(act)].finish(act, *args, **kwargs)
 
@@ -366,15 +366,15 @@ class Memory(metaclass=Hinted):
 
     @property
     def model(self) -> str:
-        """Name of the dense model that the store is read by; empty for BM25 alone."""
+        """Name of the embedding model of the store; empty for BM25 alone."""
         return self._store.indexes.active().model
 
     def worker(self, extract: Extract | None = None) -> BackgroundWorker:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.
 
         Args:
-            extract: Extracts facts from turns; `agentkit.memory.fact_extractor` makes one of a model. All turns are
-                read once, those that were stored before too.
+            extract: Extracts facts from turns; `agentkit.memory.fact_extractor` creates an extractor from a model. All
+                turns are read once, including turns that were stored before.
 
         Raises:
             InvalidArgument: `extract` is not callable.
@@ -384,7 +384,7 @@ class Memory(metaclass=Hinted):
         return BackgroundWorker(self._store.database, self._store.indexes, extract)
 
     def close(self) -> None:
-        """Close the database and the index. Closing twice is fine."""
+        """Close the database and the index. A second call does nothing."""
         self._store.close()
 
     def _own_scope(self) -> int:
@@ -400,7 +400,9 @@ class Memory(metaclass=Hinted):
 
 
 def _kind_of(act: object) -> str:
-    """Return which threads of the store a function runs in."""
+    """Return the name of the threads of the store that run a function."""
     while isinstance(act, partial):
         act = act.func
-    return "sessions" if isinstance(getattr(act, "__self__", None), StoredSession) else "memory"
+    if isinstance(getattr(act, "__self__", None), StoredSession):
+        return "sessions"
+    return "memory"

@@ -1,4 +1,4 @@
-"""`OpenStore`: what all scopes of a memory share: the database, its embedders and its indexes."""
+"""`OpenStore`: the database, embedders and indexes of a memory, which all its scopes share."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from agentkit_prompts.ranking.embedder import Embedder
 __all__ = ["OpenStore"]
 
 _MAX_WAIT = 2.0
-"""Seconds that closing waits for a batch; one that takes longer, as a model hangs, finds the store closed."""
+"""Maximum seconds that closing waits for a batch; a longer batch, as of a model that hangs, fails with `StoreClosed`.
+"""
 
 
 class OpenStore:
-    """An open database with the indexes that are needed from it, each opened at its first use; see `Memory`.
+    """An open database with its indexes, each opened at its first use; see `Memory`.
 
-    Interrupted erasures go on.
+    Opening it finishes interrupted erasures.
     """
 
     def __init__(
@@ -64,7 +65,8 @@ class OpenStore:
         self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
         worker = BackgroundWorker(self.database, self.indexes)
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
-        """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""
+        """Threads that write items of messages and index them, if a recall found waiting work. They are separate, as a
+        model may hang."""
         self.logs = RecallLogs(self.database, keep_recalls)
         # An erasure that fails again is resumed at the next opening.
         with suppress(StoreError):
@@ -79,20 +81,20 @@ class OpenStore:
             raise
 
     def index_if_free(self, scope: int | None = None) -> None:
-        """Index what waits, of one scope only if one is given.
+        """Index the waiting items, of one scope or of all scopes.
 
-        If another process has the index, or its disk is full, its next user does it.
+        If another process owns the index, or its disk is full, the next user of the index does it.
         """
         with suppress(IndexUnavailable):
             self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:
-        """Make new messages items and index what waits, in threads of this store."""
+        """Write the items of new messages, and index waiting items, in threads of this store."""
         for each in self.upkeep:
             each.wake()
 
     def close(self) -> None:
-        # First: callers that wait for an embedder continue at once.
+        # Closed first, so that callers that wait for an embedder continue at once.
         self.embedders.close()
         for each in self.upkeep:
             each.stop(_MAX_WAIT)

@@ -1,4 +1,4 @@
-"""`Scope`: whose memory is read and written."""
+"""`Scope`: the owner of memory that is read and written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ("tenant", "user", "session", "agent")
 """The names of a scope, in order."""
 
 MAX_NAME = 255
-"""Longest name of a tenant, user, session or agent, in characters."""
+"""Maximum characters of the name of a tenant, user, session or agent."""
 
 
 def _stored_name(name: str) -> str:
@@ -42,8 +42,8 @@ class Scope:
     user's; a reader without a user reads no user's.
 
     Raises:
-        InvalidArgument: The tenant is missing, a name is too long or holds NUL or an unpaired surrogate, or the names
-            are too long together.
+        InvalidArgument: The tenant is missing, a name is too long or contains NUL or an unpaired surrogate, or the
+            names are too long together.
     """
 
     tenant: Annotated[str, Field(min_length=1), AfterValidator(_stored_name)]
@@ -54,7 +54,7 @@ class Scope:
     @model_validator(mode="after")
     def _fits_an_index(self) -> Self:
         size = sum(len(name.encode()) for name in self.names)
-        # Four names of characters that take three bytes or four.
+        # Only names with characters of three or four bytes exceed this limit.
         if size > MAX_BYTES:
             problem = f"take {size:,} bytes together, at most {MAX_BYTES:,} can be stored"
             raise InvalidArgument(problem, name="names", value=size, problems=[("names", problem)])
@@ -74,35 +74,35 @@ class Scope:
         )
 
     def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
-        """Return the scope with the given names filled in; the tenant stays."""
+        """Return the scope with further names; the tenant stays."""
         return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
 
     def covers(self, other: Scope) -> bool:
-        """Whether `other` is this scope, or one inside of it."""
+        """Return True if `other` is this scope, or a scope inside of it."""
         return all(own in ("", name) for own, name in zip(self.names, other.names, strict=True))
 
     @property
     def names(self) -> tuple[str, str, str, str]:
-        """All four, in order."""
+        """All four names, in order."""
         return self.tenant, self.user, self.session, self.agent
 
     @property
     def key(self) -> str:
-        """The names, joined with NUL, which no name holds."""
+        """The names, joined with NUL, which no name contains."""
         return "\0".join(self.names)
 
     def readable(self) -> tuple[Scope, ...]:
-        """Return the scopes a reader in this one sees: itself and every wider one of its tenant."""
+        """Return the scopes that a reader in this scope reads: this scope and every wider scope of its tenant."""
         return tuple([Scope(*names) for names in product(*self.readable_names().values())])
 
     def readable_names(self) -> dict[str, list[str]]:
-        """Return each name that the scopes have which a reader in this one sees: all that have one of each are seen."""
-        wider = {name: ["", own] if own else [""] for name, own in zip(NAMES, self.names, strict=True)}
-        return wider | {NAMES[0]: [self.tenant]}
+        """Return the possible names of the scopes that a reader in this scope reads, by the field of the scope."""
+        names = {name: list(dict.fromkeys(["", own])) for name, own in zip(NAMES, self.names, strict=True)}
+        return names | {NAMES[0]: [self.tenant]}
 
 
 def check_name(what: str, name: object) -> None:
-    """Refuse a name that cannot be stored.
+    """Check that a name can be stored.
 
     Raises:
         InvalidArgument: It is not text, too long, or contains NUL or an unpaired surrogate.

@@ -407,7 +407,7 @@ def test_a_store_is_backed_up_exported_restored_imported_and_measured(run: Run, 
         assert "2 documents" in done.stdout and "1 messages" in done.stdout
         assert run("recall", "barn owl", "--home", home).stdout.split()[1] == "docs/owls.md:1"
         assert run("memory", "verify", "--home", home).exit_code == 0
-        assert "holds rows already" in run("memory", command, file, "--home", home).stderr
+        assert "this store is not empty" in run("memory", command, file, "--home", home).stderr
     (usage,) = json.loads(run("memory", "usage", "--json", "--home", "second").stdout)
     assert (usage["tenant"], usage["documents"], usage["messages"]) == ("local", 2, 1)
     shown = run("memory", "usage").stdout.splitlines()
@@ -418,9 +418,9 @@ def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: No
     assert run("memory", "backup", "copy").exit_code == 0
     (folder / "cut").write_bytes((folder / "copy").read_bytes()[:-1])
     for arguments, why in (
-        (("backup", "copy"), "there is such a file already"),
-        (("export", "copy"), "there is such a file already"),
-        (("restore", "cut", "--home", "second"), "this backup is damaged"),
+        (("backup", "copy"), "the file exists already"),
+        (("export", "copy"), "the file exists already"),
+        (("restore", "cut", "--home", "second"), "this backup is corrupt"),
         (("restore", "nothing", "--home", "third"), "the file does not exist"),
     ):
         done = run("memory", *arguments)

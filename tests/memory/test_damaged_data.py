@@ -172,8 +172,8 @@ def test_a_corrupt_item_is_left_out_of_recall_and_refused_by_the_list(home: Path
         recalled = bad.recall("zebra fact", limit=20)
         assert item not in {fact.id for fact in recalled.knowledge} and len(recalled.knowledge) >= 2
         if column != "valid_from":  # such a fact is not valid
-            (report,) = [each for each in recalled.degraded if "damaged items" in each]
-            assert report.startswith("1 damaged items were left out, such as ")
+            (report,) = [each for each in recalled.degraded if "corrupt items" in each]
+            assert report.startswith("1 corrupt items were left out, such as ")
         if column not in ("title", "said_at", "line"):  # which a fact does not have
             with raises(StoreCorrupt, table="items", row=item, name=column):
                 bad.facts.list()
@@ -301,7 +301,7 @@ def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str
         bad = memory.within(BAD)
         recalled = bad.recall("zebra", limit=20)
         assert {"zebra that waits", "zebra document"} <= {each.text for each in recalled}
-        assert [each for each in recalled.degraded if "1 damaged items were left out, such as " in each]
+        assert [each for each in recalled.degraded if "1 corrupt items were left out, such as " in each]
         with raises(StoreCorrupt):
             bad.session("s").append(Message("user", "zebra"))
         assert [row.table for row in memory.admin.verify().corrupt_rows] == ["messages"]
@@ -326,7 +326,7 @@ def test_an_item_without_a_uuid_is_reported_and_keeps_no_other_from_the_index(ho
         memory.within(GOOD).facts.add("zebra fact that is new")
         memory.worker().drain()
         for checked in (memory.admin.verify(), memory.admin.repair().after, memory.admin.rebuild()):
-            assert checked.problems == {"wrong": "it is damaged: its id is not a UUID, and no index takes it"}
+            assert checked.problems == {"wrong": "it is corrupt: its id is not a UUID, and no index takes it"}
         texts = {fact.text for fact in memory.within(GOOD).recall("zebra", limit=20).knowledge}
         assert {"zebra fact", "zebra fact that is new"} <= texts
 
@@ -348,7 +348,7 @@ def test_corrupt_rows_are_left_out_of_an_export_and_logged(
         damage(memory, "conversations", "name = x'ff'", f"id = {TALK}")
         memory.admin.export(tmp_path / "a.jsonl")
     (log,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
-    assert log.startswith("damaged rows were left out: 1 of conversations, 1 of branches, 1 of items, ")
+    assert log.startswith("corrupt rows were left out: 1 of conversations, 1 of branches, 1 of items, ")
     assert log.endswith("(its name is b'\\xff', expected text)")
 
 

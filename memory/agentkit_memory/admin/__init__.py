@@ -1,1 +1,1 @@
-"""What the operator of a store does, for all its scopes: check, rebuild, back up, restore, export, count."""
+"""Operations on a whole store, for all its scopes: check, rebuild, back up, restore, export, count."""

@@ -1,4 +1,4 @@
-"""`Admin`: what the operator of a store does with it, for all of its scopes."""
+"""`Admin`: operations on a whole store, for all of its scopes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GATE = Gate()
 _SAMPLE = 200
 _MAX_EXAMPLES = 10
 _MAX_NAMED = 1_000
-"""Damaged rows that a verification names."""
+"""Maximum number of corrupt rows that a verification names."""
 
 
 class Admin:
@@ -48,14 +48,14 @@ class Admin:
         self._scope = scope
 
     def verify(self, *, sample: int = _SAMPLE) -> Verification:
-        """Look for damaged data, and compare the index with SQL.
+        """Search for corrupt data, and compare the index with SQL.
 
         Every row is decoded, a SQLite file is checked with `PRAGMA integrity_check`, and the index is compared point by
-        point; if it agrees with SQL, some items are searched for by their own texts. Nothing is changed. Other writers
-        go on, and recall does too.
+        point; if it is equal to SQL, some items are searched for by their own texts. Nothing is changed, and writers
+        and recalls are not blocked.
 
         Args:
-            sample: How many items are searched for; 0 for none.
+            sample: Number of items to search for; 0 for none.
 
         Raises:
             StoreError: The sample is invalid.
@@ -63,29 +63,32 @@ class Admin:
         """
         if not is_whole(sample, 0):
             raise StoreError(
-                f"verify: expected how many items to search for, 0 or more, got {brief(sample)}", name="sample"
+                f"verify: expected the number of items to search for, 0 or more, got {brief(sample)}", name="sample"
             )
         indexes = self._store.indexes
         space = indexes.active()
-        found = indexes.verify(space)
-        unfound = unfound_items(self._store.database, indexes.get(space), space, sample) if found.ok else []
+        verification = indexes.verify(space)
+        unfound: list[str] = []
+        # Items of an incomplete index may be missing for known reasons.
+        if verification.ok:
+            unfound = unfound_items(self._store.database, indexes.get(space), space, sample)
         if unfound:
-            examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
-            found = replace(found, unfound=len(unfound), examples=examples)
+            examples = {**verification.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
+            verification = replace(verification, unfound=len(unfound), examples=examples)
         count, rows = self._store.database.in_snapshot(_count_corrupt)
         problems = file_problems(self._store.database)
-        return replace(found, corrupt=count, corrupt_rows=rows, file_problems=problems)
+        return replace(verification, corrupt=count, corrupt_rows=rows, file_problems=problems)
 
     def repair(self, *, sample: int = _SAMPLE, removed_to: str | os.PathLike[str] | None = None) -> Repair:
-        """Move damaged rows to a file, index missing and stale items, and remove orphans from the index.
+        """Move corrupt rows to a file, index missing and stale items, and remove orphans from the index.
 
         The index is built again if items are still not found.
 
         Args:
-            sample: Number of items that are searched for, before and after.
-            removed_to: Path of a new file, for its owner alone, that gets each damaged row as a line of JSON before the
-                row is removed; no file is made if no row is damaged. Without a path damaged rows stay, and `verify`
-                names them. The file contains the data of users: delete it after use.
+            sample: Number of items to search for, before and after.
+            removed_to: Path of a new file, readable by its owner only, for the corrupt rows: each is written as a line
+                of JSON before it is removed. If no row is corrupt, no file is created. Without a path corrupt rows
+                stay, and `verify` names them. The file contains the data of users: delete it after use.
 
         Returns:
             The comparison before and after.
@@ -94,11 +97,14 @@ class Admin:
             StoreError, IndexUnavailable: As `verify` does.
             StoreUnavailable: The file exists, or it cannot be written. No row was removed.
         """
-        path = None if removed_to is None else file_named(removed_to)
+        path = None
+        if removed_to is not None:
+            path = file_named(removed_to)
         before = self.verify(sample=sample)
         removed = 0
         if path is not None and before.corrupt:
             removed = move_corrupt_rows(self._store.database, path)
+        # Corrupt rows are moved first: the repair of the index reads the items that are left.
         self._store.indexes.repair()
         after = self.verify(sample=sample)
         if after.unfound:
@@ -107,10 +113,10 @@ class Admin:
         return Repair(before, after, removed)
 
     def rebuild(self) -> Verification:
-        """Build the index anew from SQL, and return how it compares then.
+        """Build the index again from SQL, and return a comparison of it with SQL.
 
-        Recall goes on meanwhile, by words for what is not indexed yet. No text is sent to a model twice. A rebuild that
-        is interrupted goes on by itself.
+        Recalls are not blocked; items that are not indexed yet are found by their words. No text is sent to a model
+        twice. An interrupted rebuild is continued automatically.
 
         Raises:
             IndexUnavailable: Another process owns the index.
@@ -126,68 +132,73 @@ class Admin:
         gate: Gate | None = _GATE,
         on_progress: Callable[[ReembedProgress], None] | None = None,
     ) -> Reembedding:
-        """Build an index of another model beside the active one, check it, and make it the active one.
+        """Build an index of another model next to the active index, check it, and activate it.
 
-        Recall goes on meanwhile, and what is written reaches both. It may be interrupted anywhere and called again,
-        by one process at a time; vectors that were computed are kept. Afterwards this memory asks the new embedder.
+        Recalls are not blocked, and new items are written to both. The call may be interrupted anywhere and repeated,
+        by one process at a time; computed vectors are stored. Afterwards this memory uses the new embedder.
 
         Args:
-            embedder: The new one, or its name; None for BM25 alone.
+            embedder: The new embedder, or its name; None for BM25 alone.
             gate: Checks that the new index has to pass; None for no checks.
             on_progress: Called after every batch.
 
         Raises:
-            InvalidArgument: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
-            EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
+            InvalidArgument: A change to another model is not finished: finish it, or abandon it. Or the gate is
+                invalid.
+            EmbedderError: The embedder has no `model` name, or fails to return the first vector.
             IndexUnavailable: Another process is changing the model.
         """
-        encoder = None if embedder is None else self._store.embedders.add(embedder)
+        encoder = None
+        if embedder is not None:
+            encoder = self._store.embedders.add(embedder)
         return reembed(self._store.indexes, self._store.embedders, encoder, gate, self._scope, on_progress)
 
     def abandon_reembed(self) -> bool:
-        """Drop an index that was being built by `reembed`; return whether there was one."""
-        found = abandon(self._store.database)
+        """Drop the index that an unfinished `reembed` was building; return True if it existed."""
+        existed = abandon(self._store.database)
         self._store.indexes.sweep()
-        return found
+        return existed
 
     def compact(self) -> bool:
-        """Rewrite a SQLite file and the index without deleted bytes; return whether none are left in them.
+        """Rewrite a SQLite file and the index without deleted bytes; return True if none are left in them.
 
         Raises:
-            StoreUnavailable: Another process was writing all the time.
+            StoreUnavailable: Another process was writing during all tries.
             IndexUnavailable: Another process owns the index.
         """
         rewritten = self._store.database.compact()
         return self._store.indexes.compact() and rewritten
 
     def expire(self, now: float | None = None) -> dict[str, int]:
-        """Delete the conversations of all scopes that have expired, and what was made of them.
+        """Delete the expired conversations of all scopes, with their items and facts.
 
         Args:
-            now: The time, in seconds since 1970, where it differs from the clock.
+            now: The time, in seconds since 1970; by default the time of the clock.
 
         Returns:
-            How many rows were deleted, per table.
+            Number of deleted rows, per table.
 
         Raises:
             InvalidArgument: The time is invalid.
         """
-        removed = expire(self._store.database, self._store.database.clock() if now is None else now)
+        if now is None:
+            now = self._store.database.clock()
+        removed = expire(self._store.database, now)
         self._store.catch_up_later()
         return removed
 
     def backup(self, path: str | os.PathLike[str]) -> int:
-        """Write everything that is stored, as of one moment, to a new file; `restore` reads it.
+        """Write all rows, as of one moment, to a new file for `restore`.
 
-        Others read and write meanwhile. The file is there whole or not at all, for its owner alone. It holds no index,
-        which is built from the rows, but the vectors that a model made.
+        Readers and writers are not blocked. The file is written whole or not at all, and readable by its owner only. It
+        contains no index, which is built from the rows, but the vectors of a model.
 
         Returns:
-            Its size in bytes.
+            Size of the file in bytes.
 
         Raises:
-            StoreUnavailable: There is such a file already, it cannot be made, or the disk is full.
-            StoreError: What is queued, or the store, cannot be written or read.
+            StoreUnavailable: The file exists already, it cannot be created, or the disk is full.
+            StoreError: Queued writes fail, or the store cannot be read.
         """
         place = file_named(path)
         self._store.database.deferred.settle()
@@ -196,10 +207,10 @@ class Admin:
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write every row to a new file of JSON lines, as of one moment; `restore` reads it into either database.
 
-        A damaged row, that no other store takes, is left out with what belongs to it, and logged.
+        A corrupt row, which no other store accepts, is left out with the rows that belong to it, and logged.
 
         Returns:
-            How many rows it holds.
+            Number of rows in the file.
 
         Raises:
             StoreError: As `backup` does.
@@ -211,14 +222,14 @@ class Admin:
     def restore(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Read a backup or an export into this store, which must be empty; the index is built afterwards.
 
-        The file is checked first, and written in one transaction: all of it or nothing. A row that was damaged in the
-        store that a backup is of is left out with what belongs to it, and logged.
+        The file is checked first, and written in one transaction: all of it or nothing. Corrupt rows in a backup are
+        left out with the rows that belong to them, and logged.
 
         Returns:
-            How many rows were written, per table.
+            Number of rows that were written, per table.
 
         Raises:
-            StoreCorrupt: The file is cut or damaged, or is neither.
+            StoreCorrupt: The file is cut or corrupt, or is neither a backup nor an export.
             StoreVersion: A newer version of agentkit wrote it.
             StoreError: This store is not empty.
             EmbedderError: The store was opened with another model.
@@ -238,15 +249,16 @@ class Admin:
             counts = fill(database, exported_rows(place)(), str(place))
         else:
             raise StoreCorrupt(
-                f"{place}: it is damaged, or neither a backup nor an export; nothing was written", path=str(place)
+                f"{place}: it is corrupt, or neither a backup nor an export; nothing was written", path=str(place)
             )
-        renew(database)  # the copy may be of an older analysis of texts
+        # The rows may come from a store with an older analysis of texts.
+        renew(database)
         self._store.indexes.close_all()
         self._store.catch_up_later()
         return counts
 
     def usage(self) -> tuple[Usage, ...]:
-        """Return what each tenant stores, ordered by name.
+        """Return the usage of each tenant, ordered by name.
 
         Raises:
             StoreError: The database cannot be read.
@@ -256,7 +268,7 @@ class Admin:
 
 
 def _count_corrupt(connection: Connection) -> tuple[int, tuple[CorruptRow, ...]]:
-    """Return the number of damaged rows, and the first of them."""
+    """Return the number of corrupt rows, and the first of them."""
     count = 0
     rows: list[CorruptRow] = []
     for each in corrupt_rows(connection):

@@ -1,6 +1,6 @@
-"""Backups: one SQLite file of all rows, whichever database they are in, with a digest at its end.
+"""Backups: one SQLite file of all rows of either database, with a digest at its end.
 
-The copy is of one moment, while others read and write. It holds no index: that is built from the rows.
+The copy is of one moment and blocks no readers or writers. It contains no index, which is built from the rows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from agentkit_prompts.system.regular_files import open_regular
 __all__ = ["BACKUP_START", "opened_backup", "write_backup"]
 
 BACKUP_START = b"SQLite format 3\0"
-"""What a backup begins with."""
+"""First bytes of a backup."""
 
 _FORMAT = 1
 _NAME = "agentkit-memory-backup"
 _CHUNK = 1 << 20
 _MAX_SEAL = 1024
-"""Bytes of the line at the end."""
+"""Maximum bytes of the last line, which contains the digest."""
 
 
 def write_backup(database: Database, path: Path) -> int:
@@ -65,10 +65,14 @@ def _sealed(seal: object) -> bytes:
 
 @contextmanager
 def opened_backup(path: Path, into: Database) -> Iterator[Database]:
-    """Lend the database of a backup: a copy of it, checked as it is read. `into` is the store that it is for.
+    """Yield the database of a backup: a copy of the file, which is checked while it is copied.
+
+    Args:
+        path: Path of the backup.
+        into: The store to restore into, whose folder contains the copy.
 
     Raises:
-        StoreCorrupt: It is cut or damaged, or no backup.
+        StoreCorrupt: The file is cut or corrupt, or not a backup.
         StoreVersion: A newer version of agentkit wrote it.
         StoreUnavailable: It cannot be read, or the copy cannot be written.
     """
@@ -94,7 +98,7 @@ def _check_copy(path: Path, copy: Path) -> None:
             seal = json.loads(line)
             version, body, stored = seal[_NAME], seal["bytes"], seal.pop("sha256")
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise _damaged(path, "its last line is not that of a backup, so it was cut or is no backup") from None
+            raise _corrupt(path, "its last line is not the end of a backup, so it was cut or is not a backup") from None
         if isinstance(version, int) and version > _FORMAT:
             raise StoreVersion(
                 f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade it",
@@ -103,11 +107,11 @@ def _check_copy(path: Path, copy: Path) -> None:
                 value=version,
             )
         if body != size - len(line) - 2:
-            raise _damaged(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
+            raise _corrupt(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
         file.seek(0)
         digest, left = hashlib.sha256(), body
         with _about(copy):
-            # Unbuffered, so that closing it writes nothing.
+            # Unbuffered, so that an error of writing occurs in `write` and not when it is closed.
             out = copy.open("xb", buffering=0)
         with out:
             while left and (chunk := file.read(min(_CHUNK, left))):
@@ -118,19 +122,19 @@ def _check_copy(path: Path, copy: Path) -> None:
                         chunk = chunk[out.write(chunk) :]
         digest.update(_sealed(seal))
         if left or digest.hexdigest() != stored:
-            raise _damaged(path, "its digest is that of other bytes")
+            raise _corrupt(path, "its digest does not match its bytes")
 
 
 @contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Name a file in the errors of the system that are about it."""
+    """Convert errors of the system into errors that name a file."""
     try:
         yield
     except OSError as error:
         raise file_problem(path, error) from error
 
 
-def _damaged(path: Path, why: str) -> StoreCorrupt:
+def _corrupt(path: Path, reason: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path}: this backup is damaged ({why}); nothing was written: use another copy of it", path=str(path)
+        f"{path}: this backup is corrupt ({reason}); nothing was written: use another copy of it", path=str(path)
     )

@@ -1,4 +1,4 @@
-"""The folder in which a restore keeps its copy of a backup: that of the store, so that it is found and removed."""
+"""The folder for the copy of a backup that is restored, in the folder of the store, so that it is found and removed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NAME = "restoring"
 
 @contextmanager
 def copy_folder(into: Database) -> Iterator[Path]:
-    """Lend an empty folder for the copy of a backup that is restored into a database; it is removed afterwards.
+    """Yield an empty folder for the copy of a backup that is restored into a database; it is removed afterwards.
 
     For a server it is in the folder of the system for temporary files.
 
     Raises:
-        StoreUnavailable: It cannot be made, or another process restores into the same store.
+        StoreUnavailable: It cannot be created, or another process restores into the same store.
     """
     if not into.is_sqlite:
-        with TemporaryDirectory(prefix="agentkit-") as made:
-            yield Path(made)
+        with TemporaryDirectory(prefix="agentkit-") as name:
+            yield Path(name)
         return
     remove_copy(into)
     folder = _folder(into)
@@ -49,9 +49,11 @@ def copy_folder(into: Database) -> Iterator[Path]:
 
 
 def remove_copy(into: Database) -> None:
-    """Remove what a restore into this database left when it was killed; not that of one that goes on."""
+    """Remove the copy that a killed restore into this database left; a running restore is not disturbed."""
     folder = _folder(into)
+    # A link could lead to any folder of this machine.
     if into.is_sqlite and folder.is_dir() and not folder.is_symlink():
+        # The lock fails while a restore is running.
         with suppress(IndexUnavailable, IndexBroken):
             _remove(folder, FolderLock(folder))
 

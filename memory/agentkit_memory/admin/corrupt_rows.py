@@ -1,4 +1,4 @@
-"""Damaged rows of a whole store: named for `Admin.verify`, moved to a file for `Admin.repair`."""
+"""Corrupt rows of a whole store: listed for `Admin.verify`, moved to a file for `Admin.repair`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from agentkit_memory.database.tables import (
     messages,
 )
 from agentkit_memory.errors import StoreCorrupt
-from agentkit_memory.store.item_rows import forget_items, in_batches
+from agentkit_memory.store.item_removal import forget_items
+from agentkit_memory.store.item_rows import in_batches
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.recall_logs import LOG_READERS
 from agentkit_memory.store.records import TURN
@@ -60,7 +61,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "branch_notes": {"body": json.loads},
     "erasures": {"counts": json.loads},
 }
-"""Readers of the columns with JSON, by table; each raises an error if the JSON is damaged."""
+"""Readers of the columns with JSON, by table; each raises an error if the JSON is corrupt."""
 
 _SEQS = select(messages.c.seq)
 _UNKNOWN_HASH = "removed"
@@ -68,7 +69,7 @@ _UNKNOWN_HASH = "removed"
 
 
 class _Moved(NamedTuple):
-    """A row that is in the file, and is removed unless it has changed since it was read."""
+    """A row that was written to the file, and is removed unless it has changed since it was read."""
 
     key: Mapping[str, Any]
     """Primary key of the row."""
@@ -83,14 +84,14 @@ def file_problems(database: Database) -> tuple[str, ...]:
         return ()
     try:
         with database.read() as connection:
-            found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+            lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
     except StoreCorrupt as error:
         return (str(error),)
-    return tuple([str(each) for each in found if each != "ok"])
+    return tuple([str(each) for each in lines if each != "ok"])
 
 
 def corrupt_rows(connection: Connection) -> Iterator[RowProblem]:
-    """Yield every damaged row, with the rows that belong to it."""
+    """Yield every corrupt row, with the rows that belong to it."""
     for table, sound, corrupt in read_pages(connection):
         yield from corrupt
         for row in sound:
@@ -100,9 +101,10 @@ def corrupt_rows(connection: Connection) -> Iterator[RowProblem]:
 
 
 def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the column whose content is damaged, and its problem; empty texts if the content is sound."""
+    """Return the column whose content is corrupt, and its problem; empty texts if the content is sound."""
     if table is messages and row["format"] > MESSAGE_FORMAT:
-        return "", ""  # a newer version reads it
+        # Only a newer version can read it.
+        return "", ""
     if table is items and row["kind"] == TURN and row["role"] not in ROLES:
         return "role", f"is {row['role']!r:.40}"
     for column, read in _READERS.get(table.name, {}).items():
@@ -116,15 +118,15 @@ def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def move_corrupt_rows(database: Database, path: Path) -> int:
-    """Write damaged rows to a new file of JSON lines, then remove them; return their number.
+    """Write corrupt rows to a new file of JSON lines, then remove them; return their number.
 
-    The item of a damaged chunk or message, and the facts that were taken from a damaged item, are moved too. A
-    message becomes a redacted message, so that the other messages keep their numbers. A document that lost a chunk is
-    written again by the next ingestion of its file. If the process ends before all rows are removed, another repair
-    moves the rest.
+    The item of a corrupt chunk or message, and the facts that were taken from a corrupt item, are moved too. A
+    message becomes a redacted message, so that the numbers of the other messages stay valid. A document that lost a
+    chunk is written again by the next ingestion of its file. If the process ends before all rows are removed, another
+    repair moves the rest.
 
     Raises:
-        StoreUnavailable: The file exists, it cannot be made, or the disk is full. Nothing was removed.
+        StoreUnavailable: The file exists, it cannot be created, or the disk is full. Nothing was removed.
     """
     moved: dict[Table, list[_Moved]] = {}
     with new_file(path) as draft, draft.open("w", encoding="utf-8") as file, database.snapshot() as connection:
@@ -134,7 +136,8 @@ def move_corrupt_rows(database: Database, path: Path) -> int:
             file.write(json.dumps({"table": corrupt.table.name, "problem": problem, "row": row}) + "\n")
             moved.setdefault(corrupt.table, []).append(_moved(corrupt.table, corrupt.row))
     leaving = {each.key["id"] for table in (branches, documents) for each in moved.get(table, ())}
-    for table in reversed(METADATA.sorted_tables):  # rows before the rows that they belong to
+    for table in reversed(METADATA.sorted_tables):
+        # Rows are removed before their owners, which a foreign key requires.
         for batch in in_batches(moved.get(table, ())):
             database.change(partial(_remove, table, batch, leaving, database.clock()))
     return sum(map(len, moved.values()))
@@ -143,31 +146,57 @@ def move_corrupt_rows(database: Database, path: Path) -> int:
 def _moved(table: Table, row: Mapping[str, Any]) -> _Moved:
     owner = {items: "document_id", document_chunks: "document_id", messages: "branch_id"}.get(table)
     key = {column.name: row[column.name] for column in table.primary_key}
-    return _Moved(key, row[owner] if owner else None, hash(tuple(row.values())))
+    digest = hash(tuple(row.values()))
+    if owner is None:
+        return _Moved(key, None, digest)
+    return _Moved(key, row[owner], digest)
 
 
 def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iterator[RowProblem]:
-    """Yield damaged rows, the items of damaged chunks and messages, and the facts that were taken from these items."""
-    ids: set[object] = set()
-    of_chunks: set[str] = set()
-    numbers: dict[object, list[object]] = {}
-    """Numbers of damaged messages, by their branches."""
+    """Yield corrupt rows, the items of corrupt chunks and messages, and the facts that were taken from these items."""
+    seen = _Seen(set(), set(), {})
     for each in corrupt:
-        if each.table is items:
-            ids.add(each.row["id"])
-        elif each.table is document_chunks and is_name(each.row["item_id"]):
-            of_chunks.add(each.row["item_id"])
-        elif each.table is messages:
-            numbers.setdefault(each.row["branch_id"], []).append(each.row["seq"])
+        seen.add(each)
         yield each
-    for row in _rows_of(connection, of_chunks - ids):
-        ids.add(row.id)
-        yield RowProblem(items, row._asdict(), "document_id", "has a damaged chunk")
-    for branch, damaged in numbers.items():
-        for row in _turns_of(connection, branch, damaged):
-            if row.id not in ids:
-                ids.add(row.id)
-                yield RowProblem(items, row._asdict(), "position", "is of a damaged message")
+    yield from _items_of_rows(connection, seen)
+    yield from _facts_of(connection, seen.items)
+
+
+class _Seen(NamedTuple):
+    """Keys of the corrupt rows so far."""
+
+    items: set[object]
+    """Ids of items."""
+    of_chunks: set[str]
+    """Ids of the items of chunks."""
+    messages: dict[object, list[object]]
+    """Numbers of messages, by their branches."""
+
+    def add(self, corrupt: RowProblem) -> None:
+        """Add the key of a row."""
+        table, row = corrupt.table, corrupt.row
+        if table is items:
+            self.items.add(row["id"])
+        elif table is document_chunks and is_name(row["item_id"]):
+            self.of_chunks.add(row["item_id"])
+        elif table is messages:
+            self.messages.setdefault(row["branch_id"], []).append(row["seq"])
+
+
+def _items_of_rows(connection: Connection, seen: _Seen) -> Iterator[RowProblem]:
+    """Yield the items of corrupt chunks and messages, and add their ids to `seen`."""
+    for row in _rows_of(connection, seen.of_chunks - seen.items):
+        seen.items.add(row.id)
+        yield RowProblem(items, row._asdict(), "document_id", "has a corrupt chunk")
+    for branch, numbers in seen.messages.items():
+        for row in _turns_of(connection, branch, numbers):
+            if row.id not in seen.items:
+                seen.items.add(row.id)
+                yield RowProblem(items, row._asdict(), "position", "is of a corrupt message")
+
+
+def _facts_of(connection: Connection, ids: set[object]) -> Iterator[RowProblem]:
+    """Yield the facts that were taken from items, from these facts, and so on."""
     ahead: set[object] = {each for each in ids if is_text(each)}
     while ahead:
         facts: set[object] = set()
@@ -177,7 +206,7 @@ def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iter
         ahead = facts - ids
         ids |= ahead
         for row in _rows_of(connection, ahead):
-            yield RowProblem(items, row._asdict(), "source", "is a damaged item")
+            yield RowProblem(items, row._asdict(), "source", "is a corrupt item")
 
 
 def _rows_of(connection: Connection, ids: Collection[object]) -> Iterator[Any]:
@@ -186,19 +215,19 @@ def _rows_of(connection: Connection, ids: Collection[object]) -> Iterator[Any]:
         yield from raw_rows(connection, select(items).where(items.c.id.in_(some)), {})
 
 
-def _turns_of(connection: Connection, branch: object, damaged: Sequence[object]) -> Iterator[Any]:
-    """Yield the items of the messages with these numbers, and of messages whose numbers are themselves damaged."""
+def _turns_of(connection: Connection, branch: object, corrupt_numbers: Sequence[object]) -> Iterator[Any]:
+    """Yield the items of the messages with these numbers, and of messages whose numbers are themselves corrupt."""
     if not is_text(branch):
         return
     stored = Counter(row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {}))
-    stored.subtract(damaged)
-    for some in in_batches(_gaps(connection, branch, +stored, len(damaged))):
+    stored.subtract(corrupt_numbers)
+    for some in in_batches(_gaps(connection, branch, +stored, len(corrupt_numbers))):
         turns = select(items).where(items.c.branch_id == branch, items.c.position.in_(some))
         yield from raw_rows(connection, turns, {})
 
 
 def _written(value: object) -> object:
-    """Return a value as JSON can contain it: bytes, and text that is not UTF-8, as hexadecimal digits."""
+    """Return a JSON value: bytes, and text that is not UTF-8, become hexadecimal digits."""
     if isinstance(value, bytes | memoryview):
         return {"bytes": value.hex()}
     if isinstance(value, str) and not is_text(value):
@@ -216,7 +245,7 @@ def _remove(
         batch: The rows.
         leaving: Ids of the branches and documents that are removed afterwards.
         now: The time, in seconds since 1970.
-        connection: In a transaction.
+        connection: Connection in a transaction.
     """
     owners = Counter(moved.owner for moved in batch if _delete_unchanged(connection, table, moved))
     for owner in [*owners]:
@@ -254,10 +283,10 @@ def _equals(table: Table, name: str, value: object) -> ColumnElement[bool]:
 
 
 def _gaps(connection: Connection, branch: object, stored: Collection[object], removed: int) -> list[int]:
-    """Return the numbers of a branch that no stored message has; none if the range of the branch itself is damaged.
+    """Return the numbers of a branch that no stored message has; none if the range of the branch itself is corrupt.
 
     Args:
-        connection: Where to read.
+        connection: Connection to read with.
         branch: Id of the branch.
         stored: Numbers of its messages.
         removed: Number of messages that are missing.
@@ -272,7 +301,7 @@ def _gaps(connection: Connection, branch: object, stored: Collection[object], re
 
 
 def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) -> None:
-    """Put redacted messages in the places of the messages that were removed from a branch."""
+    """Replace the messages that were removed from a branch by redacted messages."""
     stored = {row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {})}
     gaps = _gaps(connection, branch, stored, removed)
     if not gaps:
@@ -282,6 +311,6 @@ def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) ->
     connection.execute(insert(messages), [{"seq": seq, **common} for seq in gaps])
     conversation = connection.scalar(select(branches.c.conversation_id).where(branches.c.id == branch))
     connection.execute(EDIT, {"conversation": conversation})
-    # An item that was made since the file was written.
+    # Items of these messages may have been written since the file was written.
     turns = select(items.c.id).where(items.c.branch_id == branch, items.c.position.in_(gaps))
     forget_items(connection, connection.scalars(turns).all())

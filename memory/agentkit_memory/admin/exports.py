@@ -1,6 +1,6 @@
 """Exports: all rows of a store as JSON lines, the same from either database.
 
-The first line names the format, each other one holds a row, the last one their number and a digest of the lines before.
+The first line names the format, and the last line contains the number of rows and a digest of the lines before it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from agentkit_prompts.system.regular_files import open_regular
 __all__ = ["EXPORT_START", "exported_rows", "write_export"]
 
 EXPORT_START = b'{"agentkit-memory-export": '
-"""What an export begins with."""
+"""First bytes of an export."""
 
 _FORMAT = 1
 _NAME = "agentkit-memory-export"
 _MAX_PROBLEMS = 10
-"""How many problems of a file are named."""
+"""Maximum number of problems in an error message."""
 
 
 class _Line(NamedTuple):
@@ -46,24 +46,23 @@ class _Line(NamedTuple):
     table: Table
     row: Mapping[str, Any]
     problem: str = ""
-    """What is wrong with the line; empty if nothing is."""
+    """Problem of the line; empty if it is valid."""
     name: str = ""
-    """The column at fault, or several."""
+    """Names of the invalid or missing columns."""
 
     def __str__(self) -> str:
         return f"line {self.number} {self.problem}"
 
 
 def write_export(database: Database, path: Path) -> int:
-    """Write an export and return how many rows it holds; see `Admin.export`."""
+    """Write an export and return the number of its rows; see `Admin.export`."""
     rows = 0
     with new_file(path) as draft:
         digest = hashlib.sha256()
         with draft.open("wb") as file, database.snapshot() as connection:
 
             def put(value: Mapping[str, object]) -> None:
-                line = json.dumps(value, ensure_ascii=False, separators=(",", ":") if "row" in value else None)
-                encoded = line.encode("utf-8") + b"\n"
+                encoded = _encoded(value)
                 digest.update(encoded)
                 file.write(encoded)
 
@@ -78,6 +77,14 @@ def write_export(database: Database, path: Path) -> int:
     return rows
 
 
+def _encoded(value: Mapping[str, object]) -> bytes:
+    separators = None
+    # Rows are compact; the header has spaces, as `EXPORT_START` shows.
+    if "row" in value:
+        separators = (",", ":")
+    return json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8") + b"\n"
+
+
 def _written(value: object) -> object:
     if isinstance(value, bytes | memoryview):
         return b64encode(value).decode("ascii")
@@ -85,10 +92,10 @@ def _written(value: object) -> object:
 
 
 def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
-    """Check an export as a whole, and return what reads its rows.
+    """Check a whole export, and return a function that reads its rows.
 
     Raises:
-        StoreCorrupt: It is cut or damaged; up to ten problems are named with their lines.
+        StoreCorrupt: It is cut or corrupt; up to ten problems are named with their lines.
         StoreVersion: Another version of agentkit wrote it.
     """
     try:
@@ -97,9 +104,11 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
     except OSError as error:
         raise file_problem(path, error) from error
     if invalid:
-        more = f" and {len(invalid) - _MAX_PROBLEMS} more" if len(invalid) > _MAX_PROBLEMS else ""
+        problems = "; ".join(map(str, invalid[:_MAX_PROBLEMS]))
+        if len(invalid) > _MAX_PROBLEMS:
+            problems += f" and {len(invalid) - _MAX_PROBLEMS} more"
         raise StoreCorrupt(
-            f"{path}: {'; '.join(map(str, invalid[:_MAX_PROBLEMS]))}{more}; nothing was written: export it again",
+            f"{path}: {problems}; nothing was written: export it again",
             path=str(path),
             name=invalid[0].name or None,
             line=invalid[0].number,
@@ -131,16 +140,16 @@ def _check_digest(path: Path) -> None:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise _cut(path, number) from None
     if rows != number - 2 or stored != digest.hexdigest():
-        raise _damaged(path, "its digest is that of other lines")
+        raise _corrupt(path, "its digest does not match its lines")
 
 
 def _cut(path: Path, number: int) -> StoreCorrupt:
-    return _damaged(path, f"line {number} is its last and does not end it, so it was cut or is no export")
+    return _corrupt(path, f"its last line {number} is not the end of an export, so it was cut or is not an export")
 
 
-def _damaged(path: Path, why: str) -> StoreCorrupt:
+def _corrupt(path: Path, reason: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path}: this export is damaged ({why}); nothing was written: use another copy, or export the store again",
+        f"{path}: this export is corrupt ({reason}); nothing was written: use another copy, or export the store again",
         path=str(path),
     )
 
@@ -162,13 +171,14 @@ def _check_header(path: Path, line: bytes) -> None:
 
 
 def _lines(path: Path) -> Iterator[_Line]:
-    """Yield the rows of an export, and the lines that contain none."""
+    """Yield the rows of an export, and the lines that are not valid rows."""
     with open_regular(path) as file:
         next(file)
-        held = next(file)
+        line = next(file)
+        # The last line is not a row, so each line is yielded after the following line was read.
         for number, following in enumerate(file, 2):
-            line, held = held, following  # the last one is the end
             yield _line(number, line)
+            line = following
 
 
 def _line(number: int, line: bytes) -> _Line:
@@ -196,7 +206,7 @@ def _is_required(column: Column[Any]) -> bool:
 
 
 def _read(table: Table, name: str, value: object) -> object:
-    """Return a value as the column takes it.
+    """Return a value of JSON as a value of a column.
 
     Raises:
         InvalidArgument: It has another type; the message continues the number of the line.
@@ -204,16 +214,16 @@ def _read(table: Table, name: str, value: object) -> object:
     column = table.columns.get(name)
     if column is None:
         raise InvalidArgument(f"has a column {name!r:.40} that table {table.name!r} does not have", name=name)
-    found = value
+    decoded = value
     if isinstance(column.type, LargeBinary) and isinstance(value, str):
         with suppress(ValueError):
-            found = b64decode(value, validate=True)
-    expected = expected_value(column, found)
+            decoded = b64decode(value, validate=True)
+    expected = expected_value(column, decoded)
     if not expected:
-        # JSON may have 5 for 5.0.
-        if isinstance(column.type, Float) and isinstance(found, int):
-            return float(found)
-        return found
+        # JSON may contain 5 for 5.0.
+        if isinstance(column.type, Float) and isinstance(decoded, int):
+            return float(decoded)
+        return decoded
     if expected == "bytes":
         expected = "bytes in base64"
     raise InvalidArgument(f"has {value!r:.40} as {table.name}.{name}, expected {expected}", name=name)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under another name first, for their owner alone, flushed to the disk."""
+"""Files that are written whole or not at all: first under another name, readable by their owner only, and flushed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def file_named(path: object) -> Path:
-    """Return the path that was given.
+    """Return a path, with `~` expanded.
 
     Raises:
-        InvalidArgument: It is not a path, or no file can have that name.
+        InvalidArgument: It is not a path, or not a valid name of a file.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise InvalidArgument(f"expected the path of a file, got {path!r}", name="path")
@@ -31,21 +31,21 @@ def file_named(path: object) -> Path:
     except ValueError:
         is_name = False
     if not is_name:
-        raise InvalidArgument(f"{str(place)!r}: no file can have this name; choose another one", path=str(place))
+        raise InvalidArgument(f"{str(place)!r}: invalid name of a file; choose another name", path=str(place))
     return place
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Lend an empty file to write, which gets its name at the end; on any error it is removed.
+    """Yield the path of an empty file to write, which is renamed at the end; on any error it is removed.
 
     Raises:
-        StoreUnavailable: There is such a file already, it cannot be made, or the disk is full.
+        StoreUnavailable: The file exists already, it cannot be created, or the disk is full.
     """
     draft = path.with_name(f"{path.name}.partial")
     if path.exists() or path.is_symlink():
         raise StoreUnavailable(
-            f"{path}: there is such a file already; nothing was written: choose another name",
+            f"{path}: the file exists already; nothing was written: choose another name",
             path=str(path),
             name="exists",
         )
@@ -67,18 +67,19 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def file_problem(path: Path, error: OSError) -> StoreError:
-    """Return the error of the memory layer for one of the file system."""
-    why = error.strerror or type(error).__name__
+    """Return the error of the memory layer for an error of the file system."""
+    reason = error.strerror or type(error).__name__
     if error.errno in _FULL:
         return StoreUnavailable(
-            f"{path}: {why}; nothing is left of it: free some space, or choose another disk",
+            f"{path}: {reason}; the file was removed: free some space, or choose another disk",
             path=str(path),
             name="disk",
         )
-    return StoreUnavailable(f"{path}: {why}; choose a file that can be read or made", path=str(path))
+    return StoreUnavailable(f"{path}: {reason}; choose a file that can be read or created", path=str(path))
 
 
 def _flush_names(folder: Path) -> None:
+    # Without this, a power failure may undo the renaming. Windows cannot open folders.
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Whether items find themselves: a sample is searched for by its own texts and vectors, in its own scope."""
+"""A search for a sample of items by their own texts and vectors, each in its scope."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 __all__ = ["unfound_items"]
 
 _LIMITS = (20, 200, 2000)
-"""Hits that are looked through: the next number only where the one before returned as many, and not the item."""
+"""Numbers of hits to request: the next number only if the search before returned as many, without the item."""
 _MIN_COSINE = 0.98
-"""Of texts that are so near each other that either may be the first."""
+"""Minimum similarity of texts whose order is arbitrary."""
 
 _HELD = (
     select(*items.c["id", "scope_id", "kind", "title", "content_hash"], ITEM_TEXT)
@@ -47,62 +47,73 @@ _STILL = select(vector_state.c.item_id).where(
 
 
 def unfound_items(database: Database, index: VectorIndex, space: Space, sample: int) -> list[str]:
-    """Return the ids of those of some items that the index holds and does not find by their own texts or vectors."""
-    start = {"this": space.name, "at": str(uuid.uuid4()), "most": sample}
-    with database.read() as connection:
-        rows = decode_rows(connection, _FROM, start, items.c.id).sound
-        if (left := sample - len(rows)) > 0:
-            rows += decode_rows(connection, _BELOW, start | {"most": left}, items.c.id).sound
-    # The message of an item without a text is damaged.
-    whole = [row for row in rows if row.text is not None]
-    hashes = {each for row in whole for each in _hashes(row)} if space.model else ()
+    """Return the ids of indexed items of a sample that the index does not find by their own texts or vectors."""
+    rows = _sample(database, space, sample)
+    hashes: set[str] = set()
+    if space.model:
+        hashes = {each for row in rows for each in _hashes(row)}
     vectors = kept_vectors(database, space.model, space.dimensions, hashes)
-    missed = [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
-    still: set[str] = set()
-    # What was changed or removed meanwhile is queued for a worker.
+    missed = [row.id for row in rows if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
+    unchanged: set[str] = set()
+    # Items that were changed or removed meanwhile are queued for a worker.
     with database.read() as connection:
         for some in in_batches(missed):
-            still.update(connection.scalars(_STILL, {"this": space.name, "ids": some}))
-    return [item for item in missed if item in still]
+            unchanged.update(connection.scalars(_STILL, {"this": space.name, "ids": some}))
+    return [item for item in missed if item in unchanged]
+
+
+def _sample(database: Database, space: Space, size: int) -> list[Any]:
+    """Return rows of indexed items. Ids are random, so the items after a random id are a sample."""
+    start = {"this": space.name, "at": str(uuid.uuid4()), "most": size}
+    with database.read() as connection:
+        rows = decode_rows(connection, _FROM, start, items.c.id).sound
+        if (rest := size - len(rows)) > 0:
+            rows += decode_rows(connection, _BELOW, start | {"most": rest}, items.c.id).sound
+    # An item without a text belongs to a corrupt message, which is reported as such.
+    return [row for row in rows if row.text is not None]
 
 
 def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
-    """Search for an item by its text; one without terms cannot be found by them."""
+    """Return True if an item is found by its text, or has no terms to be found by."""
     question = query_vector(indexed_text(row.title, row.text))
     if not question.indices:
         return True
     for limit in _LIMITS:
-        found = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
-        if row.id in found:
+        ids = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
+        if row.id in ids:
             return True
-        if len(found) < limit:
+        if len(ids) < limit:
             return False
-        if _same_text(database, row, found):
+        if _has_copy(database, row, ids):
             return True
     return False
 
 
-def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
-    """Whether the hits are copies of the item, of which any may be the first."""
+def _has_copy(database: Database, row: Any, ids: Sequence[str]) -> bool:
+    """Return True if one of the items has the same text: the order of copies is arbitrary."""
     with database.read() as connection:
         return any(
             (row.title, row.text) == (each.title, each.text)
-            for some in in_batches(found)
+            for some in in_batches(ids)
             for each in decode_rows(connection, _TEXTS, {"ids": some}, items.c.id).sound
         )
 
 
 def _hashes(row: Any) -> list[str]:
-    """Return the hashes that the vector of an item may be kept under: an image has its own, or that of its alt text."""
-    return [row.content_hash] * (row.kind == IMAGE) + [content_hash(indexed_text(row.title, row.text))]
+    """Return the possible names of the stored vector of an item: an image has its name, or the name of its alt text."""
+    hashes = [content_hash(indexed_text(row.title, row.text))]
+    if row.kind == IMAGE:
+        hashes.insert(0, row.content_hash)
+    return hashes
 
 
 def _by_vector(index: VectorIndex, vectors: Mapping[str, Vector], row: Any) -> bool:
-    """Search for an item by its kept vector, where it has one."""
+    """Return True if an item is found by its stored vector, or has no stored vector."""
     vector = next((vectors[each] for each in _hashes(row) if each in vectors), None)
     if vector is None or not any(vector):
         return True
     hits = index.query_dense(vector, [row.scope_id], _LIMITS[1])
-    return row.id in {hit.id for hit in hits} or (
-        len(hits) == _LIMITS[1] and min(hit.score for hit in hits) >= _MIN_COSINE
-    )
+    if row.id in {hit.id for hit in hits}:
+        return True
+    # The hits may be filled up with near copies.
+    return len(hits) == _LIMITS[1] and min(hit.score for hit in hits) >= _MIN_COSINE

@@ -45,12 +45,12 @@ from agentkit_memory.terms.bm25_vectors import SPACE
 __all__ = ["Batch", "RowProblem", "fill", "keys_of", "read_pages", "read_rows"]
 
 Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
-"""Some rows of a table, by the names of its columns."""
+"""A table, and some of its rows by the names of their columns."""
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
-# What is about an index stays behind: the index is built anew beside the rows. Which turns facts were taken from is
-# kept in the outbox, too, and comes along.
+# The state of the index is not copied: the index is built again from the rows. The queue of the fact workers is in the
+# same tables, and is copied.
 _CLEARED: Mapping[str, Mapping[str, object]] = {
     "vector_spaces": {"index_id": "", "writes": 0},
     "vector_state": {"leased_by": None, "leased_until": None},
@@ -60,13 +60,13 @@ _LEFT_OUT = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state"
 
 
 class RowProblem(NamedTuple):
-    """A damaged row, or a row that belongs to one."""
+    """A corrupt row, or a row that belongs to one."""
 
     table: Table
     row: Mapping[str, Any]
     column: str
     problem: str
-    """What the column contains instead of a valid value."""
+    """Problem of the value in the column."""
 
 
 class Page(NamedTuple):
@@ -78,12 +78,12 @@ class Page(NamedTuple):
 
 
 def read_rows(connection: Connection) -> Iterator[Batch]:
-    """Yield every row that is not about an index, owners before the rows that belong to them.
+    """Yield every row but the state of the index, owners before the rows that belong to them.
 
-    Damaged rows, which no other store takes, are left out with the rows that belong to them, and logged.
+    Corrupt rows, which no other store accepts, are left out with the rows that belong to them, and logged.
 
     Args:
-        connection: A snapshot.
+        connection: Connection of a snapshot.
     """
     counts: Counter[str] = Counter()
     example = ""
@@ -95,17 +95,17 @@ def read_rows(connection: Connection) -> Iterator[Batch]:
             example = f"{table.name} {keys_of(corrupt[0])} (its {corrupt[0].column} {corrupt[0].problem})"
     if example:
         left_out = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
-        _LOG.warning("damaged rows were left out: %s; the first is %s", left_out, example)
+        _LOG.warning("corrupt rows were left out: %s; the first is %s", left_out, example)
 
 
 def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bool]] = _ALL_ROWS) -> Iterator[Page]:
     """Yield all rows in pages, owners before the rows that belong to them.
 
     Args:
-        connection: A snapshot.
-        conditions: By the name of a table, which of its rows are read.
+        connection: Connection of a snapshot.
+        conditions: Conditions of the rows to read, by the name of their table.
     """
-    # Ids of damaged rows, by their tables.
+    # Ids of corrupt rows, by their tables: the rows of a corrupt owner are left out too.
     gone: dict[str, set[object]] = {}
     for table in METADATA.sorted_tables:
         owners = [(key.parent, key.column) for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)]
@@ -122,7 +122,7 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
                 column, problem = _problem(table, row)
                 for (child, owner), is_owned in zip(owners, values[len(row) :], strict=True):
                     if not is_owned or row[child.name] in gone.get(owner.table.name, ()):
-                        column, problem = child.name, "is of no row, or of a damaged row"
+                        column, problem = child.name, "belongs to a missing or corrupt row"
                 if problem:
                     gone.setdefault(table.name, set()).add(row[next(iter(table.primary_key)).name])
                     page.corrupt.append(RowProblem(table, row, column, problem))
@@ -164,15 +164,15 @@ def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str,
 
     Args:
         database: The empty store.
-        batches: Owners before what belongs to them.
-        source: Where the rows come from, for errors.
+        batches: Rows, owners before the rows that belong to them.
+        source: Source of the rows, for errors.
 
     Returns:
-        How many rows were written, per table.
+        Number of rows that were written, per table.
 
     Raises:
         StoreError: The store is not empty. Nothing was written.
-        EmbedderError: The store was opened with another model than the rows were read by.
+        EmbedderError: The store was opened with another model than the model of the rows.
         StoreCorrupt: The rows do not fit together.
     """
     counts: dict[str, int] = {}
@@ -204,22 +204,24 @@ def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str,
 
 def _check_empty(connection: Connection, where: str) -> None:
     about_index = (vector_spaces, vector_state)
-    kept = [table for table in METADATA.sorted_tables if table not in about_index]
-    held = [table.name for table in kept if connection.execute(select(*table.primary_key).limit(1)).first()]
-    if held:
+    tables = [table for table in METADATA.sorted_tables if table not in about_index]
+    filled = [table.name for table in tables if connection.execute(select(*table.primary_key).limit(1)).first()]
+    if filled:
         raise StoreError(
-            f"{where}: this store holds rows already (in {', '.join(held)}), so nothing was written: restore into an "
-            "empty one, a new folder or a new database",
+            f"{where}: this store is not empty (rows in {', '.join(filled)}), so nothing was written: restore into an "
+            "empty store, a new folder or a new database",
             name="rows",
-            value=", ".join(held),
+            value=", ".join(filled),
         )
 
 
 def _check_model(before: Space, now: Space, source: str) -> None:
     if before.model and before.model != now.model:
-        by = f"model {now.model!r}" if now.model else "BM25 alone"
+        model = "BM25 alone"
+        if now.model:
+            model = f"model {now.model!r}"
         raise EmbedderError(
-            f"{source}: it was read by {by}, this store was opened with model {before.model!r}; nothing was written: "
+            f"{source}: its rows use {model}, this store was opened with model {before.model!r}; nothing was written: "
             "open it without that embedder, restore, and change the model afterwards",
             name="embedder",
             value=before.model,
@@ -227,7 +229,7 @@ def _check_model(before: Space, now: Space, source: str) -> None:
 
 
 def _count_on(connection: Connection) -> None:
-    """Let a server number new rows after those that were written; SQLite does by itself."""
+    """Set the sequences of a server to the highest numbers that were written; SQLite needs no change."""
     if connection.dialect.name == "sqlite":
         return
     for table in (conversations, branches, recall_logs):

@@ -1,4 +1,4 @@
-"""What each tenant of a store takes."""
+"""Usage of a store by tenant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _owner = scopes.alias("owner")
 
 
 def _of(number: ColumnElement[Any], *owned: Table) -> ColumnElement[int]:
-    """Return a number of the rows that a tenant owns in the last of these tables, each joined to the one before."""
+    """Return an aggregate of the rows that a tenant owns in the last of these tables, joined in order."""
     rows: FromClause = scopes
     for table in owned:
         rows = rows.join(table)
@@ -50,12 +50,13 @@ _ALL = select(
     + _of(func.sum(func.length(document_chunks.c.meta)), items, document_chunks)
     + _of(func.sum(func.length(recall_logs.c.candidates)), recall_logs),
 ).group_by(_owner.c.tenant)
-"""The fields of `Usage` in one statement, which sees one moment."""
+"""The fields of `Usage` in one statement, so that they are of one moment."""
 
 
 def usage_of(database: Database) -> tuple[Usage, ...]:
-    """Return what each tenant stores, by name; see `Admin.usage`."""
+    """Return the usage of each tenant, by name; see `Admin.usage`."""
     with database.read() as connection, raw_texts(connection):
         rows = connection.execute(_ALL).all()
+    # A corrupt name may have another type.
     named = [(str(tenant).encode("utf-8", "replace").decode(), numbers) for tenant, *numbers in rows]
-    return tuple([Usage(name, *numbers) for name, numbers in sorted(named)])  # a damaged name may be no text
+    return tuple([Usage(name, *numbers) for name, numbers in sorted(named)])

@@ -1,1 +1,1 @@
-"""Conversations: messages behind a head, forks, tool calls, redaction, expiry, and turns that can be recalled."""
+"""Conversations: messages, forks, tool calls, redaction, expiry, and turns that can be recalled."""

@@ -1,4 +1,4 @@
-"""`Branch`: a conversation or a fork of it in SQL, append-only messages behind a head that is compared and swapped."""
+"""`Branch`: a conversation or a fork of it in SQL: append-only messages, and a head that is compared and swapped."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from agentkit_memory.database.rows import column_problem, corrupt_row, sound_row
 from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
 from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.item_rows import forget_items
+from agentkit_memory.store.item_removal import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["EDIT", "SUMMARY", "Branch", "shared"]
 
 SUMMARY = "summary"
-"""Name of the note that holds a summary; it is deleted when one of the messages it is of is redacted."""
-
+"""Name of the note with a summary; it is deleted when one of its messages is redacted."""
 
 _MAX_SEQ = 2**31 - 1
 _MAX_ITEMISED = 512
 _MAX_KEPT = 240
-"""Characters of the name of a branch that was rewound; a number follows."""
+"""Maximum characters of the name of a branch in the name of its rewound messages; a number follows."""
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
 _UNCHANGED = update(branches).where(
@@ -83,7 +82,7 @@ _FIND = (
 EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
-"""Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
+"""Invalidates views of a conversation; no message of it becomes an item until the transaction ends."""
 _SET_ASIDE = _UNCHANGED.where(branches.c.name == bindparam("current")).values(
     name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1
 )
@@ -118,13 +117,13 @@ class Branch:
         self.id: int
         self.conversation_id: int
         self.edits: int
-        """How often messages of the conversation were redacted before it was read."""
+        """Number of redactions of the conversation before it was read."""
         self.expires_at: float | None
         self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
         if problem := column_problem(conversations.c.expires_at, self.expires_at):
             raise corrupt_row("conversations", self.conversation_id, "expires_at", problem, self.path)
         self.shared: tuple[tuple[int, int, int], ...] = ()
-        """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
+        """Ranges of messages of other branches that it starts with: branch id, number before the first, last number."""
         if parent is not None:
             with database.read() as connection:
                 self.shared = shared(connection, self.conversation_id, parent, fork_seq)
@@ -145,18 +144,24 @@ class Branch:
         return cls(database, scope_id, name, branch, row)
 
     @classmethod
-    def _found(cls, database: Database, scope_id: int, name: str, branch: str = MAIN, when: str = "") -> Branch:
-        """Return a branch that was there a moment ago."""
-        found = cls.find(database, scope_id, name, branch)
-        if found is None:
+    def _existing(cls, database: Database, scope_id: int, name: str, branch: str = MAIN, when: str = "") -> Branch:
+        """Return a branch that existed a moment ago.
+
+        Raises:
+            NotFound: It was deleted meanwhile.
+        """
+        existing = cls.find(database, scope_id, name, branch)
+        if existing is None:
             raise NotFound(
-                f"conversation {name!r} was deleted{when}; open it again to begin a new one", name=name, value="deleted"
+                f"conversation {name!r} was deleted{when}; open it again to start a new conversation",
+                name=name,
+                value="deleted",
             )
-        return found
+        return existing
 
     @classmethod
     def make(cls, database: Database, scope_id: int, name: str) -> Branch:
-        """Return the conversation of that name, made if missing."""
+        """Return the conversation of a name, created if missing."""
         row = {"scope_id": scope_id, "name": name, "created_at": database.clock()}
         owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
 
@@ -166,58 +171,57 @@ class Branch:
             connection.execute(database.insert(branches).values(first).on_conflict_do_nothing())
 
         database.change(write)
-        return cls._found(database, scope_id, name, when=" as it was opened")
+        return cls._existing(database, scope_id, name, when=" as it was opened")
 
     def fork(self, name: str, at: int) -> Branch:
-        """Create and return a branch that begins with the first `at` messages; see `StoredSession.fork`."""
+        """Create and return a branch that starts with the first `at` messages; see `StoredSession.fork`."""
 
         def write(connection: Connection) -> None:
             head, _ = self._state(connection)
             if not 0 <= at <= head:
                 raise NotFound(
-                    f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}",
+                    f"conversation {self.name!r} has {head} message(s), so it cannot be forked at {at}",
                     name="at",
                     value=at,
                 )
             row = {"conversation_id": self.conversation_id, "name": name, "parent_id": self.id}
             new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
-            made_id = connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id))
-            if made_id is None:
+            new_id = connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id))
+            if new_id is None:
                 raise AlreadyUsed(
                     f"conversation {self.name!r} has a branch {name!r} already; "
-                    f"open it with session({self.name!r}, branch={name!r}), or give the fork another name",
+                    f"open it with session({self.name!r}, branch={name!r}), or choose another name for the fork",
                     name="branch",
                     value=name,
                 )
-            self._copy_notes(connection, made_id, at)
+            self._copy_notes(connection, new_id, at)
 
         self.database.change(write, twice=False)
-        return self._found(self.database, self.scope_id, self.name, name, " as it was forked")
+        return self._existing(self.database, self.scope_id, self.name, name, " as it was forked")
 
     def rewind(self, at: int, expected: int, edits: int) -> Branch | None:
-        """Go on behind the first `at` messages; None if another writer was first.
+        """Continue the conversation after its first `at` messages; None if another writer was first.
 
-        No message is changed or deleted: those that were there stay in a branch of another name, which views of this
-        one notice by its `edits`, and what comes from now on goes into a new branch with this one's name. The later
-        messages are no longer recalled.
+        No message is changed or deleted: this branch gets another name and a higher `edits`, which invalidates views of
+        it, and new messages are written to a new branch with the old name. The later messages are no longer recalled.
         """
-        # The messages that stay are recalled as before.
+        # The first messages stay recallable only if they are items already.
         while itemise(self.database, [self.scope_id], _MAX_ITEMISED):
             pass
         this = {"branch": self.id, "expected": expected, "seen": edits}
 
         def write(connection: Connection) -> bool:
             rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
-            names, aside = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_KEPT]}~"
-            kept = next(name for number in count(1) if (name := f"{aside}{number}") not in names.values())
-            # What an earlier rewind left here stays with the branch that was set aside then, and so do its items.
-            here = [branch for branch, _, until in self.shared if until > at and _is_aside(names[branch], aside)]
-            if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": kept}).rowcount != 1:
+            names, prefix = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_KEPT]}~"
+            new_name = next(name for number in count(1) if (name := f"{prefix}{number}") not in names.values())
+            # Messages after `at` may be in branches of earlier rewinds, whose later items are removed too.
+            rewound = [branch for branch, _, until in self.shared if until > at and _is_rewound(names[branch], prefix)]
+            if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": new_name}).rowcount != 1:
                 return False
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
             self._copy_notes(connection, connection.scalar(new), at)
-            forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *here], "at": at}).all())
+            forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *rewound], "at": at}).all())
             return True
 
         if not self.database.change(write, twice=False):
@@ -232,7 +236,7 @@ class Branch:
         return {row.name: row.body for row in rows}
 
     def _copy_notes(self, connection: Connection, branch: int | None, at: int) -> None:
-        """Copy the notes about the first messages to a branch that begins with these."""
+        """Copy the notes about the first `at` messages to a branch that starts with these messages."""
         for row in connection.execute(_NOTES, {"branch": self.id, "until": at}).mappings().all():
             connection.execute(insert(branch_notes).values({**row, "branch_id": branch}))
 
@@ -252,8 +256,8 @@ class Branch:
         self.database.change(write)
 
     def current(self) -> Branch:
-        """Return the branch that has this one's name now: another one, if it was rewound."""
-        return self._found(self.database, self.scope_id, self.name, self.branch)
+        """Return the branch that has the name of this branch now: another branch, if it was rewound."""
+        return self._existing(self.database, self.scope_id, self.name, self.branch)
 
     def all(self) -> list[BranchInfo]:
         """Return every branch of the conversation, oldest first."""
@@ -263,7 +267,7 @@ class Branch:
         return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
 
     def state(self) -> tuple[int, int]:
-        """Return how many messages the branch has, and how often messages of the conversation were redacted."""
+        """Return the number of messages of the branch, and the number of redactions of the conversation."""
         with self.database.read() as connection:
             return self._state(connection)
 
@@ -272,7 +276,7 @@ class Branch:
         # The number is less than 0 while the branch is being deleted.
         if row is None or row.head_seq < 0:
             raise NotFound(
-                f"conversation {self.name!r} was deleted; open it again to begin a new one",
+                f"conversation {self.name!r} was deleted; open it again to start a new conversation",
                 name=self.name,
                 value="deleted",
             )
@@ -298,17 +302,17 @@ class Branch:
     def page(
         self, after: int = 0, before: int = _MAX_SEQ, most: int = _MAX_SEQ, *, newest: bool = False
     ) -> list[StoredMessage]:
-        """Return messages between two numbers in order: at most so many, the first of them or the newest."""
+        """Return at most `most` messages between two numbers, in order: the oldest, or with `newest` the newest."""
         parts, query = [*self.shared, (self.id, self._forked_at, _MAX_SEQ - 1)], _OLDEST_FIRST
         if newest:
             parts, query = parts[::-1], _NEWEST_FIRST
         rows: list[Any] = []
         with self.database.read() as connection:
-            for branch, begin, end in parts:
-                left = most - len(rows)
-                if left <= 0:
+            for branch, start, end in parts:
+                rest = most - len(rows)
+                if rest <= 0:
                     break
-                bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
+                bound = {"branch": branch, "after": max(after, start), "before": min(before, end + 1), "most": rest}
                 rows += sound_rows(connection, query, bound, messages.c.seq, self.path)
         if newest:
             rows.reverse()
@@ -333,30 +337,34 @@ class Branch:
             return self._seq_of(connection, key, parts)
 
     def keys(self, after: int, until: int) -> list[tuple[int, str]]:
-        """Return the keys of messages behind number `after` up to `until`, each with the number of its message."""
-        found: list[tuple[int, str]] = []
+        """Return the keys of messages after number `after` up to `until`, each with the number of its message."""
+        keys: list[tuple[int, str]] = []
         with self.database.read() as connection:
-            for branch, begin, end in (*self.shared, (self.id, 0, _MAX_SEQ)):
-                bound = {"branch": branch, "after": max(after, begin), "until": min(until, end)}
-                found += [(row.seq, row.key) for row in connection.execute(_KEYS, bound)]
-        return found
+            for branch, start, end in (*self.shared, (self.id, 0, _MAX_SEQ)):
+                bound = {"branch": branch, "after": max(after, start), "until": min(until, end)}
+                keys += [(row.seq, row.key) for row in connection.execute(_KEYS, bound)]
+        return keys
 
     @staticmethod
     def _seq_of(connection: Connection, key: str, parts: Sequence[tuple[int, int, int]]) -> int | None:
         for branch, _, until in parts:
-            found: int | None = connection.scalar(_KEY, {"branch": branch, "used": key, "until": until})
-            if found is not None:
-                return found
+            seq: int | None = connection.scalar(_KEY, {"branch": branch, "used": key, "until": until})
+            if seq is not None:
+                return seq
         return None
 
     def _check_alive(self, now: float) -> None:
-        """Refuse an expired conversation, unless its time was extended; a deleted one is noticed later."""
+        """Check that a conversation has not expired. Its time may have been extended; a deletion is detected later.
+
+        Raises:
+            NotFound: It has expired.
+        """
         ends = select(conversations.c.expires_at).where(conversations.c.id == self.conversation_id)
         with self.database.read() as connection:
             self.expires_at = connection.scalar(ends)
         if self.expires_at is not None and self.expires_at <= now:
             raise NotFound(
-                f"conversation {self.name!r} has expired; open it again to begin a new one",
+                f"conversation {self.name!r} has expired; open it again to start a new conversation",
                 name=self.name,
                 value="expired",
             )
@@ -371,13 +379,13 @@ class Branch:
         *,
         wait: bool = True,
     ) -> bool:
-        """Add messages if the conversation is unchanged and `key` is new; return whether it was.
+        """Add messages if the conversation is unchanged and `key` is new; return True if they were added.
 
         It is unchanged if it has `expected` messages and was redacted `edits` times. `said_at` is the time of the
-        messages, if not now.
+        messages, by default now.
 
         Raises:
-            WouldWait: It would have to wait for locks or disks, and must not.
+            WouldWait: Without `wait`, if a lock or a disk had to be waited for.
             NotFound: The conversation has expired: new messages would be deleted with it.
         """
         now = self.database.clock()
@@ -390,19 +398,19 @@ class Branch:
             body = dump(self.name, message)
             row = {"branch_id": self.id, "seq": seq, "key": None, "format": MESSAGE_FORMAT, "body": body}
             rows.append(row | {"created_at": now, "said_at": said_at})
-        # The key names the first of the messages: `append` with this key is done if that is stored.
+        # The key belongs to the first message: a repeated append is detected by it.
         rows[0]["key"] = key
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
 
         tries = count()
 
         def write(connection: Connection) -> bool:
-            # If the connection was lost, they may have been added.
+            # If the connection was lost in the first try, the messages may have been added.
             is_again = next(tries) > 0
             if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
                 return False
             if connection.execute(_SWAP, swap).rowcount != 1:
-                return is_again and self._holds(connection, rows)
+                return is_again and self._are_stored(connection, rows)
             connection.execute(_ADD, rows)
             record_calls(connection, self.id, self.shared, expected, added)
             failpoint("messages.written")
@@ -416,27 +424,27 @@ class Branch:
             failpoint("messages.committed")
         return is_added
 
-    def _holds(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> bool:
-        """Return whether these rows are stored: those of another writer differ in the text or in the time."""
+    def _are_stored(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> bool:
+        """Return True if these rows are stored: the rows of another writer differ in the text or in the time."""
         bound = {"branch": self.id, "first": rows[0]["seq"], "last": rows[-1]["seq"]}
         stored = [tuple(row) for row in connection.execute(_SAME, bound)]
         return stored == [(row["seq"], row["key"], row["body"], row["created_at"]) for row in rows]
 
 
-def _is_aside(name: str, aside: str) -> bool:
-    """Return whether a branch of this name was set aside by a rewind: its name is `aside` and a number."""
-    return name.startswith(aside) and name[len(aside) :].isdigit()
+def _is_rewound(name: str, prefix: str) -> bool:
+    """Return True if this is the name of a rewound branch: `prefix` and a number."""
+    return name.startswith(prefix) and name[len(prefix) :].isdigit()
 
 
 def shared(
     connection: Connection, conversation: int, parent: int | None, until: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """Return the parts of other branches that a fork at message `until` of `parent` begins with."""
+    """Return the parts of other branches that a fork at message `until` of `parent` starts with."""
     rows = {row.id: row for row in connection.execute(_ALL, {"conversation": conversation})}
     parts: list[tuple[int, int, int]] = []
     while parent is not None and until > 0 and parent in rows:
-        begin = rows[parent].fork_seq
-        if begin < until:
-            parts.append((parent, begin, until))
-        parent, until = rows[parent].parent_id, min(begin, until)
+        start = rows[parent].fork_seq
+        if start < until:
+            parts.append((parent, start, until))
+        parent, until = rows[parent].parent_id, min(start, until)
     return tuple(reversed(parts))

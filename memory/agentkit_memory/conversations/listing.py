@@ -1,4 +1,4 @@
-"""Which conversations a scope has."""
+"""Lists of conversations."""
 
 from __future__ import annotations
 

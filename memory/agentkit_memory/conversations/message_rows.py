@@ -1,4 +1,4 @@
-"""Messages as they are stored: JSON with the number of its format."""
+"""Stored form of messages: JSON with the number of its format."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 __all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
 
 MAIN = "main"
-"""Name of the branch that every conversation begins with."""
+"""Name of the first branch of every conversation."""
 _MAX_SHORT = 65_536
-"""Characters that are stored within a fraction of a millisecond."""
+"""Maximum characters that are stored within a fraction of a millisecond."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "name")
-"""Fields that are not stored where a message does not have them."""
+"""Fields that are stored only if a message has them."""
 
 
 def dump(name: str, message: Message) -> str:
     """Return the stored form of a message.
 
     Raises:
-        InvalidArgument: JSON cannot hold it.
+        InvalidArgument: It has no JSON form.
     """
     try:
-        # A fourth of the row of a short message would say that it has none of these.
+        # These empty fields would take a fourth of the row of a short message.
         missing = {each for each in _OPTIONAL if getattr(message, each) in (None, ())}
         return MESSAGES.dump_json(message, exclude=missing).decode()
     except ValueError as error:
@@ -40,11 +40,11 @@ def dump(name: str, message: Message) -> str:
 
 
 def load(name: str, seq: int, version: int, body: str) -> Message:
-    """Return the message of a stored form, whose row was decoded.
+    """Return the message of a decoded row.
 
     Raises:
         StoreVersion: A newer agentkit wrote it.
-        StoreCorrupt: It is damaged.
+        StoreCorrupt: It is corrupt.
     """
     if version > MESSAGE_FORMAT:
         where = f"conversation {name!r}, message {seq}"
@@ -57,30 +57,33 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise corrupt_row("messages", seq, "body", f"is damaged ({error})", f"conversation {name!r}") from error
+        raise corrupt_row("messages", seq, "body", f"is corrupt ({error})", f"conversation {name!r}") from error
 
 
 def stored_texts(body: str) -> list[str]:
-    """Return the texts in the stored form of a message, as they stand there; none of one that is damaged."""
-    found: list[str] = []
-    left: list[object] = []
+    """Return the texts in the stored form of a message, with JSON escapes; none if it is corrupt."""
+    texts: list[str] = []
+    values: list[object] = []
     with suppress(ValueError, RecursionError):
-        left.append(json.loads(body))
-    while left:
-        value = left.pop()
+        values.append(json.loads(body))
+    while values:
+        value = values.pop()
         if isinstance(value, str):
-            found.append(json.dumps(value, ensure_ascii=False)[1:-1])
-        elif isinstance(value, dict | list):
-            left.extend(value.values() if isinstance(value, dict) else value)
-    return found
+            texts.append(json.dumps(value, ensure_ascii=False)[1:-1])
+        elif isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+    return texts
 
 
 def is_short(messages: Sequence[Message]) -> bool:
-    """Return whether messages are text only, and not long."""
+    """Return True if messages contain only text, and are short."""
     size = 0
     for message in messages:
         if type(message.content) is not str:
             return False
         size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
-        size += len(message.reasoning) if message.thinking else 0
+        if message.thinking:
+            size += len(message.reasoning)
     return size <= _MAX_SHORT

@@ -1,8 +1,9 @@
-"""Redaction: the text of a message is replaced wherever it is kept, in one transaction."""
+"""Redaction: the text of a message is replaced wherever it is stored, in one transaction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, select, update
 
@@ -22,14 +23,15 @@ from agentkit_memory.database.tables import (
 )
 from agentkit_memory.database.tables import tool_calls as calls
 from agentkit_memory.errors import NotFound
-from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
+from agentkit_memory.store.item_removal import forget_embeddings, forget_items
+from agentkit_memory.store.item_rows import TURN, storable
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["redact", "scrub_logs"]
 
 _MIN_QUOTE = 8
-"""Characters of a text that a question does not hold by chance."""
+"""Minimum characters of a text that a question does not contain by chance."""
 
 _SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
 
@@ -73,7 +75,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     and summaries that it went into are deleted; questions in the recall logs of the tenant that quote it are changed.
 
     Raises:
-        NotFound: The branch has no such message.
+        NotFound: The message does not exist.
     """
     database = branch.database
     owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
@@ -82,9 +84,9 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     database.deferred.settle()
 
     def write(connection: Connection) -> None:
-        # Before any row: a change of spaces takes this lock first, and waits for rows then.
+        # Acquired before any row, in the order of a change of spaces: another order could deadlock.
         hold_spaces(connection)
-        # First: views become outdated, and no message of the conversation becomes an item meanwhile.
+        # Executed first: it invalidates views, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
         rows = sound_rows(connection, _FIND, place, messages.c.seq, branch.path)
         if not rows:
@@ -96,11 +98,11 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
             family = [owner, *_forks_with(connection, branch.conversation_id, owner, seq)]
             connection.execute(_CALLS, {"branches": family, "number": seq})
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
-        items_of_it = connection.scalars(_TURN, place).all()
-        if items_of_it:
-            forget_items(connection, items_of_it[1:])
-            _redact_item(connection, branch.scope_id, items_of_it[0], new, body)
-        # After its item, whose old text is perhaps read from it.
+        turn_ids = connection.scalars(_TURN, place).all()
+        if turn_ids:
+            forget_items(connection, turn_ids[1:])
+            _redact_item(connection, branch.scope_id, turn_ids[0], new, body)
+        # The message is replaced after its item, whose old text may be read from it.
         connection.execute(_REPLACE, {**place, "new_body": body, "now": database.clock()})
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
@@ -132,13 +134,13 @@ def _redact_item(connection: Connection, scope: int, item: str, new: Message, bo
     if fields is None:
         forget_items(connection, [item])
         return
-    # First: a worker may be about to keep the vector of the old text.
+    # Withdrawn first: a worker may be about to store the vector of the old text.
     withdraw(connection, [item])
     forget_embeddings(connection, [item])
     connection.execute(
         update(items).where(items.c.id == item).values(**stored_fields(fields, body), version=items.c.version + 1)
     )
-    # After that: by now, a worker that was taking a fact from it has written it.
+    # Facts are read last: by now, a worker that was extracting a fact from the item has written it.
     derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
     forget_items(connection, derived)
     enqueue(connection, [item], scope, turns=True)
@@ -149,7 +151,9 @@ def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacemen
 
     The errors of these recalls, which may quote the question, are removed too.
     """
-    find = func.instr if connection.dialect.name == "sqlite" else func.strpos
+    find: Any = func.strpos
+    if connection.dialect.name == "sqlite":
+        find = func.instr
     theirs = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
     for text in {storable(each).strip() for each in texts} - {"", "{}"}:
         quoted: ColumnElement[bool] = func.trim(recall_logs.c.query, " \n\r\t") == text

@@ -1,4 +1,4 @@
-"""Opening, deleting and expiring conversations, with all that was made of them."""
+"""Opening, deletion and expiry of conversations, with their items and facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentkit_memory.database.tables import branches, conversations, items, mess
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import Forgotten, forget_items
+from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_prompts.names import nearest
 
@@ -29,9 +29,9 @@ __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resu
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
-"""Rows that are deleted in one transaction, so that other writers come in between."""
+"""Rows that are deleted in one transaction, so that other writers are not blocked for long."""
 _GONE = -1
-"""Number of messages of a branch that is being deleted: whoever has it open finds it deleted."""
+"""Number of messages of a branch that is being deleted: open sessions detect the deletion by it."""
 
 _BRANCHES = select(branches.c.id).where(branches.c.conversation_id == bindparam("conversation"))
 _SOME_ITEMS = select(items.c.id).where(items.c.branch_id.in_(_BRANCHES)).limit(_BATCH)
@@ -84,16 +84,16 @@ _EXPIRES = (
 _VALID_TO = update(items).where(items.c.branch_id.in_(_BRANCHES)).values(valid_to=bindparam("at"))
 
 Note: TypeAlias = Callable[[Connection, Mapping[str, int], Forgotten], None]
-"""Called in each transaction with how many rows it deleted, per table, and what they held."""
+"""Function called in each transaction with the number of deleted rows, per table, and their content."""
 
 
 def hide_conversation(connection: Connection, conversation: int, forgotten: Forgotten | None = None) -> dict[str, int]:
-    """Let nobody find or extend a conversation any more; return how many recall logs of it were deleted.
+    """Hide a conversation, so that it cannot be found or extended; return the number of its deleted recall logs.
 
-    From then on it is to be deleted: the next opening of the store does what a crash left.
+    If a crash interrupts the deletion, the next opening of the store finishes it.
     """
     this = {"conversation": conversation}
-    # First: no message becomes an item meanwhile.
+    # Executed first, so that no message becomes an item meanwhile.
     connection.execute(EDIT, this)
     owner = next(iter(raw_rows(connection, _OWNER, this)), None)
     if owner is None or owner.expires_at == -math.inf:
@@ -113,15 +113,15 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
 def delete_conversation(database: Database, conversation: int, note: Note | None = None) -> dict[str, int]:
     """Delete a conversation with its forks, tool calls, items, the facts taken from them, and recall logs.
 
-    It goes in small transactions, the first of which hides it.
+    It is hidden first, and then deleted in small transactions.
 
     Returns:
-        How many rows were deleted, per table.
+        Number of deleted rows, per table.
     """
     totals: Counter[str] = Counter()
 
     def change(step: Callable[[Connection, Forgotten], dict[str, int]]) -> bool:
-        """Execute a step; return True if there may be more to delete."""
+        """Execute a step; return True if more rows may be left."""
 
         def noted(connection: Connection) -> dict[str, int]:
             forgotten = Forgotten()
@@ -145,7 +145,7 @@ def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten
     """Delete some items or, if none are left, some messages or, if none are left, the conversation.
 
     Returns:
-        How many rows were deleted, per table; `conversations` is among the tables in the last step only.
+        Number of deleted rows, per table; only the last step returns the key `conversations`.
     """
     this = {"conversation": conversation}
     removed = forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten)
@@ -164,13 +164,13 @@ def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten
 
 
 def _delete_messages(connection: Connection, branch: int, forgotten: Forgotten) -> dict[str, int]:
-    """Delete some messages of a branch with their tool calls; return how many rows were deleted, per table."""
+    """Delete some messages of a branch with their tool calls; return the number of deleted rows, per table."""
     rows = raw_rows(connection, _SOME_MESSAGES, {"branch": branch})
     forgotten.texts += [text for row in rows for text in stored_texts(row.body)]
     numbers = [row.seq for row in rows if isinstance(row.seq, int)]
     if not rows:
         return {"tool_calls": 0, "messages": 0}
-    # Damaged numbers are sorted after all others: if none is sound, only damaged ones are left.
+    # Corrupt numbers are sorted after all other numbers: if none is sound, only corrupt numbers are left.
     part, delete_calls, delete_messages = {"branch": branch}, _DELETE_ALL_CALLS, _DELETE_ALL_MESSAGES
     if numbers:
         part, delete_calls, delete_messages = part | {"last": numbers[-1]}, _DELETE_CALLS, _DELETE_MESSAGES
@@ -179,25 +179,25 @@ def _delete_messages(connection: Connection, branch: int, forgotten: Forgotten) 
 
 
 def resume_removals(database: Database) -> None:
-    """Go on with the deletion of conversations that a crash interrupted."""
+    """Finish the deletion of conversations that a crash interrupted."""
     with database.read() as connection:
         hidden = connection.scalars(_HIDDEN).all()
     for conversation in hidden:
-        with _kept_from_none("deleted", conversation):
+        with _logging_corrupt("deleted", conversation):
             delete_conversation(database, conversation)
 
 
 @contextmanager
-def _kept_from_none(what: str, conversation: int) -> Iterator[None]:
-    """Go on with the other conversations where one is damaged, and log it."""
+def _logging_corrupt(action: str, conversation: int) -> Iterator[None]:
+    """Log the error of a corrupt conversation, so that it does not block other conversations."""
     try:
         yield
     except StoreCorrupt as error:
-        _LOG.warning("conversation %s could not be %s: %s", conversation, what, error)
+        _LOG.warning("conversation %s could not be %s: %s", conversation, action, error)
 
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
-    """Set when a conversation expires; from then on its turns are not recalled."""
+    """Set the time when a conversation expires; from then on its turns are not recalled."""
 
     def write(connection: Connection) -> None:
         connection.execute(_EXPIRES, {"conversation": conversation, "at": at})
@@ -207,7 +207,7 @@ def set_expiry(database: Database, conversation: int, at: float | None) -> None:
 
 
 def expire(database: Database, now: float) -> dict[str, int]:
-    """Delete expired conversations, in small transactions; return how many rows were deleted, per table.
+    """Delete expired conversations, in small transactions; return the number of deleted rows, per table.
 
     Raises:
         InvalidArgument: The time is invalid.
@@ -218,10 +218,10 @@ def expire(database: Database, now: float) -> dict[str, int]:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
     totals: Counter[str] = Counter()
     for conversation in past:
-        with _kept_from_none("expired", conversation):
-            hidden = _hide_expired(database, conversation, now)
-            if hidden is not None:
-                totals.update(hidden)
+        with _logging_corrupt("expired", conversation):
+            counts = _hide_expired(database, conversation, now)
+            if counts is not None:
+                totals.update(counts)
                 totals.update(delete_conversation(database, conversation))
     return dict(totals)
 
@@ -237,31 +237,31 @@ def _hide_expired(database: Database, conversation: int, now: float) -> dict[str
     return database.change(hide)
 
 
-def _check_time(what: str, at: object) -> None:
+def _check_time(name: str, at: object) -> None:
     if not is_time(at, finite=False):
-        raise InvalidArgument(f"{what}: expected seconds since 1970, got {at!r}", name=what)
+        raise InvalidArgument(f"{name}: expected seconds since 1970, got {at!r}", name=name)
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:
-    """Delete the conversation of that name; return whether there was one."""
-    return any(_delete_named(database, known, name) for known in known_ids(database, scope))
+    """Delete the conversation of a name; return True if it existed."""
+    return any(_delete_named(database, number, name) for number in known_ids(database, scope))
 
 
 def _delete_named(database: Database, scope_id: int, name: str) -> bool:
     # Logs that are not written yet are deleted too.
     database.deferred.settle()
-    # A try whose connection was lost adds to these, too.
-    found: set[int] = set()
+    # Collected over all tries: a try whose connection was lost may have hidden the conversation.
+    hidden: set[int] = set()
 
     def hide(connection: Connection) -> None:
         for conversation in connection.scalars(_NAMED, {"scope": scope_id, "named": name}).all():
             hide_conversation(connection, conversation)
-            found.add(conversation)
+            hidden.add(conversation)
 
     database.change(hide)
-    for conversation in found:
+    for conversation in hidden:
         delete_conversation(database, conversation)
-    return bool(found)
+    return bool(hidden)
 
 
 def open_branch(
@@ -271,28 +271,28 @@ def open_branch(
 
     Raises:
         InvalidArgument: The time is invalid.
-        NotFound: The conversation has no such branch.
+        NotFound: The conversation has no branch of this name.
     """
     if expires_at is not None:
         _check_time("expires_at", expires_at)
-    found = Branch.find(database, scope_id, name, branch)
-    if found is not None and found.expires_at is not None and found.expires_at <= database.clock():
+    opened = Branch.find(database, scope_id, name, branch)
+    if opened is not None and opened.expires_at is not None and opened.expires_at <= database.clock():
         _delete_named(database, scope_id, name)
-        found = None
-    if found is None:
-        found = main = Branch.make(database, scope_id, name)
+        opened = None
+    if opened is None:
+        opened = main = Branch.make(database, scope_id, name)
         if branch != MAIN:
-            found = Branch.find(database, scope_id, name, branch)
-        if found is None:
+            opened = Branch.find(database, scope_id, name, branch)
+        if opened is None:
             raise NotFound(
-                f"conversation {name!r} has no branch {branch!r}: begin it with session.fork({branch!r}, at=...)"
+                f"conversation {name!r} has no branch {branch!r}: create it with session.fork({branch!r}, at=...)"
                 f"{nearest(branch, [each.name for each in main.all()])}",
                 name="branch",
                 value=branch,
             )
     if expires_at is not None:
-        found.expires_at = expires_at
+        opened.expires_at = expires_at
         if expires_at == math.inf:
-            found.expires_at = None
-        set_expiry(database, found.conversation_id, found.expires_at)
-    return found
+            opened.expires_at = None
+        set_expiry(database, opened.conversation_id, opened.expires_at)
+    return opened

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
+from agentkit_memory.conversations.session_arguments import check_append, check_number
 from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
 from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
@@ -22,7 +23,6 @@ from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
@@ -32,24 +32,22 @@ if TYPE_CHECKING:
 __all__ = ["StoredSession", "shown"]
 
 _KWARGS = "additional_kwargs"
-"""Name of the note that holds what stays in force."""
-_MAX_SEQ = 2**31 - 1
-"""Greatest number of a message in a database."""
+"""Name of the note with the additional kwargs of the session."""
 
 
 class StoredSession:
-    """One conversation, or one fork of it. Methods that begin with an `a`, as `aappend`, are for async code.
+    """One conversation, or one fork of it. Methods that start with an `a`, as `aappend`, are for async code.
 
-    The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
-    conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and brings the view up to
-    date, so that nothing is lost or interleaved.
+    The messages are read once; after that, the cost of a turn depends on its new messages only. Several sessions may be
+    open on one conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and updates
+    the view, so that no message is lost or interleaved.
     """
 
     def __init__(self, branch: Branch, scope: Scope, *, load: bool = True, allow_media: bool = False) -> None:
         self._branch = branch
         self._allow_media = allow_media
         self.scope = scope
-        """Whose conversation it is."""
+        """Scope of the conversation."""
         self._lock = RLock()
         self.render_cache = RenderCache()
         """Fragments rendered for earlier turns of this session."""
@@ -67,35 +65,39 @@ class StoredSession:
 
     @property
     def address(self) -> tuple[str, int, str]:
-        """Where the conversation is: the same for every session on it."""
+        """Database, number and branch of the conversation, equal for every session on it."""
         return self._branch.database.where, self._branch.conversation_id, self._branch.branch
 
     @property
     def branch(self) -> str:
-        """The name of the branch: `main`, or that of a fork."""
+        """The name of the branch: `main`, or the name of a fork."""
         return self._branch.branch
 
     @property
     def conversation(self) -> Conversation:
         """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
-        return self._load() if self._view is None else self._view
+        if self._view is None:
+            return self._load()
+        return self._view
 
     def disown(self, why: str) -> None:
-        """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
+        """Replace the lock, which a thread of the parent may hold; all other methods raise an error."""
         self._lock = RLock()
 
     def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
-        """Return where its messages are stored: branch ids, each with a message before the first and the last one.
+        """Return the ranges of its stored messages: branch id, number before the first message, last number.
 
         Args:
-            last: How many of the latest messages; None for all.
+            last: Number of the latest messages; None for all.
         """
-        first = 0 if last is None else max(0, len(self.conversation) - last)
+        first = 0
+        if last is not None:
+            first = max(0, len(self.conversation) - last)
         parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
         return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
 
     def refresh(self) -> Conversation:
-        """Read what other writers added or redacted, if anything, and return the conversation.
+        """Read the changes of other writers, if any, and return the conversation.
 
         Raises:
             StoreError: The database cannot be read, or the conversation is gone.
@@ -114,22 +116,22 @@ class StoredSession:
         """Add messages in one transaction and return the conversation with them at its end.
 
         Args:
-            messages: What to add, in order: messages of ours, or mappings in the form of a provider.
-            key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
-                fork knows the keys of the messages that it shares.
-            said_at: The time of the messages, in seconds since 1970, if not now.
-            allow_media: Whether media of mappings may be in a file of this machine, or at an address that is not
-                public. So for each append where the session was opened so.
+            messages: Messages to add, in order: `Message`s, or mappings in the form of a provider.
+            key: Idempotency key: the second append under the same key and with the same messages adds nothing. The
+                keys of messages that a fork shares are keys of the fork too.
+            said_at: The time of the messages, in seconds since 1970; by default now.
+            allow_media: True if the media of mappings may be in a file of this machine, or at an address that is not
+                public. The default is the option of the session.
 
         Raises:
-            HeadMoved: Another writer was first. Nothing was added; `conversation` now holds its messages.
+            HeadMoved: Another writer was first. Nothing was added; `conversation` now contains its messages.
             AlreadyUsed: The key was used for other messages.
-            InvalidArgument: The key is too long or holds NUL, the time is invalid, or a value is not a message or
+            InvalidArgument: The key is too long or contains NUL, the time is invalid, or a value is not a message or
                 cannot be stored.
             NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
-        _check(key, said_at)
+        check_append(key, said_at)
         with self._lock:
             if self._view is None:
                 allowed = allow_media or self._allow_media
@@ -146,27 +148,27 @@ class StoredSession:
                     return self._view
                 before = self._branch
                 redacted = self._catch_up()
-                used = None if key is None else self._branch.seq_of(key)
-                if used is not None:
-                    check_same(self._branch, str(key), used, messages)
+                if key is not None and (seq := self._branch.seq_of(key)) is not None:
+                    check_same(self._branch, key, seq, messages)
                     return self.conversation
                 actual = len(self.conversation)
                 rewound = self._branch is not before
+                # Only a redaction leaves the new messages at their place: then the append is tried again.
                 if actual != known or not redacted or rewound:
                     raise HeadMoved(self.id, known, actual, rewound)
 
     def append_now(
         self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
     ) -> bool:
-        """Append without waiting, if possible: a few short messages, while no one else is writing.
+        """Append without waiting, if possible: a few short messages, while no other writer is active.
 
         Returns:
-            Whether it was done. If not, nothing was: call `append` in a thread, which also raises the right error.
+            True if they were added. Otherwise nothing was done: call `append` in a thread, which also raises errors.
 
         Raises:
             InvalidArgument, StoreError: As `append` does.
         """
-        _check(key, said_at)
+        check_append(key, said_at)
         view = self._view
         if view is None:
             return not messages
@@ -174,32 +176,35 @@ class StoredSession:
         if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            if self._view is not view:  # another thread was first
+            # Another thread may have been first.
+            if self._view is not view:
                 return False
-            done = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
-            if done:
+            is_added = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
+            if is_added:
                 self._view = view.append(*messages)
-            return done
+            return is_added
         except WouldWait:
             return False
         finally:
             self._lock.release()
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key, or None.
+        """Return the index of the first message that was appended under a key, or None.
 
         Raises:
-            InvalidArgument: The key is too long or holds NUL.
+            InvalidArgument: The key is too long or contains NUL.
             StoreError: The database cannot be read.
         """
-        _check(key, None)
-        found = self._branch.seq_of(key)
-        if found is not None and found > len(self.conversation):
+        check_append(key, None)
+        seq = self._branch.seq_of(key)
+        if seq is None:
+            return None
+        if seq > len(self.conversation):
             self.refresh()
-        return None if found is None else found - 1
+        return seq - 1
 
     def keys(self, start: int, stop: int) -> Mapping[int, str]:
-        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
+        """Return the keys of the appended messages from index `start` to `stop`, by index.
 
         Raises:
             StoreError: The database cannot be read.
@@ -209,14 +214,14 @@ class StoredSession:
     def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[StoredMessage, ...]:
-        """Return some messages in order, without reading the others.
+        """Return some messages in order, without reading the other messages.
 
-        The next page begins at the number of the first or last of them: `page(before=found[0].seq)`.
+        The next page starts at the number of the first or last message: `page(before=messages[0].seq)`.
 
         Args:
             after: Return the first messages after this number.
-            before: Return the last messages before this number. With neither, the newest are returned.
-            limit: Most messages to return.
+            before: Return the last messages before this number. By default the newest messages are returned.
+            limit: Maximum number of messages.
 
         Raises:
             InvalidArgument: The limit is less than 1, or a number is invalid.
@@ -226,36 +231,36 @@ class StoredSession:
             raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}", name="limit")
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
-            _check_number(f"page: {name}", number)
+            check_number(f"page: {name}", number)
         # Raises for a deleted conversation, which would have empty pages.
         self._branch.state()
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
     def fork(self, id: str, at: int | None = None) -> StoredSession:
-        """Create a branch that begins with the first `at` messages; it takes one row.
+        """Create a branch that starts with the first `at` messages; it takes one row.
 
         Args:
-            id: Its name: `memory.session(session.id, branch=id)` opens it again.
-            at: How many messages to share; all of `conversation` by default.
+            id: Name of the branch: `memory.session(session.id, branch=id)` opens it again.
+            at: Number of messages to share; by default all of `conversation`.
 
         Raises:
             InvalidArgument: The name cannot be stored, or `at` is not a number.
             AlreadyUsed: The conversation has a branch of that name.
-            NotFound: There are fewer messages.
+            NotFound: The conversation has fewer messages.
         """
         check_name("name of a fork", id)
         if not id:
-            raise InvalidArgument("a fork needs a name to open it by again", name="id")
+            raise InvalidArgument("the name of a fork cannot be empty: it is needed to open the fork again", name="id")
         if at is None:
             at = len(self.conversation)
-        _check_number("fork: at", at)
+        check_number("fork: at", at)
         return StoredSession(self._branch.fork(id, at), self.scope, allow_media=self._allow_media)
 
     def note(self, name: str) -> Any:
-        """Return what was last noted under a name about these messages; None where nothing was.
+        """Return the last value that was stored under a name about these messages, or None.
 
         Raises:
-            StoreCorrupt: The note is damaged.
+            StoreCorrupt: The note is corrupt.
             StoreError: The database cannot be read.
         """
         with self._lock:
@@ -267,18 +272,18 @@ class StoredSession:
         try:
             return from_json(json.loads(body))
         except (ValueError, TypeError, RecursionError) as error:
-            raise self._damaged(name, error) from error
+            raise self._corrupt(name, error) from error
 
-    def _damaged(self, name: str, error: object) -> StoreCorrupt:
-        return corrupt_row("branch_notes", name, "body", f"is damaged ({str(error)[:200]})", self._branch.path)
+    def _corrupt(self, name: str, error: object) -> StoreCorrupt:
+        return corrupt_row("branch_notes", name, "body", f"is corrupt ({str(error)[:200]})", self._branch.path)
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
-        """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.
+        """Store a value about the first `at` messages, which are not changed. A rewind to before `at` drops it.
 
         Args:
-            name: Under which it is found again; the newest of a name holds.
+            name: Name of the value; a new value replaces an old value of the name.
             value: JSON data, paths, times and the like.
-            at: How many messages it is about; all of `conversation` by default.
+            at: Number of messages that it is about; by default all of `conversation`.
 
         Raises:
             InvalidArgument: The name cannot be stored.
@@ -288,42 +293,44 @@ class StoredSession:
         check_name("name of a note", name)
         with self._lock:
             body = json.dumps(to_json(value))
-            self._branch.note(name, len(self.conversation) if at is None else at, body)
+            if at is None:
+                at = len(self.conversation)
+            self._branch.note(name, at, body)
             self._notes = None
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:
-        """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`.
+        """The default additional kwargs of the inputs of this session; see `keep_kwargs`.
 
         Raises:
-            StoreCorrupt: What is stored is damaged.
+            StoreCorrupt: The stored value is corrupt.
             StoreError: The database cannot be read.
         """
-        kept = self.note(_KWARGS)
-        if kept is None:
+        stored = self.note(_KWARGS)
+        if stored is None:
             return {}
-        if not isinstance(kept, Mapping) or not all(isinstance(key, str) for key in kept):
-            raise self._damaged(_KWARGS, f"expected names and values, got {type(kept).__name__}")
-        return kept
+        if not isinstance(stored, Mapping) or not all(isinstance(key, str) for key in stored):
+            raise self._corrupt(_KWARGS, f"expected names and values, got {type(stored).__name__}")
+        return stored
 
     def keep_kwargs(self, kwargs: Mapping[str, Any]) -> None:
-        """Keep additional kwargs in force from now on, in place of those kept before.
+        """Replace the default additional kwargs of the inputs of this session.
 
         Raises:
-            ContextError: It is no mapping of names to values, or one of them has no JSON form.
+            ContextError: The value is not a mapping of names to values, or a value has no JSON form.
             StoreError: The database cannot be written.
         """
         self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
     def rewind(self, at: int) -> Conversation:
-        """Go on behind the first `at` messages, and return these.
+        """Continue the conversation after its first `at` messages, and return these messages.
 
-        What is stored stays as it is: the messages until now are a branch of their own from now on, named after this
-        one with a number, `main~1`; see `branches`. Those behind `at` are no longer recalled. Other sessions on this
-        conversation, in any process, get `HeadMoved` when they next append.
+        No message is deleted: all messages so far stay in a branch with the name of this branch and a number, such as
+        `main~1`; see `branches`. The messages after `at` are no longer recalled. The next append of another session on
+        this conversation, in any process, raises `HeadMoved`.
 
         Raises:
-            MessageError: There are fewer messages, or tool results would be cut from their calls.
+            MessageError: The conversation has fewer messages, or tool results would be cut from their calls.
             HeadMoved: Another writer was first. Nothing was changed.
             NotFound: The conversation was deleted.
             StoreError: The database cannot be written.
@@ -333,28 +340,28 @@ class StoredSession:
             known = len(self.conversation)
             if at == known:
                 return view
-            made = self._branch.rewind(at, known, self._edits)
-            if made is None:
+            successor = self._branch.rewind(at, known, self._edits)
+            if successor is None:
                 before = self._branch
                 self._catch_up()
                 raise HeadMoved(self.id, known, len(self.conversation), self._branch is not before)
-            self._branch, self._edits, self._view, self._notes = made, made.edits, view, None
+            self._branch, self._edits, self._view, self._notes = successor, successor.edits, view, None
             return view
 
     def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
-        """Put another message in the place of message number `seq`, and return the conversation, which ends with it.
+        """Replace message number `seq`, and return the conversation, which ends with the new message.
 
         `agent.run(None, session=session)` then answers it. The conversation is rewound to the message before, see
         `rewind`.
 
         Raises:
-            MessageError: There is no such message, or it is part of a round of tool calls.
+            MessageError: The message does not exist, or it is part of a round of tool calls.
             HeadMoved: Another writer was first.
             StoreError: The database cannot be written.
         """
         with self._lock:
             before, message = self.conversation.edited(seq, content)
-            # Refuse a message that cannot be stored before anything is changed.
+            # Raises an error for a message that cannot be stored before anything is changed.
             dump(self.id, message)
             self.rewind(len(before))
             return self.append(message)
@@ -370,23 +377,23 @@ class StoredSession:
             InvalidArgument: `after` is not a number.
             StoreError: The database cannot be read.
         """
-        _check_number("tool_calls: after", after)
+        check_number("tool_calls: after", after)
         return tuple(self._branch.tool_calls(after))
 
     def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
-        """Replace the text of message number `seq` wherever it is kept, and return the conversation.
+        """Replace the text of message number `seq` wherever it is stored, and return the conversation.
 
-        Its place, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
+        Its number, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
         of its tool calls become `{}`. Its item and vectors are replaced, facts that were taken from it are deleted, and
-        recall logs no longer quote it. Other sessions see the change when they next append or refresh.
+        it is removed from recall logs. Other sessions read the change at their next append or refresh.
 
         Raises:
             InvalidArgument: `seq` is not a number, or the replacement is not text, or cannot be stored.
-            NotFound: There is no such message.
+            NotFound: The message does not exist.
         """
         from agentkit_memory.conversations.redaction import redact
 
-        _check_number("redact: seq", seq)
+        check_number("redact: seq", seq)
         if not isinstance(replacement, str):
             raise InvalidArgument(f"redact: expected text as the replacement, got {replacement!r}", name="replacement")
         with self._lock:
@@ -408,9 +415,9 @@ class StoredSession:
             return self._view
 
     def _catch_up(self) -> bool:
-        """Read new messages, or all again if messages were redacted or it was rewound; return whether they were."""
+        """Read new messages, or all messages after a redaction or a rewind; return True after one of these."""
         self._notes = None
-        # First: later changes are noticed the next time.
+        # The state is read before the messages: later changes are detected the next time.
         head, edits = self._branch.state()
         redacted = edits != self._edits
         # A rewound conversation has another branch by this name.
@@ -425,26 +432,16 @@ class StoredSession:
 
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
-    """Return the name of a session, and where its `last` messages (None: all) are stored, if in this database.
+    """Return the name of a session, and the ranges of its `last` messages (None: all) in this database.
 
     Raises:
-        InvalidArgument: It is not a session.
+        InvalidArgument: The value is not a session.
     """
     if not isinstance(session, StoredSession):
         if session is None or hasattr(session, "conversation"):
-            # None of the messages of a session of another kind is stored here.
+            # A session of another class has no messages in the database.
             return "", ()
         raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
-    return session.id, session.places(last) if session._branch.database is database else ()
-
-
-def _check(key: str | None, said_at: float | None) -> None:
-    if key is not None:
-        check_name("idempotency key", key)
-    if said_at is not None and not is_time(said_at):
-        raise InvalidArgument(f"said_at: expected seconds since 1970, got {brief(said_at)}", name="said_at")
-
-
-def _check_number(what: str, number: object) -> None:
-    if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
-        raise InvalidArgument(f"{what}: expected the number of a message, got {brief(number)}", name=what)
+    if session._branch.database is not database:
+        return session.id, ()
+    return session.id, session.places(last)

@@ -64,12 +64,12 @@ _READ = (
 )
 
 
-def _id(given: str) -> str:
-    """Return the id of a call as a database index can hold it: of a very long one, its beginning and a hash.
+def _id(call_id: str) -> str:
+    """Return the id of a call as a database index accepts it: the start and a hash of a very long id.
 
-    Some servers put kilobytes of thinking into an id. The message keeps it whole.
+    Some servers put kilobytes of thinking into an id. The message contains the whole id.
     """
-    text = storable(given)
+    text = storable(call_id)
     if len(text.encode()) <= MAX_BYTES:
         return text
     return f"{text[:64]}\N{HORIZONTAL ELLIPSIS}{hashlib.blake2b(text.encode(), digest_size=24).hexdigest()}"
@@ -80,40 +80,46 @@ def record_calls(
 ) -> None:
     """Write the calls and results of messages that are added after message number `expected`.
 
-    A call that a fork shares with its parent, with a result in the fork, gets a row of the fork's own.
+    A call that a fork shares with its parent, with a result in the fork, gets a separate row in the fork.
     """
-    asked: list[dict[str, object]] = []
-    answers: list[tuple[str, int]] = []
+    rows: list[dict[str, object]] = []
+    results: list[tuple[str, int]] = []
     for seq, message in enumerate(added, expected + 1):
         for position, call in enumerate(message.tool_calls):
             fields = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
-            asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
+            rows.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
         if message.role == "tool":
-            answered = _id(message.tool_call_id or "")
-            calls = [row for row in asked if row["call_id"] == answered]
-            # An id may be used again: the result is of the latest call.
-            if not calls:
-                answers.append((answered, seq))
-            elif calls[-1]["result_seq"] is None:
-                calls[-1]["result_seq"] = seq
-    if asked:
-        connection.execute(_ADD, asked)
-    for answered, seq in answers:
-        bound = {"branch": branch, "answered": answered, "result": seq}
+            call_id = _id(message.tool_call_id or "")
+            if not _add_result(rows, call_id, seq):
+                results.append((call_id, seq))
+    if rows:
+        connection.execute(_ADD, rows)
+    for call_id, seq in results:
+        bound = {"branch": branch, "answered": call_id, "result": seq}
         if connection.execute(_ANSWER, bound).rowcount == 0 and shared:
-            _answer_shared(connection, branch, shared, answered, seq)
+            _answer_shared(connection, branch, shared, call_id, seq)
+
+
+def _add_result(rows: Sequence[dict[str, object]], call_id: str, seq: int) -> bool:
+    """Set the result of the last call with an id in new rows; return False if no row has the id."""
+    for row in reversed(rows):
+        if row["call_id"] == call_id:
+            if row["result_seq"] is None:
+                row["result_seq"] = seq
+            return True
+    return False
 
 
 def _answer_shared(
-    connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], answered: str, seq: int
+    connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], call_id: str, seq: int
 ) -> None:
     forked = shared[-1][2]
     for other, after, until in reversed(shared):
-        bound = {"branch": other, "answered": answered, "after": after, "until": until, "forked": forked}
+        bound = {"branch": other, "answered": call_id, "after": after, "until": until, "forked": forked}
         row = connection.execute(_OPEN, bound).mappings().one_or_none()
         if row is not None:
-            answered_here = {**row, "branch_id": branch, "result_seq": seq}
-            connection.execute(_ADD_ONCE[connection.dialect.name], answered_here)
+            copy = {**row, "branch_id": branch, "result_seq": seq}
+            connection.execute(_ADD_ONCE[connection.dialect.name], copy)
             return
 
 
@@ -124,13 +130,13 @@ def read_calls(
     forked = 0
     if shared:
         forked = shared[-1][2]
-    found: dict[tuple[int, int], StoredCall] = {}
-    for other, begin, until in (*shared, (branch, 0, _MAX_SEQ)):
-        bound = {"branch": other, "after": max(after, begin), "until": until}
+    calls: dict[tuple[int, int], StoredCall] = {}
+    for other, start, until in (*shared, (branch, 0, _MAX_SEQ)):
+        bound = {"branch": other, "after": max(after, start), "until": until}
         for row in connection.execute(_READ, bound):
             call = StoredCall(*row)
-            # The parent's answer after the fork is not seen by this branch.
+            # A result that the parent got after the fork does not belong to this branch.
             if other != branch and call.result_seq is not None and call.result_seq > forked:
                 call = replace(call, result_seq=None)
-            found[call.seq, call.position] = call
-    return [found[place] for place in sorted(found)]
+            calls[call.seq, call.position] = call
+    return [calls[place] for place in sorted(calls)]

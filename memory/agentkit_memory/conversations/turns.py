@@ -1,4 +1,4 @@
-"""Turns: messages become recallable items behind a watermark, apart from the append."""
+"""Turns: messages become recallable items after the append, up to a watermark of each branch."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
 
 MAX_SEARCHED = 250_000
-"""Characters of new messages that a reader looks at, of the newest first."""
+"""Maximum characters of new messages that a reader searches, the newest first."""
 
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SPEAKERS = ("user", "assistant")
 _MAX_WHOLE = 3 * PIECE_BYTES
-"""Bytes of a message that is one item; a longer one is cut, and recalled in parts."""
+"""Maximum bytes of a message that is one item; a longer message is cut, and recalled in parts."""
 
 _MAX_BRANCHES = 200
-"""Conversations, and forks of them, whose new messages a reader looks at."""
+"""Maximum number of conversations and forks whose new messages a reader searches."""
 
 _BEHIND = (
     select(
@@ -60,7 +60,7 @@ _ADVANCE = (
     .where(branches.c.id == bindparam("branch"), branches.c.itemised_seq == bindparam("seen"))
     .values(itemised_seq=bindparam("done"))
 )
-# A shared lock: a new expiry comes either before the items are written, or after and is then set on them.
+# With a shared lock, a new expiry is either set before the items are written, or set on the items afterwards.
 _EXPIRES = (
     select(conversations.c.expires_at).where(conversations.c.id == bindparam("conversation")).with_for_update(read=True)
 )
@@ -94,7 +94,7 @@ _mine = (
     .limit(literal_column(str(_MAX_BRANCHES)))
     .cte("mine")
 )
-# Of each the same number, so that it is not what waits that is read and sorted, but what is searched.
+# Each conversation has the same share, so that only the searched messages are read and sorted, not all that wait.
 _share = bindparam("most", type_=Integer) // select(func.count()).select_from(_mine).scalar_subquery()
 _is_cut = _mine.c.head_seq - _mine.c.itemised_seq > _share
 _NEW = (
@@ -119,11 +119,11 @@ _NEW = (
 
 
 def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> int:
-    """Make items of new messages, each branch in a transaction of its own; return how many messages were read.
+    """Write the items of new messages, each branch in a separate transaction; return the number of messages read.
 
-    Call it until it returns 0. Several callers may run at once: the one that moves the watermark of a branch makes its
-    items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are those of the
-    conversations; None is for all of them, which workers may read and readers not.
+    Call it until it returns 0. Several callers may run at once: the caller that moves the watermark of a branch writes
+    its items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are the
+    scopes of the conversations; None, for workers only, means all scopes.
     """
     query, bound = _BEHIND, dict[str, object](most=limit)
     if scope_ids is not None:
@@ -140,19 +140,19 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
 
 
 def _itemise(database: Database, branch: Any, limit: int) -> int:
-    """Make the items of the next messages of one branch; return how many messages were read."""
+    """Write the items of the next messages of one branch; return the number of messages read."""
     after: int = branch.itemised_seq
 
     def write(connection: Connection) -> int:
         until: int = min(branch.head_seq, after + limit)
-        # First: a redaction comes either before the messages are read or after the items are written.
+        # Executed first, so that a redaction is either before the messages are read or after the items are written.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
-            # Another caller makes them.
+            # Another caller writes the items.
             return until - after
         now = database.clock()
         with raw_texts(connection):
             expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        # A damaged time counts as past: what was to expire is not recalled for ever.
+        # A corrupt time counts as past: a conversation that was to expire must not be recalled for ever.
         if not isinstance(expires_at, int | float | None):
             expires_at = now
         bound = {"branch": branch.id, "after": after, "until": until}
@@ -173,7 +173,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 continue
             rows += _item_rows(branch, row, message, {"created_at": now, "valid_to": expires_at})
         if rows:
-            # A watermark that was damaged and set back comes to the same messages again.
+            # After a corrupt watermark was reset, the items of the same messages may exist already.
             connection.execute(database.insert(items).on_conflict_do_nothing(), rows)
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
         return until - after
@@ -182,7 +182,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
 
 
 def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
-    """Advance a damaged branch, whose next messages are missing, to the first one that is stored."""
+    """Advance a corrupt branch, whose next messages are missing, to the first stored message."""
     done = branch.head_seq
     next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
     if next_seq is not None:
@@ -193,7 +193,7 @@ def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
 def _item_rows(branch: Any, row: Any, message: Message, times: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the rows of the items of one stored message."""
     parts = [*_parts(message)]
-    # The text of a whole message is mostly read from its stored form; of a part it cannot.
+    # The text of a whole message is usually read from its stored form, but not the text of a part.
     if len(parts) == 1:
         parts = [stored_fields(parts[0], row.body)]
     place = {"scope_id": branch.scope_id, "branch_id": branch.id, "position": row.seq, "said_at": _said_at(row)}
@@ -201,7 +201,7 @@ def _item_rows(branch: Any, row: Any, message: Message, times: Mapping[str, obje
 
 
 def _said_at(row: Any) -> float:
-    """Return the time of a stored message: when it was stored, if no other was given."""
+    """Return the time of a stored message; by default the time when it was stored."""
     if row.said_at is None:
         return float(row.created_at)
     return float(row.said_at)
@@ -210,12 +210,12 @@ def _said_at(row: Any) -> float:
 def read_new_turns(
     connection: Connection, scope_ids: Sequence[int], now: float, most: int
 ) -> tuple[list[StoredItem], str]:
-    """Return the items that the newest messages of some scopes will become, newest first; and what was left out.
+    """Return the future items of the newest messages of some scopes, newest first, and a problem if any are left out.
 
-    Nothing is written. At most so many messages are read, of each conversation the same number, and `MAX_SEARCHED`
+    Nothing is written. At most `most` messages are read, of each conversation the same number, and `MAX_SEARCHED`
     characters of them; messages that cannot be read are left out.
     """
-    found: list[StoredItem] = []
+    turns: list[StoredItem] = []
     seen: set[int] = set()
     problem = ""
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
@@ -223,7 +223,7 @@ def read_new_turns(
     for row in decode_rows(connection, _NEW, bound, messages.c.seq).sound:
         seen.add(row.id)
         if row.is_cut or len(seen) == _MAX_BRANCHES:
-            problem = "more new messages wait than are searched: those of each conversation that are newest were"
+            problem = "too many new messages: only the newest of each conversation were searched"
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
         except StoreCorrupt:
@@ -232,8 +232,8 @@ def read_new_turns(
             text = str(fields["text"])
             left -= len(text)
             if left < 0:
-                return found, f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched"
-            found.append(
+                return turns, f"new messages are long: only {MAX_SEARCHED:,} characters of the newest were searched"
+            turns.append(
                 StoredItem(
                     id=_turn_id(row, row.seq, part),
                     kind=TURN,
@@ -257,7 +257,7 @@ def read_new_turns(
                     meta="{}",
                 )
             )
-    return found, problem
+    return turns, problem
 
 
 def _names_of(branch: Any) -> tuple[str, ...]:
@@ -273,9 +273,9 @@ def _turn_id(branch: Any, seq: int, part: int) -> str:
 
 
 def _parts(message: Message) -> Iterator[dict[str, object]]:
-    """Yield the columns of the items of a message: one, several if it is long, none if it is not recalled.
+    """Yield the columns of the items of a message: one item, several if it is long, none if it is not recalled.
 
-    The first begins at 0, and is known by that.
+    Only the first item starts at 0.
     """
     whole = turn_fields(message)
     if whole is None:
@@ -293,7 +293,7 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
 
 
 def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
-    """Return the columns of an item of a message, without the text where it is read from the stored form."""
+    """Return the columns of an item of a message, without the text if it can be read from the stored form."""
     if stands_in(body, str(fields["text"])):
         return fields | {"text": ""}
     return fields

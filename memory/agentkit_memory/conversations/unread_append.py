@@ -1,4 +1,4 @@
-"""Appending to a conversation that was not read: behind whatever is stored, without reading it."""
+"""Append to a conversation without reading its messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agentkit_prompts.errors import MessageError
 __all__ = ["append_unread", "check_same", "given_messages"]
 
 _MAX_TRIES = 100
-"""How often it begins again behind the append of another writer."""
+"""Maximum tries while other writers append."""
 _MAX_ROUND = 256
-"""Latest messages that are read to find the calls which results answer."""
+"""Number of the latest messages that are searched for the calls of results."""
 
 
 def append_unread(
@@ -27,9 +27,9 @@ def append_unread(
     said_at: float | None,
     allow_media: bool,
 ) -> tuple[Branch, int, Conversation]:
-    """Append; return the branch, how often its conversation was redacted, and the messages, which are read when wanted.
+    """Append messages; return the branch, the redactions of its conversation, and the messages, which are read lazily.
 
-    There is no view that could be outdated. The branch is another one where it was rewound.
+    No view can be outdated here. If the branch was rewound, its successor is returned.
 
     Raises:
         StoreError: As `StoredSession.append` does.
@@ -47,9 +47,8 @@ def append_unread(
         messages = given_messages(given, before, allow_media)
         if not messages or branch.append(head, edits, messages, key, said_at):
             return branch, edits, _unread(branch, head + len(messages))
-        used = None if key is None else branch.seq_of(key)
-        if used is not None:
-            check_same(branch, str(key), used, messages)
+        if key is not None and (seq := branch.seq_of(key)) is not None:
+            check_same(branch, key, seq, messages)
             return branch, edits, _unread(branch, head)
     raise HeadMoved(branch.name, head, branch.state()[0])
 
@@ -66,10 +65,10 @@ def _unread(branch: Branch, count: int) -> Conversation:
 def given_messages(
     given: Sequence[Message | Mapping[str, Any]], before: Sequence[Message], allow_media: bool
 ) -> tuple[Message, ...]:
-    """Return what is to be appended as messages of ours.
+    """Return the messages to append, converted from the form of a provider if necessary.
 
     Raises:
-        InvalidArgument: A value is not a message, or a result answers no call before it.
+        InvalidArgument: A value is not a message, or a result does not belong to a call before it.
     """
     try:
         return read_messages(given, where="append", before=before, allow_media=allow_media)
@@ -77,14 +76,14 @@ def given_messages(
         raise InvalidArgument(str(error), problems=error.problems) from error
 
 
-def check_same(branch: Branch, key: str, used: int, messages: Sequence[Message]) -> None:
-    """Check that the messages under a key that was used are these.
+def check_same(branch: Branch, key: str, seq: int, messages: Sequence[Message]) -> None:
+    """Check that the stored messages of a key are equal to messages; a redacted message is equal to any message.
 
     Raises:
-        AlreadyUsed: They are others.
+        AlreadyUsed: They differ.
     """
-    stored = branch.page(after=used - 1, most=len(messages))
+    stored = branch.page(after=seq - 1, most=len(messages))
     if len(stored) != len(messages) or any(
         old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
     ):
-        raise AlreadyUsed.of_key(branch.name, key, used)
+        raise AlreadyUsed.of_key(branch.name, key, seq)

@@ -1,4 +1,4 @@
-"""`DeferredWrites`: small writes that nobody waits for, such as logs, many in one transaction."""
+"""`DeferredWrites`: small writes in the background, such as logs, many in one transaction."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from agentkit_memory.process.on_demand import OnDemand
 __all__ = ["DeferredWrites"]
 
 Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
-"""Does what takes time without the database, and returns what writes the result within a transaction."""
+"""Function that prepares a write without the database, and returns a function that writes in a transaction."""
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 256
 _GATHER = 1.0
-"""Seconds between the first write and its transaction: after each, readers of SQLite read all their pages anew."""
+"""Seconds between the first write and its transaction. After each transaction, readers of SQLite read all their pages
+again."""
 _MAX_WAITING = 4096
-"""While the database cannot be written, so many are kept; after that the oldest are dropped."""
+"""Maximum queued writes while the database cannot be written; with more, the oldest are dropped."""
 
 
 class DeferredWrites:
-    """Writes that wait for a thread of their own. Lost if the process is killed within about `_GATHER` seconds."""
+    """Writes that are queued for a thread. Lost if the process is killed within about `_GATHER` seconds."""
 
     def __init__(self, change: Callable[[Callable[[Connection], None]], None]) -> None:
         """`change` calls a function with a connection in a transaction."""
@@ -41,11 +42,11 @@ class DeferredWrites:
         self._tried, self._trying = 0, False
         self._thread = OnDemand("agentkit-memory-writes", self._pass, gather=_GATHER)
         self.problem: StoreError | None = None
-        """Why the last try failed; None if it succeeded."""
+        """Error of the last try; None if it succeeded."""
         track(self)
 
     def add(self, prepare: Prepare) -> None:
-        """Queue a write. What it raises is logged."""
+        """Queue a write. Its errors are logged."""
         with self._changed:
             self._waiting.append(prepare)
             self._added += 1
@@ -62,8 +63,8 @@ class DeferredWrites:
         """
         with self._changed:
             until = self._added
-            # A try that has begun may not include all writes that wait.
-            last = self._tried + (2 if self._trying else 1)
+            # A running try may not include all queued writes.
+            last = self._tried + 1 + self._trying
             while self._done < until:
                 if self._tried >= last and self.problem is not None:
                     raise self.problem
@@ -71,7 +72,7 @@ class DeferredWrites:
                 self._changed.wait(0.2)
 
     def close(self, seconds: float) -> None:
-        """Write what is queued, for so many seconds at most."""
+        """Write the queue, for at most `seconds`."""
         if self._waiting and self.problem is None:
             with self._changed:
                 self._thread.wake(hurry=True)
@@ -79,19 +80,19 @@ class DeferredWrites:
         self._thread.stop(seconds)
 
     def disown(self, why: str) -> None:
-        """Leave what is queued to the parent of this process."""
+        """Leave the queue to the parent of this process."""
         self._changed, self._waiting = Condition(), deque()
         self._added = self._done = 0
         self._trying = False
 
     def _pass(self) -> bool:
-        """Write what waits, batch after batch; return whether there is more that can be written now."""
+        """Write the queue, batch after batch; return False, as no more work can be done now."""
         while self._write_batch():
             pass
         return False
 
     def _write_batch(self) -> bool:
-        """Write a batch; return whether there is more that can be written now."""
+        """Write a batch; return True if another batch can be written now."""
         with self._changed:
             batch = list(islice(self._waiting, _BATCH))
             self._trying = True
@@ -101,7 +102,7 @@ class DeferredWrites:
             self._tried, self._trying = self._tried + 1, False
             if problem is None:
                 for each in batch:
-                    # It may have been dropped meanwhile.
+                    # The write may have been dropped from a full queue meanwhile.
                     if self._waiting and self._waiting[0] is each:
                         self._waiting.popleft()
                         self._done += 1
@@ -109,7 +110,7 @@ class DeferredWrites:
             return problem is None and bool(self._waiting)
 
     def _write_all(self, batch: Sequence[Prepare]) -> StoreError | None:
-        """Write all of them in one transaction, or what is invalid apart; return an error that passes."""
+        """Write a batch in one transaction, or each write alone if one is invalid; return a temporary error."""
         try:
             writes = [each() for each in batch]
             failpoint("deferred.prepared")

@@ -1,4 +1,4 @@
-"""What the databases and their drivers raise, as errors of the memory layer with advice."""
+"""Conversion of errors of the databases and their drivers into errors of the memory layer with advice."""
 
 from __future__ import annotations
 
@@ -13,30 +13,37 @@ __all__ = ["at_its_end", "code_of", "is_undecodable", "translate"]
 
 
 def code_of(cause: object) -> str:
-    """Return the code that a driver gave its error; empty where it has none."""
+    """Return the code of an error of a driver, or empty text."""
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
 
 
 def at_its_end(error: DBAPIError) -> bool:
-    """Whether a transaction failed as it was committed, so that nobody knows whether it was: not in a statement."""
+    """Return True if the commit of a transaction failed and not a statement, so that it may have been committed."""
     return error.statement is None
 
 
 _RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
 _LOST = "the connection was lost; nothing was written: check that the server runs, and try again"
 _UNKNOWN = (
-    "the connection was lost at the end of a transaction: it is not known whether it was written; look, and do it "
-    "again if it was not"
+    "the connection was lost at the end of a transaction, which may have been written: check it, and repeat the call "
+    "if it was not"
 )
 _MAX_QUOTED = 200
-"""Characters of a database's message that are quoted; for a damaged file it may be very long."""
+"""Maximum characters of a quoted message of a database, which may be very long for a corrupt file."""
 # An error of the driver itself, without a code; stored text follows.
 _UNDECODABLE = "Could not decode to UTF-8"
 
 
+def _cause(error: Exception) -> Any:
+    """Return the error of the driver."""
+    if isinstance(error, DBAPIError):
+        return error.orig
+    return error
+
+
 def is_undecodable(error: Exception) -> bool:
-    """Whether the driver of SQLite met a text that is not UTF-8."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
+    """Return True if the driver of SQLite failed to decode a text that is not UTF-8."""
+    cause = _cause(error)
     return isinstance(cause, SQLiteError) and str(cause).startswith(_UNDECODABLE)
 
 
@@ -44,15 +51,15 @@ _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     (
         "SQLITE_BUSY",
         StoreUnavailable,
-        "another process is writing; nothing was written: try again, or end it",
+        "another process is writing; nothing was written: try again, or stop that process",
     ),
     ("SQLITE_LOCKED", StoreUnavailable, "another connection holds a lock; nothing was written: try again"),
     ("SQLITE_READONLY", StoreUnavailable, "nothing was written: make the file and its folder writable"),
-    ("SQLITE_FULL", StoreUnavailable, "nothing was written, what was stored is intact: free some space and try again"),
+    ("SQLITE_FULL", StoreUnavailable, "nothing was written, stored data is intact: free some space and try again"),
     ("SQLITE_IOERR", StoreUnavailable, "nothing was written: check the disk"),
     ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
-    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_RESTORE}"),
-    ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
+    ("SQLITE_CONSTRAINT", StoreCorrupt, f"stored rows do not fit together; {_RESTORE}"),
+    ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or choose another path"),
     ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
     ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
     ("SQLITE_AUTH", StoreUnavailable, "check that the file may be read and written"),
@@ -61,24 +68,24 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
     ("25006", StoreUnavailable, "nothing was written: connect to the primary, or make the transaction writable"),
     ("42501", StoreUnavailable, "nothing was written: grant this user the right to write"),
     ("55P03", StoreUnavailable, "another transaction holds the lock; nothing was written: try again"),
-    ("23505", StoreUnavailable, "it collided with what another transaction wrote; nothing was written: try again"),
+    ("23505", StoreUnavailable, "it collided with rows of another transaction; nothing was written: try again"),
     ("40", StoreUnavailable, "it collided with another transaction; nothing was written: try again"),
-    ("53", StoreUnavailable, "nothing was written, what was stored is intact: the server is out of a resource"),
-    ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
+    ("53", StoreUnavailable, "nothing was written, stored data is intact: the server is out of a resource"),
+    ("XX", StoreCorrupt, "the server reports corrupt data: restore a backup"),
 )
 
 
 def translate(error: Exception, where: str) -> StoreError:
     """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
     if isinstance(error, UnicodeDecodeError):
-        # The message of SQLite quotes a damaged schema.
-        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}", path=where, name="UTF-8")
-    cause: Any = error.orig if isinstance(error, DBAPIError) else error
+        # The message of SQLite quotes a corrupt schema.
+        return StoreCorrupt(f"{where}: it contains text that is not UTF-8; {_RESTORE}", path=where, name="UTF-8")
+    cause = _cause(error)
     code = code_of(cause)
     message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
     if is_undecodable(error):
         return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}", path=where, name="UTF-8")
-    # Codes of PostgreSQL are digits and capitals: no prefix is one of both.
+    # Codes of PostgreSQL are digits and capitals, so no prefix matches codes of both databases.
     for prefix, kind, advice in (*_SQLITE, *_POSTGRES):
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}", path=where, name=prefix)

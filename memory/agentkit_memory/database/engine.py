@@ -46,17 +46,18 @@ _MAX_COMPUTING = 2
 _MAX_WAITING = 64
 
 _TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
-"""Errors of a copy that are about the file that is written."""
+"""Codes of errors that concern the target file of a copy."""
 
 _MAX_HURRIED = 256
-"""Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
+"""Maximum writes in a row that do not wait: only a write that may wait lets SQLite copy its log into the file, which
+takes long."""
 
 
 class Database:
     """The database of a memory, at its newest revision.
 
-    On SQLite, writes of one process go one after the other: there is one writer anyway, and a lock in the process is
-    fair and cheap where SQLite's own waiting is neither. On PostgreSQL, each write takes a connection from the pool.
+    On SQLite, writes of one process are serialised: SQLite has one writer anyway, and a lock in the process is fair and
+    cheap, unlike the lock of SQLite. On PostgreSQL, each write uses a connection of the pool.
     """
 
     def __init__(
@@ -66,16 +67,17 @@ class Database:
         self.engine = target.engine
         self.where = where
         self.deferred = DeferredWrites(self.change)
-        """Writes that nobody waits for."""
+        """Writes in the background."""
         self.threads = {name: Threads(_MAX_THREADS, "agentkit-memory") for name in ("sessions", "memory")}
-        """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
+        """Threads of async callers; separate for sessions, so that an append does not wait for recalls."""
         self.computing = self._permits()
-        """Recalls at once: of a file they compute, of a server they mostly wait."""
+        """Limit of concurrent recalls: with a file they compute, with a server they usually wait."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
         self._writer: Connection | None = None
-        self._hurried = 0  # writes without waiting since the last that may have waited
+        # Number of writes without waiting since the last write that may have waited.
+        self._hurried = 0
         self._closed = ""
         self._inherited = False
         track(self)
@@ -106,7 +108,7 @@ class Database:
                 private_database(target)
             except (OSError, ValueError) as error:
                 raise StoreUnavailable(
-                    f"{where}: its folder cannot be made or used ({error}); choose another one",
+                    f"{where}: its folder cannot be created or used ({error}); choose another folder",
                     path=where,
                     name="folder",
                 ) from error
@@ -121,7 +123,8 @@ class Database:
                 with database.write() as connection:
                     if not database.is_sqlite:
                         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                    migrate(connection, database.where)  # looks again, now that nobody else can
+                    # With the lock, it reads the revision again: another process may have upgraded the database.
+                    migrate(connection, database.where)
         except BaseException:
             database.close()
             raise
@@ -133,30 +136,32 @@ class Database:
         """Return seconds since 1970. Nothing is ordered by it: it may go backwards.
 
         Raises:
-            StoreError: The given clock returned something else.
+            StoreError: The clock returned another value.
         """
         now: object = self._clock()
         # No large integer, infinity or NaN.
         if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
             raise StoreError(
-                f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}", name="clock"
+                f"{self.where}: expected seconds since 1970 from the function `clock`, got {now!r}", name="clock"
             )
         return float(now)
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether this is a SQLite file rather than a server."""
+        """True for a SQLite file, False for a server."""
         return self.engine.dialect.name == "sqlite"
 
     def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
         """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
-        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        if self.is_sqlite:
+            return sqlite.insert(table)
+        return postgresql.insert(table)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """Lend a connection for reading, without a transaction: each statement sees what is committed by then.
+        """Yield a connection for reading, without a transaction: each statement reads all rows committed before it.
 
-        A statement whose connection to a server was lost is executed once more on another one.
+        A statement whose connection to a server was lost is executed once more on another connection.
         """
         with self._translated():
             target = self._target
@@ -165,7 +170,7 @@ class Database:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Lend a connection that sees what is committed now, whatever others write meanwhile. Nobody waits for it."""
+        """Yield a connection that reads the rows committed now, during all later writes. It blocks no writer."""
         with self._translated():
             if isinstance(self._target, PostgresServer):
                 with self._target.transaction(snapshot=True) as connection:
@@ -177,7 +182,7 @@ class Database:
                 yield connection
 
     def in_snapshot(self, read: Callable[[Connection], T]) -> T:
-        """Call a function that reads with a connection as `snapshot` lends it, and return its result.
+        """Call a function with a connection of a snapshot, and return its result.
 
         The function is called once more if the connection to a server is lost.
         """
@@ -188,7 +193,7 @@ class Database:
             return read(connection)
 
     def copy_into(self, path: Path) -> None:
-        """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
+        """Write a copy of a SQLite file, without deleted bytes, into an empty file. No reader or writer is blocked."""
         if self._closed:
             raise self._refusal()
         try:
@@ -196,18 +201,19 @@ class Database:
                 driver: Any = connection.connection.driver_connection
                 driver.execute("VACUUM INTO ?", (str(path),)).close()
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
-            raise translate(
-                error, str(path) if code_of(getattr(error, "orig", error)) in _TARGET else self.where
-            ) from error
+            where = self.where
+            if code_of(getattr(error, "orig", error)) in _TARGET:
+                where = str(path)
+            raise translate(error, where) from error
 
     def change(
         self, act: Callable[[Connection], T], *, twice: bool = True, wait: bool = True, may_clash: bool = False
     ) -> T:
-        """Call a function that writes, with a connection as `write` lends it, and return what it returns.
+        """Call a function with a connection in a transaction, and return its result.
 
-        If the connection to a server is lost, it is called once more. Where that was at the end of the transaction,
-        nobody knows whether it was committed: then a function for which `twice` is not as good as once is not called
-        again.
+        If the connection to a server is lost, it is called once more. If the commit failed, the transaction may have
+        been committed: then the function is called again only with `twice`, which means that a second call does no
+        harm.
         """
         if isinstance(self._target, SQLiteFile):
             with self.write(wait=wait, may_clash=may_clash) as connection:
@@ -219,7 +225,7 @@ class Database:
 
     @contextlib.contextmanager
     def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
-        """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
+        """Yield a connection in a transaction, which is committed at the end, or rolled back after an exception.
 
         Without `wait` a small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
         With `may_clash` an `IntegrityError` passes through, for callers that expect it.
@@ -243,13 +249,15 @@ class Database:
                 writer = self._writer
                 if writer is None:
                     if not wait:
-                        raise WouldWait  # opening a connection may take long
+                        # Opening a connection may take long.
+                        raise WouldWait
                     writer = self._writer = self.engine.connect()
                 with writer.begin():
                     driver: Any = writer.connection.driver_connection
                     self._hurry(driver, not wait)
                     try:
-                        driver.execute("BEGIN IMMEDIATE")  # a writer that begins as a reader can be refused later
+                        # SQLite may refuse the lock later to a transaction that starts as a reader.
+                        driver.execute("BEGIN IMMEDIATE")
                     except _driver_error(self.engine) as error:
                         if wait or not getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
                             raise
@@ -260,7 +268,7 @@ class Database:
 
     @contextlib.contextmanager
     def _translated(self, may_clash: bool = False) -> Iterator[None]:
-        """Raise errors of the database as errors of this package; refuse what comes after the end."""
+        """Convert errors of the database into errors of this package; raise `StoreClosed` after `close`."""
         if self._closed:
             raise self._refusal()
         try:
@@ -279,19 +287,20 @@ class Database:
             raise translate(error, self.where) from error
 
     def compact(self) -> bool:
-        """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
+        """Rewrite the file without deleted bytes, and empty its log; return True if that was possible.
 
-        It takes as long as copying the file, and blocks writers meanwhile. A reader keeps the log from being emptied.
-        A server cleans its tables up by itself.
+        It takes as long as copying the file, and blocks writers meanwhile. A reader can keep the log filled.
+        A server cleans its tables itself.
 
         Raises:
-            StoreUnavailable: Another process was writing all the time.
+            StoreUnavailable: Another process was writing during all tries.
         """
         if not self.is_sqlite:
             return False
         with self._lock, self._translated(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            driver.execute("PRAGMA temp_store=FILE").close()  # the copy is as large as the store
+            # The copy is as large as the store.
+            driver.execute("PRAGMA temp_store=FILE").close()
             try:
                 driver.execute("VACUUM").close()
                 busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -300,18 +309,20 @@ class Database:
             return not busy
 
     def empty_log(self) -> bool:
-        """Copy the log of SQLite into the file and empty it: deleted bytes are in neither then; return whether it was.
+        """Copy the log of SQLite into the file and empty it, so that neither contains deleted bytes.
 
-        A reader keeps it from being emptied. A server cleans its tables up by itself.
+        Returns:
+            True if it was emptied. A reader can prevent that. A server cleans its tables itself.
 
         Raises:
-            StoreUnavailable: Another process was writing all the time.
+            StoreUnavailable: Another process was writing during all tries.
         """
         if not self.is_sqlite:
             return False
         with self._translated(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
+            # Most of the log is copied without blocking writers.
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
             with self._lock:
                 if self._closed:
                     raise self._refusal()
@@ -319,20 +330,25 @@ class Database:
             return not busy
 
     def may_hold(self, texts: set[bytes]) -> bool:
-        """Whether deleted bytes of the file may hold one of these; on a server, nobody can say."""
+        """Return True if deleted bytes of the file may contain one of these texts; always for a server."""
         return not self.is_sqlite or may_hold(Path(self.where), texts)
 
     def _hurry(self, driver: Any, hurried: bool) -> None:
-        """Switch the writer between waiting for locks, with checkpoints of the log, and neither."""
+        """Switch the writer: `hurried`, it neither waits for locks nor copies the log into the file."""
         if hurried and self._hurried == _MAX_HURRIED:
             raise WouldWait
         if hurried != bool(self._hurried):
-            driver.execute(f"PRAGMA busy_timeout={0 if hurried else round(self._timeout * 1000)}").close()
-            driver.execute(f"PRAGMA wal_autocheckpoint={0 if hurried else 1000}").close()
-        self._hurried = self._hurried + 1 if hurried else 0
+            timeout, checkpoint = round(self._timeout * 1000), 1000
+            if hurried:
+                timeout = checkpoint = 0
+            driver.execute(f"PRAGMA busy_timeout={timeout}").close()
+            driver.execute(f"PRAGMA wal_autocheckpoint={checkpoint}").close()
+        self._hurried += 1
+        if not hurried:
+            self._hurried = 0
 
     def close(self) -> None:
-        """Close every connection. Closing twice is fine; in a process that was forked since, nothing is closed."""
+        """Close every connection. A second call does nothing. A process that was forked later closes nothing."""
         if not self._inherited:
             self.deferred.close(self._timeout)
         with self._lock:
@@ -345,24 +361,27 @@ class Database:
             self.engine.dispose()
 
     def disown(self, why: str) -> None:
-        """Leave it to the parent of this process: it was open when this one was forked."""
+        """Leave the database to the parent of this process, which had opened it before the fork."""
         free: SQLiteConnection | None = None
         writer, self._writer = self._writer, None
         if writer is not None:
             keep(writer)
-            lent: Any = writer.connection.driver_connection
-            if self._lock.acquire(blocking=False) and not lent.in_transaction:
-                free = lent
+            driver: Any = writer.connection.driver_connection
+            if self._lock.acquire(blocking=False) and not driver.in_transaction:
+                free = driver
         if isinstance(self._target, SQLiteFile):
             self._target.disown(free)
         keep(self.engine, self._target)
-        self._lock = RLock()  # the thread that held the other does not exist here
-        self.computing = self._permits()  # nor do those that had a permit
+        # Threads of the parent that held the old lock or a permit do not exist in this process.
+        self._lock = RLock()
+        self.computing = self._permits()
         self._inherited = True
         self._closed = self._closed or why
 
     def _permits(self) -> ConcurrencyLimit:
-        return ConcurrencyLimit(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
+        if self.is_sqlite:
+            return ConcurrencyLimit(_MAX_COMPUTING)
+        return ConcurrencyLimit(_MAX_WAITING)
 
     def _refusal(self) -> StoreClosed:
         return StoreClosed(f"{self.where}: this memory {self._closed}", path=self.where, name="memory")

@@ -1,4 +1,4 @@
-"""Brings a database to the newest revision. Alembic is imported only to upgrade an older database."""
+"""Upgrade of a database to the newest revision. Alembic is imported only to upgrade an older database."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from agentkit_memory.errors import StoreVersion
 __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 
 REVISION = "2026_01"
-"""The newest revision in `migrations/versions`. The names of revisions are in the order of the alphabet."""
+"""The newest revision in `migrations/versions`. The names of revisions are in alphabetical order."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# As Alembic makes it. It is in other metadata: `METADATA` is compared with the tables of a revision.
+# The table of Alembic has separate metadata, as tests compare `METADATA` with the tables of a revision.
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 def current_revision(connection: Connection) -> str | None:
     """Return the revision of the database, or None if it is empty."""
-    return connection.scalar(select(_VERSION.c.version_num)) if inspect(connection).has_table(_VERSION.name) else None
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    return connection.scalar(select(_VERSION.c.version_num))
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Make the tables of a new database, or upgrade those of an older one, inside the transaction of `connection`.
+    """Create the tables of a new database, or upgrade an older database, in the transaction of `connection`.
 
     Raises:
-        StoreVersion: This version does not know the revision of the database.
+        StoreVersion: The revision of the database is unknown to this version.
     """
     now = current_revision(connection)
     if now is None:

@@ -19,14 +19,14 @@ from agentkit_memory.errors import InvalidArgument, StoreUnavailable
 __all__ = ["PostgresServer"]
 
 _RETRY = 0.1
-"""Seconds between two tries to reach a server that was there before."""
+"""Seconds between two tries to reach a server that was reached before."""
 
 _OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 _OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
-"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks.
+"""Options with which the server detects within a minute that a client is gone or stopped, and releases its locks.
 
-The driver's pipelines end with a message behind which the server does not count the time of an idle transaction:
-statements are not sent in one. The driver itself uses one for many rows of a statement, until the next statement.
+After the end of a pipeline of the driver, the server does not count the time of an idle transaction, so statements are
+not sent in pipelines. The driver itself uses a pipeline for many rows of a statement, until the next statement.
 """
 
 _HELLO = text("SELECT 0")
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _NO_DATABASE = (
     "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
-    "hold a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
+    "contain a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
 )
 
 
@@ -50,12 +50,12 @@ class PostgresServer:
     def __init__(self, address: str, timeout: float) -> None:
         self.engine = _engine(address, timeout)
         self.where = self.engine.url.set(query={}).render_as_string()
-        """Its address without the password, nor the query, which may hold one too."""
+        """Its address without the password, and without the query, which may contain a password too."""
         self.was_there = False
-        """Whether it was reached before: then it is waited for up to the time limit, as it restarts."""
+        """True if it was reached before: then a restart is waited for, up to the time limit."""
         self._timeout = timeout
         event.listen(self.engine, "do_connect", self._connect)
-        # Each statement by itself: a transaction would take another round trip.
+        # Each statement commits by itself: a transaction would need another round trip.
         self._reads = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
 
@@ -65,14 +65,19 @@ class PostgresServer:
 
     @contextmanager
     def transaction(self, *, snapshot: bool = False) -> Iterator[Connection]:
-        """Lend a connection in a transaction; see `Database.write` or, with `snapshot`, `Database.snapshot`."""
-        with _begun(self._snapshots if snapshot else self.engine) as connection:
+        """Yield a connection in a transaction; see `Database.write` or, with `snapshot`, `Database.snapshot`."""
+        with _begun(self._engine_of(snapshot)) as connection:
             yield connection
             connection.commit()
 
+    def _engine_of(self, snapshot: bool) -> Engine:
+        if snapshot:
+            return self._snapshots
+        return self.engine
+
     def change(self, act: Callable[[Connection], T], *, twice: bool, snapshot: bool = False) -> T:
         """Call a function in a transaction; see `Database.change` or, with `snapshot`, `Database.in_snapshot`."""
-        engine = self._snapshots if snapshot else self.engine
+        engine = self._engine_of(snapshot)
         try:
             with engine.connect() as connection, connection.begin():
                 return act(connection)
@@ -120,7 +125,7 @@ class _Reader(Connection):
 
 
 def _begun(engine: Engine) -> Connection:
-    """Return a connection in a transaction; one that was lost while it idled, as by a restart, is replaced."""
+    """Return a connection in a transaction; an idle connection that was lost, as by a restart, is replaced."""
     for is_last in (False, True):
         connection = engine.connect()
         try:
@@ -130,11 +135,11 @@ def _begun(engine: Engine) -> Connection:
             connection.close()
             if is_last or not (isinstance(error, DBAPIError) and error.connection_invalidated):
                 raise
-    raise AssertionError("the second time it was returned or raised")
+    raise AssertionError("the second try returns or raises")
 
 
 def _engine(address: str, timeout: float) -> Engine:
-    made: Engine | None = None
+    engine: Engine | None = None
     settings = _OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     try:
@@ -143,14 +148,14 @@ def _engine(address: str, timeout: float) -> Engine:
             url = url.set(drivername="postgresql+psycopg")
         if url.drivername == "postgresql+psycopg":
             arguments = {"connect_timeout": max(1, round(timeout)), "options": options}
-            made = create_engine(url, connect_args=arguments)
+            engine = create_engine(url, connect_args=arguments)
     except ImportError as error:
         raise StoreUnavailable(
             "a postgresql:// store needs psycopg: install the extra `postgres`", name="psycopg"
         ) from error
     except (ArgumentError, NoSuchModuleError, ValueError):
-        # The error quotes the address, and is not to be the context of ours.
+        # The error quotes the address, which may contain a password, so it must not become the context of another.
         pass
-    if made is None:
+    if engine is None:
         raise InvalidArgument(_NO_DATABASE, name="database")
-    return made
+    return engine

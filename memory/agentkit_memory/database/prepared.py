@@ -1,4 +1,4 @@
-"""`Prepared`: a SELECT whose SQL is written once, as for the few rows of a recall that takes longer than the query."""
+"""`Prepared`: a SELECT whose SQL is compiled once, as compiling takes longer than a query of a few rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Prepared"]
 class Prepared:
     """A SELECT, or several whose rows follow each other, with parameters that are numbers, texts, or lists of either.
 
-    There are at least two parameters. The SQL is kept for each dialect and some lengths of the lists; others are filled
-    up to the next.
+    It needs at least two parameters. The SQL is cached for each dialect and some lengths of the lists; other lists are
+    filled up to the next length.
     """
 
     def __init__(self, *selects: Select[Any]) -> None:
@@ -27,25 +27,25 @@ class Prepared:
     def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """Return the rows for these values of the parameters.
 
-        SQLite is asked by its driver, whose errors these are then: all else takes longer than the statement.
+        On SQLite the driver is called directly and raises its own errors: SQLAlchemy takes longer than the statement.
         """
-        given = dict(values)
+        arguments = dict(values)
         key: list[object] = [connection.dialect.name]
         for name, value in values.items():
             if isinstance(value, list):
-                given[name] = filled = _filled_up(value)
+                arguments[name] = filled = _filled_up(value)
                 key.append((name, len(filled)))
         text = self._texts.get(tuple(key))
         if text is None:
-            text = self._texts[tuple(key)] = _Text(self.selects, connection, given)
+            text = self._texts[tuple(key)] = _Text(self.selects, connection, arguments)
         driver = connection.connection.driver_connection
         if isinstance(driver, SQLiteConnection):
-            return driver.execute(text.sql, text.arguments(given)).fetchall()
-        return connection.exec_driver_sql(text.sql, text.arguments(given)).all()
+            return driver.execute(text.sql, text.arguments(arguments)).fetchall()
+        return connection.exec_driver_sql(text.sql, text.arguments(arguments)).all()
 
 
 class _Text:
-    """The SQL for lists of certain lengths, and which value goes where in it."""
+    """The SQL for lists of certain lengths, and the places of the values in it."""
 
     def __init__(self, selects: Sequence[Select[Any]], connection: Connection, values: Mapping[str, object]) -> None:
         statement: Any = selects[0]
@@ -62,14 +62,14 @@ class _Text:
         for name, value in state.parameters.items():
             if isinstance(value, _Number):
                 places[name] = value.number
-        # A driver takes parameters by their places, as SQLite does, or by their names.
+        # A driver accepts parameters by their places, as SQLite does, or by their names.
         self._names = None
         if state.positiontup is None:
             self._names = [*places]
         self._ordered = itemgetter(*[places[name] for name in state.positiontup or places])
 
     def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:
-        """Return what the driver takes: a tuple, or a dict where parameters have names."""
+        """Return the parameters for the driver: a tuple, or a dict if they have names."""
         flat: list[object] = []
         for name in self._given:
             value = values[name]
@@ -84,7 +84,7 @@ class _Text:
 
 
 class _Number:
-    """Stands for a value while the SQL is written."""
+    """Placeholder of a value while the SQL is compiled."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,7 +1,8 @@
-"""Whether a SQLite file still holds deleted bytes: SQLite overwrites what is deleted, but not the copies that it leaves
-behind when it moves rows from one page to another. They lie between the cells of a page and the list of these.
+"""Search of a SQLite file for deleted bytes.
 
-A program of its own, which only reads: a process that closes a file loses all its locks on it, SQLite's too.
+SQLite overwrites deleted rows, but not the copies that it leaves when it moves rows from one page to another. These are
+between the cells of a page and the list of cells. The search is a separate process that only reads: a process that
+closes a file loses all its locks on it, including the locks of SQLite.
 """
 
 from __future__ import annotations
@@ -16,39 +17,44 @@ from pathlib import Path
 __all__ = ["may_hold", "parts_of"]
 
 _PART = 24
-"""Bytes of the beginning and of the end of a text that are looked for."""
+"""Maximum bytes of the start and of the end of a text to search for."""
 _MIN_PART = 8
-"""Shorter ones are in any store, and name nobody."""
+"""Minimum bytes of a part: shorter parts occur in every store, and identify no person."""
 _MAX_SECONDS = 60
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
 """Kinds of the pages of a tree, and the bytes of their headers."""
 
 
 def parts_of(texts: Iterable[str]) -> set[bytes]:
-    """Return the beginnings and the ends of texts, which are what is left of them longest."""
+    """Return the starts and the ends of texts, which are overwritten last."""
     encoded = [text.encode("utf-8", "replace") for text in texts]
     return {part for each in encoded for part in (each[:_PART], each[-_PART:]) if len(part) >= _MIN_PART}
 
 
 def may_hold(path: Path, parts: set[bytes]) -> bool:
-    """Whether deleted bytes of a file hold one of these parts; true where that cannot be found out."""
+    """Return True if deleted bytes of a file contain one of these parts, or if the search fails."""
     if not parts:
         return False
     command = [sys.executable, "-I", "-S", __file__, str(path)]
-    asked = b"\n".join(part.hex().encode() for part in parts)
+    lines = b"\n".join(part.hex().encode() for part in parts)
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, timeout=_MAX_SECONDS, check=False)
+        result = subprocess.run(command, input=lines, capture_output=True, timeout=_MAX_SECONDS, check=False)
     except (OSError, ValueError, subprocess.SubprocessError):
         return True
-    return done.stdout != b"clean"
+    return result.stdout != b"clean"
 
 
 def _gaps(data: mmap.mmap) -> Iterator[bytes]:
-    """Yield what the pages hold beside their cells, where it is not zeros."""
+    """Yield the bytes of the pages outside of their cells, if they are not zeros."""
     (size,) = struct.unpack_from(">H", data, 16)
-    size = 65536 if size == 1 else size
+    # The file format stores the size 65,536 as 1.
+    if size == 1:
+        size = 65536
     for page in range(0, len(data), size):
-        at = page + 100 if page == 0 else page
+        at = page
+        # The first page starts with the header of the file.
+        if page == 0:
+            at = 100
         kind, _, cells, start = struct.unpack_from(">BHHH", data, at)
         if kind in _HEADERS:
             gap = data[at + _HEADERS[kind] + 2 * cells : page + (start or 65536)].strip(b"\0")
@@ -59,8 +65,11 @@ def _gaps(data: mmap.mmap) -> Iterator[bytes]:
 def _main() -> None:
     parts = [bytes.fromhex(line.decode()) for line in sys.stdin.buffer.read().splitlines()]
     with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:  # noqa: PTH123
-        left = b"\0".join(_gaps(data))
-    sys.stdout.write("found" if any(part in left for part in parts) else "clean")
+        gaps = b"\0".join(_gaps(data))
+    result = "clean"
+    if any(part in gaps for part in parts):
+        result = "found"
+    sys.stdout.write(result)
 
 
 if __name__ == "__main__":

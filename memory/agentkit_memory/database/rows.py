@@ -59,11 +59,11 @@ def decode_rows(
     key: Column[Any],
     path: str = "",
 ) -> Rows:
-    """Return the rows of a statement that are sound, and the errors of the others.
+    """Return the sound rows of a statement, and the errors of the other rows.
 
     Args:
-        connection: Where to read.
-        statement: Selects columns of tables, and `key` among them.
+        connection: Connection to read with.
+        statement: Statement that selects columns of tables, including `key`.
         parameters: The values of its parameters.
         key: The column whose table and value identify a corrupt row.
         path: Owner of the rows, such as `conversation 'trip'`, for errors.
@@ -141,7 +141,7 @@ def corrupt_row(table: str, row: object, column: str, problem: str, path: str = 
         table: Its table.
         row: Its key.
         column: The column with an invalid value.
-        problem: What the column contains instead of a valid value.
+        problem: Problem of the value, such as `is 'x', expected a number`.
         path: Owner of the row, such as `conversation 'trip'`.
     """
     # A key that is not UTF-8 can be neither printed nor stored in a log.
@@ -161,18 +161,18 @@ def corrupt_row(table: str, row: object, column: str, problem: str, path: str = 
 
 
 def column_problem(column: Column[Any], value: object) -> str:
-    """Return a problem such as `is 'x', expected a number`; empty text if the column takes the value."""
+    """Return a problem such as `is 'x', expected a number`; empty text if the value is valid for the column."""
     expected = expected_value(column, value)
     if not expected:
         return ""
-    # Such text may be of a user, and is not quoted.
+    # Text that cannot be decoded may be of a user, and is not quoted.
     if not is_text(value):
         return f"is not UTF-8, expected {expected}"
     return f"is {value!a:.40}, expected {expected}"
 
 
 def expected_value(column: Column[Any], value: object) -> str:
-    """Return what a column takes instead of a value, such as `a number`; empty text if it takes the value."""
+    """Return the values that a column expects, such as `a number`; empty text if the value is valid."""
     if value is None and column.nullable:
         return ""
     is_right, expected = is_name(value) and "\0" not in value, "text"
@@ -193,7 +193,7 @@ def expected_value(column: Column[Any], value: object) -> str:
 
 
 def _fits(value: object, kind: Integer) -> bool:
-    """True if a value is a whole number that PostgreSQL takes for a type: SQLite takes any."""
+    """True if a value is a whole number that PostgreSQL accepts for a type: SQLite accepts any number."""
     end = 2**31
     if isinstance(kind, BigInteger):
         end = 2**63
@@ -237,7 +237,7 @@ def _decoded(stored: bytes) -> str:
 
 
 def is_text(value: object) -> bool:
-    """True if a value is no text, or text without half of a surrogate pair: text that the driver could decode."""
+    """True if a value is not text, or text without half of a surrogate pair: text that the driver could decode."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: how each is prepared, and what happens to them in a forked process."""
+"""Connections to a SQLite file: their preparation, and their handling in a forked process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SQLiteFile:
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
-        _let_go(path)
+        _close_inherited(path)
         self._path = path
         self._timeout = timeout
         self._open: dict[Connection, ConnectionPoolEntry | None] = {}
@@ -64,30 +64,30 @@ class SQLiteFile:
             else:
                 _busy.append(self._path)
 
-    def _prepare(self, made: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        if not isinstance(made, Connection):
-            raise TypeError(f"expected a connection of sqlite3, got {made!r}")
-        # It is in use until it is prepared.
-        self._open[made] = None
+    def _prepare(self, connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+        if not isinstance(connection, Connection):
+            raise TypeError(f"expected a connection of sqlite3, got {connection!r}")
+        # Without an entry, a connection counts as in use.
+        self._open[connection] = None
         try:
-            _keep_a_log(made, self._timeout)
+            _use_write_ahead_log(connection, self._timeout)
             for pragma in _PRAGMAS:
-                made.execute(f"PRAGMA {pragma}").close()
+                connection.execute(f"PRAGMA {pragma}").close()
         except BaseException:
-            # Nothing else closes it.
-            del self._open[made]
+            # SQLAlchemy sends no event for a connection that fails here.
+            del self._open[connection]
             raise
-        self._open[made] = entry
+        self._open[connection] = entry
 
-    def _forget(self, made: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-        self._open.pop(cast("Connection", made), None)
+    def _forget(self, connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        self._open.pop(cast("Connection", connection), None)
 
 
-def _let_go(path: Path) -> None:
-    """Close what was inherited, before this process opens a file of its own.
+def _close_inherited(path: Path) -> None:
+    """Close inherited connections before this process opens a file.
 
-    SQLite accounts for its locks by process: it would take those of the parent as held here too, and once the parent
-    closes the file, what is written here would be lost. A connection that was in use cannot be closed.
+    SQLite counts its locks by process: it would treat the locks of the parent as locks of this process, and when the
+    parent closes the file, writes of this process would be lost. A connection that was in use cannot be closed.
     """
     while _idle:
         _idle.pop().close()
@@ -95,17 +95,18 @@ def _let_go(path: Path) -> None:
         with suppress(OSError):
             if each.samefile(path):
                 raise StoreUnavailable(
-                    f"{path}: this process was forked while another thread was using this file, and SQLite cannot tell "
-                    "the two apart; fork while nobody uses the memory, or start processes by `spawn` or `forkserver`",
+                    f"{path}: this process was forked while another thread was using this file, and SQLite cannot "
+                    "distinguish the two processes; fork while the memory is idle, or start processes by `spawn` or "
+                    "`forkserver`",
                     path=str(path),
                     name="fork",
                 )
 
 
-def _keep_a_log(connection: Connection, timeout: float) -> None:
+def _use_write_ahead_log(connection: Connection, timeout: float) -> None:
     """Switch a file to write-ahead logging, which is permanent.
 
-    SQLite does not wait for this lock: it fails at once where two processes open a new file.
+    SQLite does not wait for this lock: it fails at once if two processes open a new file.
     """
     until = time.monotonic() + timeout
     while True:

@@ -1,4 +1,4 @@
-"""The tables. A new store is made from them; a later revision in `migrations/` changes the tables of stored ones."""
+"""The tables of a store. A new store is created from them; revisions in `migrations/` upgrade existing stores."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ branches = Table(
     sqlite_autoincrement=True,
 )
 
-# `key` stands on the first message of an append only, so that NULLs do not collide.
+# Only the first message of an append has a `key`; NULLs do not collide.
 messages = Table(
     "messages",
     METADATA,
@@ -115,7 +115,7 @@ messages = Table(
     sqlite_with_rowid=False,
 )
 
-# What stands beside the messages of a branch, such as a summary of the first ones: the newest of a name holds, and was
+# Notes about the messages of a branch, such as a summary of the first messages: the newest of a name is valid, and was
 # written when there were `seq` messages. `body` is JSON.
 branch_notes = Table(
     "branch_notes",
@@ -128,7 +128,7 @@ branch_notes = Table(
     sqlite_with_rowid=False,
 )
 
-# What the assistant asked for, written with the message it asked in; `result_seq` is the message that answers.
+# Tool calls, written with the message that requests them; `result_seq` is the number of the message with the result.
 tool_calls = Table(
     "tool_calls",
     METADATA,
@@ -226,7 +226,7 @@ images = Table(
     Column("content", LargeBinary, nullable=False),
 )
 
-# What an item was made from: a fact is deleted with any of its sources.
+# The sources of an item: a fact is deleted with any of its sources.
 item_sources = Table(
     "item_sources",
     METADATA,
@@ -236,8 +236,8 @@ item_sources = Table(
     sqlite_with_rowid=False,
 )
 
-# Which index the `have` of `vector_state` is about: any other index holds nothing of it. `writes` counts the batches
-# that were acknowledged; the index keeps the number too, so that an older copy of either is noticed.
+# Spaces, each with the id of the index that the `have` of `vector_state` describes. `writes` counts the acknowledged
+# batches; the index stores the number too, so that an older copy of either is detected.
 vector_spaces = Table(
     "vector_spaces",
     METADATA,
@@ -252,7 +252,7 @@ vector_spaces = Table(
 
 # The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".
 # No foreign key: the row of a deleted item stays until the index has forgotten it too. A worker that took a row holds
-# it until `leased_until`; after that another may take it. One that failed waits until then, held by nobody. Readers
+# it until `leased_until`; then another worker may take it. A failed row without a worker waits until then. Readers
 # look for what is pending in their scopes; the scope is NULL where it is not known any more.
 vector_state = Table(
     "vector_state",
@@ -272,7 +272,7 @@ vector_state = Table(
 )
 
 # Dense vectors by what was embedded, so that the same text is sent to a model once. 32-bit floats, little-endian.
-# With row ids: in a tree of keys SQLite would give every vector of more than a kilobyte a page of its own.
+# The table has row ids: without them, SQLite would use a separate page for every vector of more than a kilobyte.
 embeddings = Table(
     "embeddings",
     METADATA,

@@ -1,1 +1,1 @@
-"""Models that turn texts into vectors: adapters to a few of them, and what checks and keeps what they return."""
+"""Embedding models: adapters to some of them, and the checks and the storage of their vectors."""

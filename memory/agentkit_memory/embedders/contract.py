@@ -24,8 +24,8 @@ Vector: TypeAlias = "array[float]"
 class ModelEmbedder(Embedder, Protocol):
     """An embedder with the name of its model, so that vectors of two models are never mixed.
 
-    A recall waits 1 second for the vector of its question, or as many as an attribute `question_timeout` says. It may
-    be called from several threads.
+    A recall waits 1 second for the vector of its question, or the seconds of an attribute `question_timeout`. It may be
+    called from several threads.
     """
 
     @property
@@ -36,7 +36,7 @@ class ModelEmbedder(Embedder, Protocol):
 
 @runtime_checkable
 class QueryEmbedder(ModelEmbedder, Protocol):
-    """One whose model embeds questions and texts differently."""
+    """An embedder whose model embeds questions and texts differently."""
 
     def embed_query(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per question, in order, or an awaitable of them."""
@@ -45,9 +45,7 @@ class QueryEmbedder(ModelEmbedder, Protocol):
 
 @runtime_checkable
 class ImageEmbedder(ModelEmbedder, Protocol):
-    """One whose model puts images beside the texts that describe them. Without it, an image has the vector of its alt
-    text.
-    """
+    """An embedder of images and texts in one space. With other embedders, an image has the vector of its alt text."""
 
     def embed_images(self, images: Sequence[Image]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per image, in order, or an awaitable of them, of the size that texts have."""
@@ -70,7 +68,7 @@ def model_of(embedder: Embedder) -> str:
     if not isinstance(name, str) or not name.strip():
         raise EmbedderError(
             f"{type(embedder).__name__}: expected the name of its model in the attribute `model`, got {name!r}; "
-            "vectors are kept under that name, so that those of two models are never mixed",
+            "vectors are stored under that name, so that vectors of two models are never mixed",
             name="model",
             value=type(embedder).__name__,
         )
@@ -85,16 +83,16 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
     """Return the vector of each text with length 1, so that nothing overflows in 32 bits; a zero vector stays.
 
     Args:
-        model: Named in errors.
-        embedded: What the embedder returned.
-        texts: What it was given.
-        dimensions: Expected length; 0 for any, the same for all.
+        model: Name of the model for errors.
+        embedded: Result of the embedder.
+        texts: Input of the embedder.
+        dimensions: Expected length; 0 for any length that all vectors have.
 
     Returns:
-        One vector per text or, in its place, what is wrong with it.
+        One vector per text or, instead of it, its problem.
 
     Raises:
-        EmbedderError: It is not one vector for each text, or their lengths differ.
+        EmbedderError: The result is not one vector for each text, or the lengths differ.
     """
     if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
         raise EmbedderError(
@@ -132,34 +130,34 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
 
 
 def _problem(vector: Vector | str, dimensions: int) -> str:
-    """Return what is wrong with a vector; empty text if it has the expected length."""
+    """Return the problem of a vector; empty text if it has the expected length."""
     if isinstance(vector, str):
         return vector
     if not dimensions or len(vector) == dimensions:
         return ""
     return (
-        f"its vector has {len(vector)} dimensions, those that are stored have {dimensions}; an embedder must keep to "
-        "one model: give another one another name, and reembed"
+        f"its vector has {len(vector)} dimensions, stored vectors have {dimensions}; an embedder must use one model: "
+        "give another model another name, and reembed"
     )
 
 
 def _listed(values: Iterable[Any], most: int) -> list[Any]:
-    """Return the values; of those that come one by one, perhaps without end, at most one more than are expected."""
+    """Return the values; of an iterator, which may be endless, at most one value more than expected."""
     if isinstance(values, Sized):
         return list(values)
     return list(islice(values, most + 1))
 
 
-def _which(given: str | Image, number: int, count: int) -> str:
-    if isinstance(given, str):
-        return f"text {number} of {count} ({len(given)} characters)"
-    return f"image {number} of {count} ({given.label})"
+def _which(content: str | Image, number: int, count: int) -> str:
+    if isinstance(content, str):
+        return f"text {number} of {count} ({len(content)} characters)"
+    return f"image {number} of {count} ({content.label})"
 
 
 def _unit_vector(row: object) -> Vector | str:
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
         return f"expected a vector of numbers, got {type(row).__name__}"
-    # Numbers of an array are converted faster by itself.
+    # An array converts its numbers faster than `float` does.
     listed = getattr(row, "tolist", lambda: row)
     try:
         values = [float(value) for value in _listed(listed(), MAX_DIMENSIONS)]
@@ -168,7 +166,7 @@ def _unit_vector(row: object) -> Vector | str:
     if not values:
         return "its vector is empty"
     if not all(map(math.isfinite, values)):
-        return "its vector holds NaN or infinity; expected finite numbers"
+        return "its vector contains NaN or infinity; expected finite numbers"
     # `hypot` avoids squares that overflow; if the length itself does, shorter vectors have the same direction.
     norm = math.hypot(*values)
     if math.isinf(norm):

@@ -1,4 +1,4 @@
-"""`Encoder`: the vectors of one model, requested in bounded batches, checked, and kept by the hash of their content."""
+"""`Encoder`: the vectors of one model, requested in bounded batches, checked, and stored by content hash."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "kept_vectors",
 T = TypeVar("T")
 
 MAX_TEXT = 8_000
-"""Characters of a text that are embedded: more than most models read. BM25 finds the rest."""
+"""Maximum embedded characters of a text: more than most models read. BM25 finds the rest."""
 
 MAX_IMAGES = 8
-"""Images of one request."""
+"""Maximum images of one request."""
 
 _MAX_TEXTS = 256
 _MAX_CHARACTERS = 200_000
 _MAX_UNKEPT = 4096
 _MAX_REQUESTS = 512
-"""Into how many requests a failing batch is cut at most."""
+"""Maximum requests into which a failing batch is split."""
 
 _QUESTION_TIMEOUT = 1.0
 """Seconds that a recall waits for the vector of its question, unless the embedder has a `question_timeout`."""
@@ -58,7 +58,7 @@ _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
 class Encoder:
     """Requests vectors from one embedder.
 
-    A model that is away is not asked again for `pause` seconds, so that not every recall waits for it.
+    A model that is not available is not called again for `pause` seconds, so that not every recall waits for it.
     """
 
     def __init__(self, embedder: Embedder, database: Database, calls: EmbedderCalls, *, pause: float = 1.0) -> None:
@@ -69,45 +69,45 @@ class Encoder:
         self._pause = pause
         self._lock = Lock()
         self._dimensions = 0
-        # Vectors that were returned, and are not yet in a transaction that stores them.
+        # Vectors that were returned, and are not stored by a transaction yet.
         self._unkept: dict[str, Vector] = {}
         self._trouble = ""
         self._ask_again = 0.0
-        # Questions that are not answered in time, and not at all yet.
+        # Number of late questions whose calls have not returned yet.
         self._overdue = 0
         self._questions_again = 0.0
 
     @property
     def takes_images(self) -> bool:
-        """Whether images have vectors of their own; otherwise, those of their alt texts."""
+        """True if images are embedded; otherwise their alt texts are embedded."""
         return isinstance(self._embedder, ImageEmbedder)
 
     def __call__(self, texts: Sequence[str | Image]) -> list[Vector | str]:
-        """Return one vector per text or, in its place, why it has none; only those that are not kept are requested.
+        """Return one vector per text or, instead of it, its problem; only missing vectors are requested.
 
-        They may be images instead, at most `MAX_IMAGES`, where the embedder takes these.
+        If the embedder embeds images, they may be at most `MAX_IMAGES` images instead.
 
         Raises:
-            EmbedderUnavailable: The model is away; vectors that it returned before are kept.
+            EmbedderUnavailable: The model is not available; vectors that it returned before are not lost.
         """
         names = [vector_name(text) for text in texts]
-        found: dict[str, Vector | str] = {**self._known(names)}
+        vectors: dict[str, Vector | str] = {**self._known(names)}
         missing: dict[str, str | Image] = {
-            name: text for name, text in zip(names, texts, strict=True) if name not in found
+            name: text for name, text in zip(names, texts, strict=True) if name not in vectors
         }
         for batch in _batches(missing.items()):
             new = dict(zip([name for name, _ in batch], self._ask_apart(batch), strict=True))
-            found |= new
+            vectors |= new
             with self._lock:
                 self._unkept |= {name: vector for name, vector in new.items() if not isinstance(vector, str)}
                 while len(self._unkept) > _MAX_UNKEPT:
                     del self._unkept[next(iter(self._unkept))]
-        return [found[name] for name in names]
+        return [vectors[name] for name in names]
 
     def keep(self, connection: Connection, names: Iterable[str]) -> None:
-        """Store the vectors of these names, of the contents of items, in the transaction that marks these as indexed.
+        """Store the vectors of items by their names, in the transaction that marks the items as indexed.
 
-        Not earlier: an item may be erased while the model is busy, and then nothing of it may stay.
+        Earlier is too early: an item may be erased while the model is busy, and then its vector must not be stored.
         """
         rows = []
         with self._lock:
@@ -119,26 +119,26 @@ class Encoder:
             also = {"model": self.model, "created_at": self._database.clock()}
             new = self._database.insert(embeddings)
             key = [each.name for each in embeddings.primary_key]
-            # A stored vector that was requested again is damaged, or another process was faster.
+            # A stored vector that was requested again is corrupt, or another process was faster.
             new = new.on_conflict_do_update(index_elements=key, set_={"vector": new.excluded.vector})
             connection.execute(new, [row | also for row in sorted(rows, key=lambda row: str(row["content_hash"]))])
 
     def questions(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per question, in order. They are not kept.
+        """Return one vector per question, in order. They are not stored.
 
         Raises:
-            EmbedderError: The embedder failed or returned something else.
+            EmbedderError: The embedder failed or returned another value.
         """
         return self._questions(texts, None)
 
     def question(self, text: str) -> Vector:
-        """Return the vector of a question, waiting for it as long as the embedder's `question_timeout` at most.
+        """Return the vector of a question, waiting for at most the `question_timeout` of the embedder.
 
-        As long as an earlier question is not answered at all, and shortly after, the model is not asked again.
+        While a late call for an earlier question has not returned, and shortly after, the model is not called again.
 
         Raises:
-            EmbedderUnavailable: The model is away, or did not answer in time.
-            EmbedderError: The embedder failed or returned something else.
+            EmbedderUnavailable: The model is not available, or did not return in time.
+            EmbedderError: The embedder failed or returned another value.
         """
         limit = self._question_timeout()
         with self._lock:
@@ -151,13 +151,13 @@ class Encoder:
         act = embedder.embed
         if isinstance(embedder, QueryEmbedder):
             act = embedder.embed_query
-        found: list[Vector] = []
+        vectors: list[Vector] = []
         for batch in _batches(("", text) for text in texts):
             for vector in self._ask([text for _, text in batch], act, limit):
                 if isinstance(vector, str):
                     raise EmbedderError(vector)
-                found.append(vector)
-        return found
+                vectors.append(vector)
+        return vectors
 
     def _question_timeout(self) -> float:
         limit: object = getattr(self._embedder, "question_timeout", _QUESTION_TIMEOUT)
@@ -170,17 +170,17 @@ class Encoder:
         return limit
 
     def _late(self, limit: float) -> str:
-        return f"model {self.model!r}: a question was not answered within {limit:g} seconds; it is asked again later"
+        return f"model {self.model!r}: no vector of the question within {limit:g} seconds; it is tried again later"
 
     def _answered(self, _: object) -> None:
         with self._lock:
             self._overdue -= 1
 
     def measure(self) -> int:
-        """Return the length of the vectors, requesting one where none was ever stored.
+        """Return the length of the vectors; if none was ever stored, a vector is requested.
 
         Raises:
-            EmbedderError: The embedder failed or returned something else.
+            EmbedderError: The embedder failed or returned another value.
         """
         return self._expected() or len(self.questions(["How long is a vector?"])[0])
 
@@ -221,14 +221,14 @@ class Encoder:
                 raise EmbedderUnavailable(self._late(limit))
             found = call.result()
         except EmbedderUnavailable as error:
-            # A slow question is no reason not to embed texts.
+            # A slow question does not prevent the embedding of texts.
             if not self._overdue:
                 self._away(str(error))
             raise
         except (EmbedderError, StoreClosed):
             raise
         except (ConnectionError, TimeoutError) as error:
-            raise self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})") from error
+            raise self._away(f"model {self.model!r}: not available ({type(error).__name__}: {error})") from error
         except Exception as error:
             what = "texts"
             if isinstance(texts[0], Image):
@@ -265,16 +265,16 @@ class Encoder:
 
 
 def _cut(content: str | Image) -> str | Image:
-    """Return the beginning of a text, as far as it is embedded; an image is embedded whole."""
+    """Return the embedded start of a text; an image is embedded whole."""
     if isinstance(content, Image):
         return content
     return content[:MAX_TEXT]
 
 
 def call_of_model(act: Callable[[], T]) -> Future[T]:
-    """Call a model in a daemon thread, which one that hangs keeps for itself, and return its future.
+    """Call a model in a separate daemon thread, as it may never return, and return its future.
 
-    What would end the thread of the caller too, as a panic of a model in Rust does, becomes a `RuntimeError`.
+    An exception that is not an `Exception`, such as a panic of a model in Rust, becomes a `RuntimeError`.
     """
 
     def guarded() -> T:
@@ -289,23 +289,23 @@ def call_of_model(act: Callable[[], T]) -> Future[T]:
 
 
 def vector_name(content: str | Image) -> str:
-    """Return the name under which the vector of a text or an image is kept."""
+    """Return the name of the stored vector of a text or an image."""
     if isinstance(content, Image):
         return image_hash(content)
     return content_hash(content)
 
 
 def kept_vectors(database: Database, model: str, dimensions: int, names: Iterable[str]) -> dict[str, Vector]:
-    """Return those of the vectors of these names that are kept, by name; damaged ones are left out."""
-    found: dict[str, Vector] = {}
+    """Return the stored vectors by name; missing and corrupt vectors are left out."""
+    vectors: dict[str, Vector] = {}
     with database.read() as connection:
-        # A damaged name may be of any type.
+        # A corrupt name may be of any type.
         for batch in in_batches(sorted(names, key=str)):
             bound = {"its_model": model, "hashes": batch}
             for name, packed in decode_rows(connection, _KNOWN, bound, embeddings.c.content_hash).sound:
                 if (vector := _unpacked(packed, dimensions)) is not None:
-                    found[name] = vector
-    return found
+                    vectors[name] = vector
+    return vectors
 
 
 def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[str, str | Image]]]:
@@ -326,7 +326,7 @@ def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[st
 
 
 def _unpacked(packed: object, dimensions: int) -> Vector | None:
-    """Return a kept vector; None where it is damaged, or of another length."""
+    """Return a stored vector; None if it is corrupt or has another length."""
     if not isinstance(packed, bytes) or len(packed) != 4 * dimensions:
         return None
     vector = array("f", struct.unpack(f"<{dimensions}f", packed))

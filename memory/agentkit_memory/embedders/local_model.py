@@ -34,9 +34,9 @@ class LocalModel(ABC):
     question_timeout: ClassVar[float] = 30.0
     """Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
     _needs: ClassVar[str]
-    """What has to be installed."""
+    """Package that has to be installed."""
     _advice: ClassVar[str]
-    """What to do where the model cannot be loaded."""
+    """Advice if the model cannot be loaded."""
 
     def __init__(self, model: str, batch_size: int) -> None:
         if batch_size < 1:
@@ -58,7 +58,7 @@ class LocalModel(ABC):
         """Load the model."""
 
     def _vectors(self, texts: Sequence[str], act: _Act) -> list[list[float]]:
-        """Return one vector per text, in order; texts of about one length are embedded together.
+        """Return one vector per text, in order; texts of similar length are embedded together.
 
         Args:
             texts: All texts.
@@ -113,7 +113,7 @@ class LocalModel(ABC):
             # Errors of the downloader, of ONNX or torch, or of the disk.
             message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
-                f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
+                f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are corrupt "
                 f"({type(error).__name__}: {message}); {self._advice}",
                 name=self.model,
                 value=type(error).__name__,

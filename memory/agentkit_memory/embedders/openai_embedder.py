@@ -145,7 +145,7 @@ class OpenAIEmbedder:
         key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
         if not key and not address:
             raise EmbedderUnavailable(
-                f"model {self.model!r}: there is no API key: set OPENAI_API_KEY (or pass api_key=), or set "
+                f"model {self.model!r}: missing API key: set OPENAI_API_KEY (or pass api_key=), or set "
                 "OPENAI_BASE_URL (base_url=) to the address of a server that needs none",
                 name="OPENAI_API_KEY",
             )

@@ -18,7 +18,7 @@ __all__ = ["Embedders", "embedder_named"]
 
 
 class Embedders:
-    """The embedders that were given to a store. Threads may share it."""
+    """The embedders of a store. Threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,7 +26,7 @@ class Embedders:
         self._encoders: dict[str, Encoder] = {}
 
     def add(self, embedder: Embedder | str) -> Encoder:
-        """Use this embedder, or the one of that name, for the vectors of its model from now on.
+        """Use an embedder, or the embedder of a name, for the vectors of its model from now on.
 
         Raises:
             EmbedderError: It has no `model` name, or the name is unknown.
@@ -41,16 +41,16 @@ class Embedders:
         """Return the encoder of a model.
 
         Raises:
-            EmbedderUnavailable: None was given.
+            EmbedderUnavailable: The store was opened without an embedder of this model.
         """
-        found = self._encoders.get(model)
-        if found is None:
+        encoder = self._encoders.get(model)
+        if encoder is None:
             raise EmbedderUnavailable(
-                f"{self._database.where}: this store is read by model {model!r}, and no embedder of it was given; "
+                f"{self._database.where}: this store uses model {model!r}, and was opened without an embedder of it; "
                 "BM25 still works: for dense retrieval, open it with `embedder=`",
                 name=model,
             )
-        return found
+        return encoder
 
     def close(self) -> None:
         """Cancel the calls of async embedders."""
@@ -59,7 +59,10 @@ class Embedders:
 
 def _openai(name: str) -> ModelEmbedder:
     model, _, size = name.partition("@")
-    return OpenAIEmbedder(model, dimensions=int(size) if size.isascii() and size.isdigit() else None)
+    dimensions = None
+    if size.isascii() and size.isdigit():
+        dimensions = int(size)
+    return OpenAIEmbedder(model, dimensions=dimensions)
 
 
 _KINDS: Mapping[str, Callable[[str], ModelEmbedder]] = {
@@ -70,7 +73,7 @@ _KINDS: Mapping[str, Callable[[str], ModelEmbedder]] = {
 
 
 def embedder_named(name: str) -> ModelEmbedder:
-    """Return the embedder whose `model` this is. Nothing is loaded or asked yet.
+    """Return the embedder with a `model` name. The model is not loaded or called yet.
 
     Raises:
         EmbedderError: It is not KIND:MODEL, or the kind is unknown.
@@ -78,7 +81,9 @@ def embedder_named(name: str) -> ModelEmbedder:
     kind, _, model = name.partition(":")
     make = _KINDS.get(kind)
     if make is None or not model:
-        hint = nearest(kind, _KINDS) if make is None else f", such as {kind}:MODEL"
+        hint = f", such as {kind}:MODEL"
+        if make is None:
+            hint = nearest(kind, _KINDS)
         raise EmbedderError(
             f"embedder {name.rpartition('@')[2]!r:.80}: expected KIND:MODEL{hint}", name="embedder", value=kind
         )

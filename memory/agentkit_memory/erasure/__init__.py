@@ -1,1 +1,1 @@
-"""Erasing a subject from SQL and from every index, and the proof that nothing of it is left."""
+"""Erasure of a subject from SQL and from every index, and the proof that nothing is left."""

@@ -36,7 +36,7 @@ from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt, Stor
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, NAMES, Scope
-from agentkit_memory.store.item_rows import Forgotten, forget_items
+from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.scope_rows import covered_ids
 
@@ -45,7 +45,7 @@ __all__ = ["erase", "resume"]
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 _MAX_PASSES = 10
-"""How often to begin again while another writer adds to the subject's scopes."""
+"""Maximum passes while another writer adds to the scopes of the subject."""
 
 _row = erasures.c.id == bindparam("erasure")
 _OPEN = (
@@ -63,7 +63,7 @@ _CONVERSATION = (
     .limit(1)
 )
 _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
-"""What else belongs to a scope, and what of it names somebody."""
+"""Other tables with personal text, and the column with it."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
 _SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
 _INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
@@ -72,8 +72,8 @@ _READER = f"a reader kept the log of the database from being emptied: {_LATER}"
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
-# A chunk has two owners, and its item is the first: a recall finds the chunk by it. A chunk without its document is not
-# deleted while the item is there, as it may belong to another subject; it is deleted with the item.
+# A chunk has two owners, and its item is the first, as a recall finds the chunk by it. A chunk without a document may
+# belong to another subject, so it is only deleted with its item.
 _OWNERLESS = {
     table: owners[0].parent.not_in(select(owners[0].column))
     for table in METADATA.sorted_tables
@@ -84,9 +84,9 @@ _LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.hav
 _WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000
 _MAX_LEFT = 20
-"""Points that are left for each that was removed, up to which the files of an index are rewritten at once."""
+"""Maximum number of remaining points per removed point for the files of an index to be rewritten at once."""
 _MAX_TEXTS = 2000
-"""Parts of texts that are looked for; of a subject with more, rewriting the file is in proportion."""
+"""Maximum parts of texts to search for; with more, the file is rewritten without a search."""
 
 
 @dataclass(slots=True)
@@ -96,14 +96,14 @@ class _Request:
     id: str
     subject: Scope
     cleared: bool = False
-    """Whether its rows were removed before: rows that its scopes hold now were stored since, and stay."""
+    """True if its rows were removed before: rows that its scopes have now were stored later, and stay."""
     sealed: bool = False
-    """Whether the names of the subject are digests already, as nothing of it was left."""
+    """True if the names of the subject are replaced by digests already, as nothing was left."""
     texts: set[bytes] | None = None
-    """Parts of what was removed, to be looked for in the file; None where they are unknown, or too many."""
+    """Parts of removed texts, to search the file for; None if they are unknown or too many."""
 
     def keep(self, texts: Sequence[str]) -> None:
-        """Keep the parts of texts that were removed, unless they become too many."""
+        """Add the parts of removed texts, unless they become too many."""
         if self.texts is not None:
             self.texts |= parts_of(texts)
             if len(self.texts) > _MAX_TEXTS:
@@ -111,12 +111,12 @@ class _Request:
 
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
-    """Remove a subject everywhere and return the proof. What cannot be done now is done when the store is opened."""
+    """Remove a subject everywhere and return the proof. The next opening of the store finishes the remaining work."""
     return _carry_out(database, indexes, _begin(database, subject))
 
 
 def resume(database: Database, indexes: Indexes) -> list[Erasure]:
-    """Go on with interrupted erasures."""
+    """Finish interrupted erasures."""
     return [_carry_out(database, indexes, request) for request in _open_requests(database)]
 
 
@@ -132,16 +132,16 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     points: int | None = None
     try:
         counted = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
-        left = indexes.sweep()
-        if left:
+        undropped = indexes.sweep()
+        if undropped:
             notes.append(
-                f"the index of a former model is left ({', '.join(left)}): another process has it open, or a disk is "
-                "full"
+                f"the index of a former model is left ({', '.join(undropped)}): another process has it open, or a disk "
+                "is full"
             )
         else:
             points = counted
     except StoreError as error:
-        # Busy, away or broken: its owner removes the points later.
+        # The index is busy, not available or broken: its owner removes the points later.
         notes.append(str(error))
     in_them = vector_state.c.space.in_([space.name for space in spaces])
     # Removals of all scopes are counted.
@@ -149,7 +149,7 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         waiting = _number(connection, vector_state, in_them & _LEAVES)
     compacted = False
     if any(found.values()):
-        notes.append("another writer still adds to the subject's scopes: erase it again once that has ended")
+        notes.append("another writer still adds to the scopes of the subject: erase it again after the writer stops")
     elif points == 0 and not waiting:
         _seal(database, request)
         compacted = _overwrite(database, indexes, request, notes)
@@ -159,18 +159,16 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
 
 
 def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: list[str]) -> bool:
-    """Leave no byte of the subject in the files: deleted rows are overwritten, copies of them are looked for.
+    """Remove every byte of the subject from the files: deleted rows are overwritten, and the file is searched for them.
 
-    Only if something is found, or too much was removed to look for it, the file is rewritten.
+    The file is rewritten only if a text is found, or too many texts were removed to search for.
     """
     rewritten = emptied = False
     try:
-        if _is_in_proportion(database, indexes, request):
-            rewritten, problem = indexes.compact(), _INDEX
-        else:
-            rewritten, problem = False, _SEGMENTS
-        if not rewritten:
-            notes.append(problem)
+        if not _is_cheap_to_compact(database, indexes, request):
+            notes.append(_SEGMENTS)
+        elif not (rewritten := indexes.compact()):
+            notes.append(_INDEX)
     except StoreError as error:
         notes.append(f"{error}; removed points, without their texts, are still in its files: {_LATER}")
     try:
@@ -186,43 +184,43 @@ def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: l
     return rewritten and emptied
 
 
-def _is_in_proportion(database: Database, indexes: Indexes, request: _Request) -> bool:
-    """Whether so many points were removed, of so few, that rewriting the segments they were in is no great matter."""
+def _is_cheap_to_compact(database: Database, indexes: Indexes, request: _Request) -> bool:
+    """Return True if compacting the indexes is cheap relative to the number of removed points."""
     with database.read() as connection:
-        removed: int = _noted(connection, request)["removed"].get("items", 0)
-    left = sum(indexes.get(space).count() for space in indexes.spaces("active", "building"))
-    return left <= max(_FEW_POINTS, removed * _MAX_LEFT)
+        removed: int = _progress(connection, request)["removed"].get("items", 0)
+    remaining = sum(indexes.get(space).count() for space in indexes.spaces("active", "building"))
+    return remaining <= max(_FEW_POINTS, removed * _MAX_LEFT)
 
 
 def _begin(database: Database, subject: Scope) -> _Request:
-    """Store the request to erase a subject, unless there is one."""
-    known = next((each for each in _open_requests(database) if each.subject == subject), None)
+    """Store the request to erase a subject, unless an open request exists."""
+    existing = next((each for each in _open_requests(database) if each.subject == subject), None)
     request = _Request(str(uuid.uuid4()), subject, texts=set())
-    if known is not None:
-        # What was removed before is unknown now.
-        request = _Request(known.id, subject)
+    if existing is not None:
+        # The texts that were removed before are unknown now.
+        request = _Request(existing.id, subject)
 
     def write(connection: Connection) -> None:
-        if known is not None:
-            # Rows that were stored since are included.
-            _note(connection, request, cleared=False)
+        if existing is not None:
+            # Rows that were stored since the first request are erased too.
+            _store_progress(connection, request, cleared=False)
             return
         names = dict(zip(NAMES, subject.names, strict=True))
         row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
         connection.execute(database.insert(erasures).values(row).on_conflict_do_nothing())
 
     database.change(write)
-    if known is None:
+    if existing is None:
         failpoint("erasure.begun")
     return request
 
 
 def _open_requests(database: Database) -> list[_Request]:
     """Return the erasures that are not finished, oldest first."""
-    found: list[_Request] = []
+    requests: list[_Request] = []
     with database.read() as connection:
-        rows, corrupt = decode_rows(connection, _OPEN, {}, erasures.c.id)
-    damaged = [error.row for error in corrupt]
+        rows, errors = decode_rows(connection, _OPEN, {}, erasures.c.id)
+    corrupt = [error.row for error in errors]
     for row in rows:
         try:
             counts, subject = json.loads(row.counts), Scope(row.tenant, row.user, row.session, row.agent)
@@ -230,17 +228,17 @@ def _open_requests(database: Database) -> list[_Request]:
             if not all(map(is_whole, numbers)):
                 raise TypeError("it has the wrong types")
         except (InvalidArgument, ValueError, TypeError, AttributeError, RecursionError):
-            damaged.append(row.id)
+            corrupt.append(row.id)
         else:
             cleared, sealed = bool(counts.get("cleared")), bool(counts.get("sealed"))
-            found.append(_Request(row.id, subject, cleared=cleared, sealed=sealed))
-    for each in damaged:
-        _LOG.warning("%s: erasure %r is damaged and is not gone on with: erase its subject again", database.where, each)
-    return found
+            requests.append(_Request(row.id, subject, cleared=cleared, sealed=sealed))
+    for each in corrupt:
+        _LOG.warning("%s: erasure %r is corrupt and is not resumed: erase its subject again", database.where, each)
+    return requests
 
 
 def _clear(database: Database, request: _Request) -> dict[str, int]:
-    """Remove the subject's rows in small transactions; return how many were removed so far, per table.
+    """Remove the rows of the subject in small transactions; return the number of removed rows, per table.
 
     The same transactions withdraw them from the index. If they were removed before, nothing is done.
 
@@ -251,7 +249,7 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
     def find(connection: Connection) -> list[int]:
         numbers = covered_ids(connection, request.subject)
         if not numbers:
-            _note(connection, request, cleared=True)
+            _store_progress(connection, request, cleared=True)
         return numbers
 
     for _ in range(_MAX_PASSES):
@@ -261,30 +259,30 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
         if not numbers:
             break
         for number in numbers:
-            # As many steps as there are rows now: a writer may add without end.
+            # The number of steps is limited by the rows of now: a writer may add rows for ever.
             for _ in range(_steps(database, number)):
                 if not _step(database, request, number):
                     break
                 failpoint("erasure.step")
     with database.read() as connection:
-        removed: dict[str, int] = _noted(connection, request)["removed"]
+        removed: dict[str, int] = _progress(connection, request)["removed"]
         return removed
 
 
 def _steps(database: Database, scope: int) -> int:
-    """Return how many steps remove all that a scope has now, and the scope."""
+    """Return the number of steps that remove all current rows of a scope, and the scope."""
     with database.read() as connection:
-        held = [_number(connection, table, table.c.scope_id == scope) for table in (items, conversations)]
-    return held[0] // _BATCH + held[1] + 2
+        counts = [_number(connection, table, table.c.scope_id == scope) for table in (items, conversations)]
+    return counts[0] // _BATCH + counts[1] + 2
 
 
 def _step(database: Database, request: _Request, scope: int) -> bool:
-    """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
+    """Remove some rows of a scope, and the scope after its last row; return True if more rows may be left."""
 
     def note(connection: Connection, removed: Mapping[str, int], forgotten: Forgotten) -> None:
-        before = _noted(connection, request)
+        before = _progress(connection, request)
         total = Counter(before["removed"]) + Counter(removed)
-        _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
+        _store_progress(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
         request.keep(forgotten.texts)
 
     def write(connection: Connection) -> tuple[int | None, dict[str, int]]:
@@ -305,15 +303,15 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
         if conversation is not None:
             removed = delete_conversation(database, conversation, note)
     except NotFound:
-        # Another writer added to the scope meanwhile: look again.
+        # Another writer added to the scope meanwhile: the next pass removes the new rows.
         return False
     if "scopes" in removed:
         return False
-    # No other process can have removed the rows of a file in between.
+    # In a SQLite file, no other process can have removed the rows in between.
     if not any(removed.values()) and database.is_sqlite:
         raise StoreCorrupt(
-            f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
-            "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased",
+            f"{database.where}: rows that are found cannot be deleted, so an index of the file is corrupt: "
+            "restore a backup, or run `sqlite3 FILE .recover`; rows that were erased before stay erased",
             path=database.where,
             name="index",
         )
@@ -321,7 +319,7 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
 
 
 def _remove_items(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int] | None:
-    """Remove some items of a scope; return how many rows were removed, per table, or None if it has no items."""
+    """Remove some items of a scope; return the number of removed rows, per table, or None if it has no items."""
     ids = connection.scalars(_ITEMS, {"scope": scope}).all()
     if not ids:
         return None
@@ -330,34 +328,34 @@ def _remove_items(connection: Connection, scope: int, forgotten: Forgotten) -> d
 
 
 def _remove_scope(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int]:
-    """Remove what is left of a scope without items and conversations; return how many rows were removed, per table."""
+    """Remove the other rows of a scope without items and conversations; return the numbers of rows, per table."""
     removed: dict[str, int] = {}
     for table, column in _TEXTS.items():
-        theirs = table.c.scope_id == scope
-        texts = [text for (text,) in raw_rows(connection, select(column).where(theirs), {})]
+        in_scope = table.c.scope_id == scope
+        texts = [text for (text,) in raw_rows(connection, select(column).where(in_scope), {})]
         forgotten.texts += [each for each in texts if isinstance(each, str)]
-        removed[table.name] = connection.execute(delete(table).where(theirs)).rowcount
+        removed[table.name] = connection.execute(delete(table).where(in_scope)).rowcount
     removed["scopes"] = connection.execute(_SCOPE, {"scope": scope}).rowcount
     return removed
 
 
-def _noted(connection: Connection, request: _Request) -> dict[str, Any]:
-    """Return how many rows were removed, per table, and the numbers of the scopes."""
+def _progress(connection: Connection, request: _Request) -> dict[str, Any]:
+    """Return the stored progress: the number of removed rows, per table, and the numbers of the scopes."""
     stored: dict[str, Any] = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
     return {"removed": {}, "scopes": [], **stored}
 
 
-def _note(connection: Connection, request: _Request, **noted: object) -> None:
-    counts = json.dumps(_noted(connection, request) | noted)
+def _store_progress(connection: Connection, request: _Request, **changes: object) -> None:
+    counts = json.dumps(_progress(connection, request) | changes)
     connection.execute(_COUNTED, {"erasure": request.id, "removed": counts})
 
 
 def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
-    """Count what every table holds of the subject now, and rows without an owner; return the scopes' numbers, too.
+    """Count the rows of the subject in every table, and rows without an owner; return the numbers of the scopes, too.
 
     A scope that was written to after its rows were removed is left out.
     """
-    erased, now = set(_noted(connection, request)["scopes"]), set(covered_ids(connection, request.subject))
+    erased, now = set(_progress(connection, request)["scopes"]), set(covered_ids(connection, request.subject))
     numbers = sorted(erased | now)
     if request.cleared:
         numbers = sorted(erased - now)
@@ -371,7 +369,7 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
 
 
 def _remove_ownerless(database: Database) -> None:
-    """Delete rows whose owner is gone, as in a damaged store: nobody can read them, and they may be the subject's."""
+    """Delete rows without an owner, as in a corrupt store: they cannot be read, and may belong to the subject."""
     removed: Counter[str] = Counter()
     with database.read() as connection:
         if not any(_number(connection, *each) for each in [*_OWNERLESS.items(), (items, _WITHOUT_BRANCH)]):
@@ -390,7 +388,7 @@ def _remove_ownerless(database: Database) -> None:
     while more := database.change(remove_items):
         removed["items"] += more
     counts = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
-    _LOG.warning("%s: rows whose owner is gone were deleted: %s", database.where, counts)
+    _LOG.warning("%s: rows without an owner were deleted: %s", database.where, counts)
 
 
 def _number(connection: Connection, table: FromClause, where: ColumnElement[bool]) -> int:
@@ -398,18 +396,18 @@ def _number(connection: Connection, table: FromClause, where: ColumnElement[bool
 
 
 def _seal(database: Database, request: _Request) -> None:
-    """Replace the subject's names by digests, which can be checked by those who know the names."""
+    """Replace the names of the subject by digests, which can be compared with known names."""
     if request.sealed:
         return
     names = zip(NAMES, request.subject.names, strict=True)
-    kept = {name: _digest(request.subject, name) for name, value in names if value}
-    # A narrower subject leaves its tenant in the store, whose name is kept.
+    digests = {name: _digest(request.subject, name) for name, value in names if value}
+    # If the subject is a part of a tenant, the name of the tenant stays in the store anyway.
     if any(request.subject.names[1:]):
-        del kept["tenant"]
+        del digests["tenant"]
 
     def write(connection: Connection) -> None:
-        counts = json.dumps({"removed": _noted(connection, request)["removed"], "sealed": True})
-        connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **kept))
+        counts = json.dumps({"removed": _progress(connection, request)["removed"], "sealed": True})
+        connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **digests))
 
     database.change(write)
     failpoint("erasure.sealed")

@@ -1,4 +1,4 @@
-"""`Facts`: facts in SQL, each with a time of validity, sources, and perhaps facts that it supersedes."""
+"""`Facts`: facts in SQL, each with a time of validity, sources, and facts that it supersedes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,8 @@ from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import (
-    CHANGE,
-    FACT,
-    NAMESPACE,
-    forget_embeddings,
-    forget_items,
-    in_batches,
-    lasting,
-    storable,
-    text_columns,
-    wanted,
-)
+from agentkit_memory.store.item_removal import forget_embeddings, forget_items
+from agentkit_memory.store.item_rows import CHANGE, FACT, NAMESPACE, in_batches, lasting, storable, text_columns, wanted
 from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
@@ -40,7 +30,7 @@ from agentkit_prompts.errors import brief
 __all__ = ["Facts", "ends_of", "newest_facts"]
 
 _MAX_ITEMISED = 512
-"""Messages that are made items in one go."""
+"""Maximum messages that become items at once."""
 
 
 _FACT = select(
@@ -90,24 +80,24 @@ _CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_co
 
 
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
-    """Return facts and their successors: a fact that replaces one of them replaces these, too.
+    """Return facts and their successors: a fact that replaces a fact replaces its successors, too.
 
-    Of two writers that replace the same fact, the last one wins.
+    If two writers replace the same fact, the last writer wins.
     """
-    found = list(dict.fromkeys(facts))
-    latest = found
+    ids = list(dict.fromkeys(facts))
+    latest = ids
     while latest:
-        latest = [each for each in connection.scalars(_SUCCESSORS, {"ids": latest}) if each not in found]
-        found += dict.fromkeys(latest)
-    return found
+        latest = [each for each in connection.scalars(_SUCCESSORS, {"ids": latest}) if each not in ids]
+        ids += dict.fromkeys(latest)
+    return ids
 
 
 def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
-    """Return sources and the sources of those that are facts themselves."""
-    found = set(sources)
-    for batch in in_batches(sorted(found)):
-        found.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
-    return sorted(found)
+    """Return sources, with the sources of facts among them."""
+    ids = set(sources)
+    for batch in in_batches(sorted(ids)):
+        ids.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
+    return sorted(ids)
 
 
 class Facts:
@@ -116,7 +106,7 @@ class Facts:
     def __init__(
         self, database: Database, scope: Scope, find: Callable[[str, int], Sequence[str]] | None = None
     ) -> None:
-        """`find` returns the ids of the best facts for a question, at most so many; `search` needs it."""
+        """`find` returns the ids of at most `limit` facts for a question, the best first; `search` needs it."""
         self._database = database
         self._scope = scope
         self._find = find
@@ -133,26 +123,28 @@ class Facts:
     ) -> StoredFact:
         """Store a fact and return it.
 
-        The same text from the same sources is the same fact: adding it again adds nothing. Added again without
-        sources it is valid again, with the new times, even if it was superseded.
+        The same text from the same sources is the same fact: adding it again adds nothing. A fact without sources that
+        is added again is valid again, with the new times, even if it was superseded.
 
         Args:
             text: One sentence.
-            valid_from: From when it is recalled, in seconds since 1970; None for at once.
-            valid_to: Until when it is recalled; None for ever.
-            supersedes: Ids of facts of this scope that it replaces. They are kept, and no longer recalled.
+            valid_from: Start of the time in which it is recalled, in seconds since 1970; None for now.
+            valid_to: End of the time in which it is recalled; None for ever.
+            supersedes: Ids of facts of this scope that it replaces. They stay stored, but are no longer recalled.
             sources: Ids of items that it was taken from; the sources of a fact among them are its sources too. It is
-                deleted with any of them, and ends when one of them ends.
-            metadata: Anything JSON can hold, up to 32 levels deep and 8,192 characters long.
+                deleted with any of them, and expires with the first of them.
+            metadata: JSON values, up to 32 levels deep and 8,192 characters long.
 
         Raises:
             InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: A fact to replace, or a source, is not in this scope.
         """
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
-        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
+        if metadata is None:
+            metadata = {}
+        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, metadata)
         own = scope_id(self._database, self._scope)
-        # A source may be a new message, which is recalled before it is an item.
+        # A source may be a new message: it can be recalled before its item is written.
         while taken_from and itemise(self._database, [own], _MAX_ITEMISED):
             pass
 
@@ -171,20 +163,16 @@ class Facts:
         replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
         meta = self._check(text, valid_from, valid_to, draft.metadata)
         self._check_known(connection, own, replaced, taken_from)
-        fact, known = self._identify(connection, own, text, taken_from)
-        if known is None:
+        fact, stored = self._identify(connection, own, text, taken_from)
+        if stored is None:
             times = {"valid_from": valid_from, "valid_to": valid_to, "created_at": self._database.clock()}
-            place = int(connection.scalar(_LAST, {"scope": own}) or 0) + 1
-            row = {"id": fact, "scope_id": own, "kind": FACT, "position": place, "meta": meta, **times}
-            connection.execute(insert(items), row | text_columns(text))
-            sources = _with_their_sources(connection, taken_from)
-            if sources:
-                connection.execute(insert(item_sources), [{"item_id": fact, "source_id": each} for each in sources])
+            row = {"id": fact, "scope_id": own, "kind": FACT, "meta": meta, **times, **text_columns(text)}
+            self._insert(connection, row, taken_from)
             enqueue(connection, [fact], own)
         elif taken_from:
-            # The same source again changes nothing.
-            return known
-        elif (known.superseded_by, known.valid_from, known.valid_to) != (None, valid_from, valid_to):
+            # The same fact from the same sources changes nothing.
+            return stored
+        elif (stored.superseded_by, stored.valid_from, stored.valid_to) != (None, valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact], own)
         old = [each for each in _with_successors(connection, replaced) if each != fact]
@@ -192,6 +180,15 @@ class Facts:
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
             withdraw(connection, old)
         return _read(connection, [fact], [own])[0]
+
+    @staticmethod
+    def _insert(connection: Connection, row: dict[str, object], taken_from: Sequence[str]) -> None:
+        """Insert a fact with the next number of its scope, and its sources."""
+        number = int(connection.scalar(_LAST, {"scope": row["scope_id"]}) or 0) + 1
+        connection.execute(insert(items), row | {"position": number})
+        sources = _with_their_sources(connection, taken_from)
+        if sources:
+            connection.execute(insert(item_sources), [{"item_id": row["id"], "source_id": each} for each in sources])
 
     def _identify(
         self, connection: Connection, own: int, text: str, sources: Sequence[str]
@@ -201,7 +198,7 @@ class Facts:
         while stored := _read(connection, [fact], [own]):
             if stored[0].text == text:
                 return fact, stored[0]
-            # The fact was updated: its id names another text now.
+            # The fact was updated, so that its id belongs to another text now.
             fact = str(uuid.uuid5(uuid.UUID(fact), text))
         return fact, None
 
@@ -214,30 +211,31 @@ class Facts:
         valid_to: float | EllipsisType | None = ...,
         metadata: Mapping[str, object] | None = None,
     ) -> StoredFact:
-        """Change a fact of this scope by its id, which it keeps, and return it. What is not given stays as it is.
+        """Change a fact of this scope by its id, and return it. Fields without an argument do not change.
 
-        Its sources, and what it supersedes, stay. To keep the former text too, add a fact that supersedes it.
+        Its id, its sources and the facts that it supersedes stay. To keep the old text too, add a fact that supersedes
+        it.
 
         Args:
-            fact: Its id.
+            fact: Id of the fact.
             text: The new text.
-            valid_from: From when it is recalled, in seconds since 1970; None for at once.
-            valid_to: Until when it is recalled; None for ever.
-            metadata: In the place of its metadata.
+            valid_from: Start of the time in which it is recalled, in seconds since 1970; None for now.
+            valid_to: End of the time in which it is recalled; None for ever.
+            metadata: The new metadata, which replaces all old metadata.
 
         Raises:
             InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
-            NotFound: There is no such fact in this scope.
+            NotFound: The fact is not in this scope.
         """
         own = scope_id(self._database, self._scope)
 
         def write(connection: Connection) -> StoredFact:
             hold_spaces(connection)
             hold_scope(connection, own)
-            known = _read(connection, [fact], [own])
-            if not known:
+            stored = _read(connection, [fact], [own])
+            if not stored:
                 raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
-            new = old = known[0]
+            new = old = stored[0]
             if text is not None:
                 new = replace(new, text=text)
             if not isinstance(valid_from, EllipsisType):
@@ -256,7 +254,7 @@ class Facts:
         """Write a changed fact, with its metadata as JSON."""
         this = {"item": old.id}
         if new.text != old.text:
-            # First: a worker may be about to keep the vector of the old text.
+            # Withdrawn first: a worker may be about to store the vector of the old text.
             withdraw(connection, [old.id])
             forget_embeddings(connection, [old.id])
             columns = {f"new_{name}": value for name, value in text_columns(new.text).items()}
@@ -267,7 +265,7 @@ class Facts:
             enqueue(connection, [old.id], own)
 
     def search(self, query: str, *, limit: int = 10) -> tuple[StoredFact, ...]:
-        """Return the facts that fit a question, best first, of what this scope may read and what holds now.
+        """Return the valid facts for a question that this scope may read, best first.
 
         Raises:
             InvalidArgument: The query is not text, or the limit is invalid.
@@ -279,22 +277,22 @@ class Facts:
         return tuple(facts[each] for each in ids if each in facts)
 
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
-        """Return those of the facts that the scope may read."""
+        """Return the facts with these ids that the scope may read."""
         bound = {"ids": ids, **self._scope.readable_names()}
         with self._database.read() as connection:
             return _read_facts(connection, _FIND_READABLE, bound)
 
     def get(self, fact: str) -> StoredFact | None:
-        """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
+        """Return a fact that this scope may read, even if expired or superseded; None for an unknown id."""
         return next(iter(self._readable([storable(str(fact))])), None)
 
     def list(self, *, after: int = 0, limit: int = 100, superseded: bool = False) -> tuple[StoredFact, ...]:
         """Return facts of exactly this scope, in the order in which they were first added.
 
         Args:
-            after: Number of the last fact of the page before.
-            limit: Most facts to return.
-            superseded: Whether to return superseded ones too.
+            after: Number of the last fact of the previous page.
+            limit: Maximum number of facts.
+            superseded: True to include superseded facts.
         """
         if not is_whole(limit, 1):
             raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}", name="limit")
@@ -308,20 +306,20 @@ class Facts:
             return tuple(_read_facts(connection, statement, bound))
 
     def remove(self, fact: str) -> bool:
-        """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
+        """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
         own = scope_id(self._database, self._scope)
-        # A try whose connection was lost adds to these, too.
-        found: set[str] = set()
+        # Collected over all tries: a try whose connection was lost may have deleted the fact.
+        deleted: set[str] = set()
 
         def write(connection: Connection) -> None:
             hold_scope(connection, own)
             bound = {"ids": [storable(str(fact))], "scopes": required([own])}
-            known = connection.scalars(_ID, bound).all()
-            forget_items(connection, known)
-            found.update(known)
+            ids = connection.scalars(_ID, bound).all()
+            forget_items(connection, ids)
+            deleted.update(ids)
 
         self._database.change(write)
-        return bool(found)
+        return bool(deleted)
 
     @staticmethod
     def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
@@ -329,12 +327,12 @@ class Facts:
             raise InvalidArgument(f"a fact needs a text, got {text!r}", name="text")
         problems = []
         if storable(text) != text:
-            problems.append("text: it holds NUL or an unpaired surrogate")
+            problems.append("text: it contains NUL or an unpaired surrogate")
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
                 problems.append(f"{name}: expected seconds since 1970, got {brief(value)}")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
-            problems.append(f"valid_to: it ends ({valid_to}) before it begins ({valid_from})")
+            problems.append(f"valid_to: expected a time after valid_from ({valid_from}), got {valid_to}")
         meta = "{}"
         try:
             meta = written_metadata(metadata, sort_keys=True)
@@ -347,10 +345,10 @@ class Facts:
     def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
         unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [own])]
         readable = readable_ids(connection, self._scope)
-        there: set[str] = set()
+        known: set[str] = set()
         for batch in in_batches(sources):
-            there.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
-        unknown += [f"item {each}" for each in sources if each not in there]
+            known.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
+        unknown += [f"item {each}" for each in sources if each not in known]
         if unknown:
             raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
 
@@ -374,7 +372,7 @@ def _ids(name: str, given: object) -> list[str]:
 
 
 def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence[str]]]) -> list[float]:
-    """Return until when facts are recalled, by their own ends and those of their sources; infinity for ever."""
+    """Return the ends of facts: the first end of each fact and its sources; infinity without an end."""
     ends: dict[str, float] = {}
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
         rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound
@@ -412,7 +410,7 @@ def _decode_facts(connection: Connection, which: Select[Any], bound: Mapping[str
     for batch in in_batches(sources):
         for fact, source in sound_rows(connection, _SOURCES, {"ids": batch}, item_sources.c.item_id):
             sources[fact].append(source)
-    found: list[StoredFact] = []
+    facts: list[StoredFact] = []
     for row in rows:
         try:
             metadata = read_metadata(row.meta)
@@ -421,5 +419,5 @@ def _decode_facts(connection: Connection, which: Select[Any], bound: Mapping[str
             continue
         times = row.valid_from, row.valid_to, row.superseded_by
         taken_from = tuple(sources[row.id])
-        found.append(StoredFact(row.id, row.text, row.position, *times, taken_from, metadata, row.created_at))
-    return Rows(found, corrupt)
+        facts.append(StoredFact(row.id, row.text, row.position, *times, taken_from, metadata, row.created_at))
+    return Rows(facts, corrupt)

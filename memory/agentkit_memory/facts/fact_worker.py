@@ -1,4 +1,4 @@
-"""`FactWorker`: reads turns with an extractor and stores the facts it finds; any number of them may run at once.
+"""`FactWorker`: reads turns with an extractor and stores their facts; any number of workers may run at once.
 
 The queue of turns is rows of the outbox, in a space without points. One worker at a time reads the turns of a scope, in
 the order of each conversation, so that a newer statement can replace facts of older ones. Facts are stored in the
@@ -38,16 +38,16 @@ __all__ = ["FactWorker"]
 _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_TRIES = 3
-"""Invalid answers about one turn before it is given up."""
+"""Maximum invalid answers about one turn before it is given up."""
 _MAX_READ = 500
-"""Newest facts of a scope among which related ones are looked for."""
+"""Number of the newest facts of a scope that are searched for related facts."""
 _MAX_GIVEN = 40
-"""Known facts that an extractor is given: half of them by BM25, the others the newest."""
+"""Maximum known facts in the input of an extractor: half of them by BM25, the others the newest."""
 _MAX_CHARACTERS = 20_000
-"""Of the turns of one window; a longer turn is read alone."""
+"""Maximum characters of the turns of one window; a longer turn is read alone."""
 
 _MAX_BEFORE = 4
-"""Turns that are given again as context."""
+"""Maximum earlier turns that are passed again as context."""
 
 _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
@@ -76,7 +76,7 @@ _NEXT = (
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
 _TURN = (
     *items.c["id", "speaker", "said_at", "version", "position", "role"],
-    # A damaged text does not block other texts.
+    # A corrupt text does not block other texts.
     func.coalesce(ITEM_TEXT, "").label("text"),
 )
 _WINDOW = (
@@ -111,7 +111,7 @@ _KNOWN = select(vector_spaces.c.space).where(vector_spaces.c.space == FACTS)
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A turn to be read, at its current version."""
+    """A turn to read, at its current version."""
 
     turn: Turn
     want: int
@@ -121,7 +121,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Turns of one conversation that are read together, and those before them."""
+    """Turns of one conversation that are read together, and the turns before them."""
 
     scope: Scope
     scope_id: int
@@ -131,12 +131,12 @@ class _Window:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """All of them, in order."""
+        """All turns, in order."""
         return tuple(task.turn for task in (*self.before, *self.tasks))
 
 
 class _Place(NamedTuple):
-    """A conversation with turns to be read."""
+    """A conversation with turns to read."""
 
     scope: Scope
     scope_id: int
@@ -144,9 +144,9 @@ class _Place(NamedTuple):
 
 
 class FactWorker:
-    """Extracts facts from turns: from at most `most` together, which others may take after `lease` seconds.
+    """Extracts facts from turns, at most `most` together, which other workers may take after `lease` seconds.
 
-    `extract` is called from the thread that calls `run_once`, and takes less time than a lease.
+    `extract` is called in the thread that calls `run_once`, and must take less time than a lease.
     """
 
     def __init__(self, database: Database, extract: Extract, *, most: int = 8, lease: float = 300.0) -> None:
@@ -155,18 +155,18 @@ class FactWorker:
         self._most = most
         self._lease = lease
         self._who = {"this": FACTS, "me": worker_name()}
-        self._asked = False
+        self._is_queued = False
 
     def run_once(self) -> int:
-        """Read the next turns of some conversation, store the facts in them, and return how many turns there were.
+        """Read the next turns of a conversation, store the facts in them, and return the number of turns.
 
-        Whatever the extractor raises, the turns stay in the queue and are tried again after growing pauses. After an
-        invalid answer, each turn is read by itself a few times and then given up, with the valid drafts of the last
-        answer stored. That, and each invalid draft, is logged.
+        If the extractor raises an error, the turns stay in the queue and are tried again after growing pauses. After an
+        invalid answer, each turn is read alone a few times and then given up, with the valid drafts of the last answer
+        stored. Turns that are given up, and invalid drafts, are logged.
         """
-        if not self._asked:
-            _ask_for_facts(self._database)
-            self._asked = True
+        if not self._is_queued:
+            _queue_turns(self._database)
+            self._is_queued = True
         window = self._take()
         if window is None:
             return 0
@@ -179,32 +179,32 @@ class FactWorker:
         return len(window.tasks)
 
     def _read(self, window: _Window) -> None:
-        """Ask the extractor about leased turns, and store its answer or queue the turns again."""
+        """Call the extractor with leased turns, and store its answer or queue the turns again."""
         known = self._known(window)
         try:
             drafts = list(self._extract(window.turns, known))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            # A panic of a model is no `Exception`.
+            # A panic of a model is not an `Exception`.
             self._failed(window, error)
             return
-        wrong = wrong_types(drafts)
-        if wrong is not None and not _is_last(window):
-            self._failed(window, wrong)
+        invalid = wrong_types(drafts)
+        if invalid is not None and not _is_last(window):
+            self._failed(window, invalid)
             return
         failpoint("facts.asked")
-        right = [each for each in drafts if not misshapen(each)]
+        valid = [each for each in drafts if not misshapen(each)]
 
         def write(connection: Connection) -> None:
-            self._store(connection, window, known, right, wrong)
+            self._store(connection, window, known, valid, invalid)
             failpoint("facts.written")
 
         self._database.change(write)
         failpoint("facts.committed")
 
     def _take(self) -> _Window | None:
-        """Lease the next turns of some conversation; None when all are read or leased."""
+        """Lease the next turns of a conversation; None if all turns are read or leased."""
         now = self._database.clock()
         with self._database.read() as connection:
             gone = connection.scalar(_GONE)
@@ -239,13 +239,13 @@ class FactWorker:
         return _Window(place.scope, place.scope_id, place.branch_id, tuple(before), tuple(tasks))
 
     def _settle(self, connection: Connection, window: _Window) -> tuple[list[_Task], set[str]]:
-        """Lock the scope and the conversation until the transaction ends, and look what has changed since `_take`.
+        """Lock the scope and the conversation until the transaction ends, and read the changes since `_take`.
 
         Returns:
-            The tasks that this worker still holds, and ids of the turns that are unchanged.
+            The tasks that this worker still leases, and the ids of unchanged turns.
         """
         hold_scope(connection, window.scope_id)
-        # A redaction or a deletion comes before or after.
+        # A redaction or a deletion is either before or after this transaction.
         connection.execute(_HOLD, {"branch": window.branch_id})
         mine = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
         read = (*window.before, *window.tasks)
@@ -256,7 +256,7 @@ class FactWorker:
         return still, same - taken_over
 
     def _done(self, connection: Connection, tasks: Sequence[_Task], problem: str | None = None) -> None:
-        """Mark the turns as read or, with a problem, as given up; and release what else this worker holds."""
+        """Mark the turns as read or, with a problem, as given up; and release the other leases of this worker."""
         if tasks:
             rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "error": problem} for task in tasks]
             connection.execute(DONE, rows)
@@ -273,15 +273,15 @@ class FactWorker:
         connection.execute(RELEASE, self._who)
 
     def _known(self, window: _Window) -> list[StoredFact]:
-        """Return the facts of the scope to give as context: those that share terms with the turns, and the newest."""
+        """Return facts of the scope as context: facts that share terms with the turns, and the newest facts."""
         with self._database.read() as connection:
             newest = newest_facts(connection, window.scope_id, self._database.clock(), _MAX_READ)
         if len(newest) <= _MAX_GIVEN:
             return newest[::-1]
         scores = BM25(fact.text for fact in newest).scores(" ".join(turn.text for turn in window.turns))
-        fitting = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _MAX_GIVEN // 2]
-        others = [place for place in range(len(newest)) if place not in fitting][: _MAX_GIVEN - len(fitting)]
-        return [newest[place] for place in sorted((*fitting, *others), reverse=True)]
+        related = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _MAX_GIVEN // 2]
+        others = [place for place in range(len(newest)) if place not in related][: _MAX_GIVEN - len(related)]
+        return [newest[place] for place in sorted((*related, *others), reverse=True)]
 
     def _store(
         self,
@@ -289,34 +289,39 @@ class FactWorker:
         window: _Window,
         known: Sequence[StoredFact],
         drafts: Sequence[FactDraft],
-        wrong: InvalidArgument | None,
+        invalid: InvalidArgument | None,
     ) -> None:
-        still, same = self._settle(connection, window)
+        leased, unchanged = self._settle(connection, window)
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
-        known_until = self._ends_by_text(connection, window.scope_id)
-        for given in drafts:
-            draft = replace(given, text=given.text.strip())
+        ends = self._ends_by_text(connection, window.scope_id)
+        for draft in drafts:
             try:
-                checked(given, turns, [fact.id for fact in known])
-                if not same.issuperset(draft.sources):
-                    # A source was redacted or erased while the model read it.
-                    continue
-                text, (end,) = draft.text.casefold(), ends_of(connection, [(draft.valid_to, draft.sources)])
-                if known_until.get(text, -inf) >= end and not draft.supersedes:
-                    # It is known for as long.
-                    continue
-                facts.write(connection, window.scope_id, draft)
-                known_until[text] = end
+                checked(draft, turns, [fact.id for fact in known])
+                # A source may have been redacted or erased while the model read it.
+                if unchanged.issuperset(draft.sources):
+                    self._store_draft(connection, facts, window.scope_id, draft, ends)
             except (InvalidArgument, StoreCorrupt) as error:
                 _LOG.warning("%s: %s", self._database.where, error)
-        if wrong is None:
-            self._done(connection, still)
+        if invalid is None:
+            self._done(connection, leased)
         else:
-            self._give_up(connection, window, still, wrong)
+            self._give_up(connection, window, leased, invalid)
+
+    @staticmethod
+    def _store_draft(
+        connection: Connection, facts: Facts, scope_id: int, draft: FactDraft, ends: dict[str, float]
+    ) -> None:
+        """Store a draft, unless a fact with its text is recalled for as long; add its end to `ends`."""
+        draft = replace(draft, text=draft.text.strip())
+        text, (end,) = draft.text.casefold(), ends_of(connection, [(draft.valid_to, draft.sources)])
+        if ends.get(text, -inf) >= end and not draft.supersedes:
+            return
+        facts.write(connection, scope_id, draft)
+        ends[text] = end
 
     def _ends_by_text(self, connection: Connection, scope_id: int) -> dict[str, float]:
-        """Return until when the newest facts of a scope are recalled, by their texts, which are compared casefolded."""
+        """Return the end of the validity of the newest facts of a scope, by their casefolded texts."""
         newest = newest_facts(connection, scope_id, self._database.clock(), _MAX_READ)
         ends = ends_of(connection, [(fact.valid_to, fact.sources) for fact in newest])
         latest: dict[str, float] = {}
@@ -326,28 +331,28 @@ class FactWorker:
         return latest
 
     def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: InvalidArgument) -> None:
-        self._done(connection, tasks, _kept(window, error))
+        self._done(connection, tasks, _stored_problem(window, error))
         for task in tasks:
-            _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
+            _LOG.warning("%s: turn %s was given up: %s", self._database.where, task.turn.id, _described(error))
 
     def _failed(self, window: _Window, error: BaseException) -> None:
         def write(connection: Connection) -> None:
-            still, _ = self._settle(connection, window)
+            leased, _ = self._settle(connection, window)
             if isinstance(error, InvalidArgument) and len(window.tasks) > 1:
-                # They are read one by one now.
-                self._again(connection, still, _kept(window, error), 0)
+                # After a failure, turns are read one by one.
+                self._again(connection, leased, _stored_problem(window, error), 0)
             elif isinstance(error, InvalidArgument) and _is_last(window):
-                self._give_up(connection, window, still, error)
+                self._give_up(connection, window, leased, error)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._again(connection, still, _kept(window, error), retry_pause(tries))
+                self._again(connection, leased, _stored_problem(window, error), retry_pause(tries))
                 _LOG.info("%s: facts are tried again later: %s", self._database.where, _described(error))
 
         self._database.change(write)
 
 
-def _ask_for_facts(database: Database) -> None:
-    """Queue every turn for extraction, those that were stored before too."""
+def _queue_turns(database: Database) -> None:
+    """Queue every turn for extraction, including turns that were stored before."""
     with database.read() as connection:
         if connection.scalar(_KNOWN) is not None:
             return
@@ -361,7 +366,7 @@ def _ask_for_facts(database: Database) -> None:
 
 
 def _next_place(connection: Connection, now: float) -> _Place | None:
-    """Return the conversation whose turns are read next; None if the others are all being read or pause."""
+    """Return the conversation whose turns are read next; None if all are being read or in a pause."""
     busy = connection.execute(_BUSY, {"now": now}).all()
     paused = sorted({row.branch_id for row in busy})
     left_out = sorted({row.scope_id for row in busy if row.held})
@@ -372,25 +377,25 @@ def _next_place(connection: Connection, now: float) -> _Place | None:
         scope = _scope_of(connection, row.scope_id)
         if scope is not None:
             return _Place(scope, *row)
-        # A scope whose row is damaged does not block other scopes.
+        # A scope whose row is corrupt does not block other scopes.
         left_out.append(row.scope_id)
 
 
 def _read_together(rows: Sequence[Any]) -> Sequence[Any]:
-    """Return the first turns of a conversation, as many as are read together."""
+    """Return the first turns of a conversation that are read together."""
     size = 0
     for number, row in enumerate(rows):
         size += len(row.text)
         if row.waits:
             return rows[:number]
-        # A turn that failed is read alone, and those after it wait.
+        # A turn that failed is read alone, and the turns after it wait.
         if number and (row.attempts or rows[0].attempts or size > _MAX_CHARACTERS):
             return rows[:number]
     return rows
 
 
 def _scope_of(connection: Connection, scope: int) -> Scope | None:
-    """Return the scope of a number; None where its row is damaged or gone."""
+    """Return the scope of a number; None if its row is corrupt or missing."""
     for row in decode_rows(connection, _SCOPE, {"scope": scope}, scopes.c.tenant).sound:
         with suppress(InvalidArgument):
             return Scope(*row)
@@ -402,7 +407,7 @@ def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> _T
 
 
 def _is_last(window: _Window) -> bool:
-    """Return whether an invalid answer about these turns is the last."""
+    """Return True if an invalid answer about these turns is the last allowed."""
     return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _MAX_TRIES
 
 
@@ -410,9 +415,9 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _kept(window: _Window, error: BaseException) -> str:
-    """Return the text to store of an error: it may quote the turn it is stored with, but no other."""
-    read = len(window.turns)
-    if read == 1:
+def _stored_problem(window: _Window, error: BaseException) -> str:
+    """Return the text of an error to store with a turn: it must not quote another turn."""
+    count = len(window.turns)
+    if count == 1:
         return _described(error)
-    return f"{type(error).__name__}, as {read} turns were read; see the log"
+    return f"{type(error).__name__} while {count} turns were read; see the log"

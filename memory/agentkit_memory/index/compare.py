@@ -1,6 +1,6 @@
-"""Compares an index with SQL, point by point, and repairs it.
+"""Comparison and repair of an index, point by point, against SQL.
 
-Both sides are read in order of the id, a page at a time, so that memory does not grow with them.
+Both sides are read in order of the id, one page at a time, so that memory does not grow with the index.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TOMBSTONE = upserts(vector_state)
 
 
 _Row: TypeAlias = Row[str, int, int, bool]
-"""Of the columns above, by their names."""
+"""Row of `_columns`."""
 
 
 class _Difference(NamedTuple):
@@ -90,7 +90,7 @@ class _Tally:
 
 
 def compare(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool = False) -> Verification:
-    """Return how the index of a space compares with SQL; with `repairing`, queue what is wrong in the outbox.
+    """Compare the index of a space with SQL; with `repairing`, queue the differences in the outbox.
 
     Raises:
         StoreClosed: The model was changed meanwhile, and the space is no longer read: nothing is queued for it.
@@ -133,10 +133,10 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
 
 
 def _hold(connection: Connection, database: Database, space: str) -> None:
-    """Keep the model from being changed until the transaction ends. Rows of a space that was dropped would stay."""
+    """Prevent a change of the model until the transaction ends. Rows of a dropped space would stay for ever."""
     hold_spaces(connection)
-    known = find_space(connection, space)
-    if known is None or known.state == "retired":
+    stored = find_space(connection, space)
+    if stored is None or stored.state == "retired":
         raise no_longer_read(database.where, space)
 
 
@@ -145,7 +145,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     while True:
         with database.read() as connection:
             page = raw_rows(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
-        # No index takes an id that is no text.
+        # No index accepts an id that is not text.
         named = [row for row in page if is_name(row.item_id)]
         yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
         if len(page) < _PAGE or not named:
@@ -154,7 +154,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
 
 
 def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
-    """Yield what differs; `unqueued` items are counted already."""
+    """Yield the differences; `unqueued` items are counted already."""
     points = ((item, version, None) for item, version in index.versions())
     rows = ((row.item_id, 0, row) for row in _rows(database, space))
     # Both are in order of the id: a point and its row follow each other.
@@ -189,29 +189,34 @@ def _kind(version: int, row: _Row | None) -> _Kind | None:
 def _certain(
     database: Database, index: VectorIndex, space: str, differences: Sequence[_Difference]
 ) -> list[_Difference]:
-    """Leave out what changed during the comparison, in SQL or in the index.
+    """Return the differences that did not change during the comparison, in SQL or in the index.
 
-    A worker writes a point before it acknowledges its row, and removes one before it deletes its row.
+    A worker writes a point before it acknowledges its row, and removes a point before it deletes its row.
     """
-    differing = {each.id: each.row.want for each in differences if each.row is not None and each.kind != "orphan"}
-    # The point may have been written after its page was read, and acknowledged before that of its row.
-    written = _versions_of(index, differing)
-    differences = [
-        each for each in differences if each.id not in differing or written.get(each.id) != differing[each.id]
-    ]
+    differences = _not_written(index, differences)
     with database.read() as connection:
         rows = raw_rows(connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
     now = {row.item_id: row for row in rows}
     certain = [each for each in differences if now.get(each.id) == each.row]
     # Points without a row may have been removed since.
-    left = _versions_of(index, {each.id for each in certain if each.row is None})
-    return [each for each in certain if each.row is not None or each.id in left]
+    versions = _versions_of(index, {each.id for each in certain if each.row is None})
+    return [each for each in certain if each.row is not None or each.id in versions]
+
+
+def _not_written(index: VectorIndex, differences: Sequence[_Difference]) -> list[_Difference]:
+    """Leave out points that are up to date now.
+
+    A worker may have written a point after its page was read, and acknowledged it before the page of its row was read.
+    """
+    wanted = {each.id: each.row.want for each in differences if each.row is not None and each.kind != "orphan"}
+    written = _versions_of(index, wanted)
+    return [each for each in differences if each.id not in wanted or written.get(each.id) != wanted[each.id]]
 
 
 def _versions_of(index: VectorIndex, ids: Collection[str]) -> dict[str, int]:
     """Return the versions of some points."""
-    # The whole index would be read.
     if not ids:
+        # Without ids the whole index would be read for nothing.
         return {}
     return {item: version for item, version in index.versions() if item in ids}
 

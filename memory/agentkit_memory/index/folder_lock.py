@@ -1,8 +1,8 @@
 """An operating-system lock on the index folder: one process owns it.
 
-Taken before the index is loaded, because a second load that fails can damage the first owner's later writes. Not by
-`filelock`: where a file system has no locks, that makes a file whose existence is the lock, and which outlives an owner
-that was killed; and a forked process could not leave its lock to the parent.
+It is acquired before the index is loaded, because a second load that fails can corrupt later writes of the first owner.
+`filelock` does not fit: on a file system without locks it creates a file whose existence is the lock, and which
+outlives an owner that was killed; and a forked process could not leave its lock to the parent.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class FolderLock:
     """Holds the lock until `release` is called or the process ends.
 
     Raises:
-        IndexUnavailable: Somebody else holds it, in another process or in this one.
-        IndexBroken: The folder cannot be made or written.
+        IndexUnavailable: Another process holds it, or another lock in this process.
+        IndexBroken: The folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,16 +46,19 @@ class FolderLock:
             if not isinstance(error, BlockingIOError):
                 self.release()
                 raise IndexBroken(
-                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks",
+                    f"{folder}: the index folder cannot be locked ({error}); move it to a disk that supports locks",
                     path=str(folder),
                     name="lock",
                 ) from error
-            owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
+            owner, process = "", "another process"
+            if os.name == "posix":
+                owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            if owner:
+                process = f"process {owner}"
             self.release()
             raise IndexUnavailable(
-                f"{folder}: the index is in use by {f'process {owner}' if owner else 'another process'}; what is "
-                "written is queued in the database and indexed by that process when it next recalls; to recall here, "
-                "end it",
+                f"{folder}: the index is in use by {process}; new items are queued in the database and indexed by that "
+                "process at its next recall; to recall here, stop that process",
                 owned=True,
                 path=str(folder),
                 name="owner",
@@ -66,7 +69,7 @@ class FolderLock:
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the folder. Twice is fine."""
+        """Release the folder. A second call does nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -74,5 +77,5 @@ class FolderLock:
     def disown(self, why: str) -> None:
         """Leave the lock to the parent of this process: it is free once both have closed the file."""
         with suppress(OSError):
-            # Without unlocking the file, which would release it for the parent too.
+            # The file is closed and not unlocked, which would release it for the parent too.
             self.release()

@@ -1,4 +1,4 @@
-"""`Worker`: brings the index of one space to the state that SQL wants; any number of them may run at once.
+"""`Worker`: brings the index of one space to the state that SQL requires; any number of workers may run at once.
 
 A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges after that: a crash
 in between repeats a write and never loses one. An expired lease may be taken over; a worker that lost its lease queues
@@ -65,7 +65,7 @@ def _lease(free: Select[str, str]) -> Update:
 
 
 def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str | None, bool, bool], Update]:
-    """Return what looks for work, and what takes it."""
+    """Return the statement that looks for work, and the statement that leases it."""
     return select(_owner, free.exists(), held.exists()), _lease(free)
 
 
@@ -85,7 +85,7 @@ _COUNT_ON = (
     .returning(vector_spaces.c.writes, vector_spaces.c.state)
 )
 _STATE = select(vector_spaces.c.state).where(vector_spaces.c.space == bindparam("this")).with_for_update(read=True)
-"""Of the space, which keeps it until the transaction ends."""
+"""State of the space, locked until the transaction ends."""
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
@@ -102,16 +102,16 @@ class _Task:
     want: int
     attempts: int
     text: str | None
-    """What is indexed; None where the item is to be removed."""
+    """Text to index; None to remove the item."""
     scope_id: int
     image: str = ""
-    """Id of the document that is an image, whose alt text this is."""
+    """Id of the image document whose alt text this is."""
     embedded: str = ""
-    """Name of what has the vector: the text or the image."""
+    """Name of the embedded text or image."""
     dense: Sequence[float] | None = None
     problem: str = ""
     is_point: bool = True
-    """False for a damaged id, which no index takes."""
+    """False for a corrupt id, which no index takes."""
 
 
 def _task(row: Row[Any]) -> _Task | None:
@@ -125,15 +125,15 @@ def _task(row: Row[Any]) -> _Task | None:
     if row.kind == IMAGE:
         task.image = row.document_id
     if row.want > 0 and not task.is_point:
-        task.problem = "it is damaged: its id is not a UUID, and no index takes it"
+        task.problem = "it is corrupt: its id is not a UUID, and no index takes it"
     return task
 
 
 class Worker:
-    """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
+    """Processes the outbox of one space: at most `batch` items at once, which other workers may take after `lease` s.
 
-    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions. With
-    `removals`, it takes nothing but what is to be removed, and so embeds nothing; with `scope`, only what is of that.
+    `encoder` returns the encoder of texts; it is required if the index has dimensions. With `removals`, only items to
+    remove are processed, and so nothing is embedded; with `scope`, only items of that scope.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Worker:
         scope: int | None = None,
     ) -> None:
         self.name = worker_name()
-        """Marks its leases."""
+        """Owner of its leases."""
         self._database = database
         self.index = index
         self._space = space
@@ -165,10 +165,10 @@ class Worker:
             self._only = {"only": scope}
         self._who = {"this": space, "me": self.name}
         self.others = False
-        """Whether other workers held items of this space at the last look."""
+        """True if other workers held leases of this space at the last look."""
 
     def run_once(self) -> int:
-        """Take some items, bring the index to their wanted state and return how many there were.
+        """Lease some items, bring the index to their wanted state and return their number.
 
         An item whose text cannot be embedded can be found with BM25 at once, and is tried again after growing pauses.
 
@@ -199,7 +199,7 @@ class Worker:
     def _take(self) -> tuple[float, list[_Task]]:
         """Lease items; return the time of the lease, and the items."""
         now = self._database.clock()
-        # Read first: mostly there is nothing to do, and then no write lock is needed.
+        # Read first: usually the outbox is empty, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
@@ -219,7 +219,8 @@ class Worker:
             return raw_rows(connection, _LEASED, self._who)
 
         rows = self._database.change(take)
-        self.others = self.others or not rows  # who took what was free a moment ago
+        # If no rows are leased now, another worker was faster.
+        self.others = self.others or not rows
         return now, [task for row in rows if (task := _task(row)) is not None]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
@@ -233,25 +234,28 @@ class Worker:
         return [task for task in tasks if task.item in held]
 
     def _vectorise(self, tasks: Sequence[_Task]) -> None:
-        """Give the tasks their dense vectors, or the problem of each."""
+        """Set the dense vector of each task, or its problem."""
         waiting = [task for task in tasks if task.text is not None]
         if self._encoder is None or not waiting:
             return
         try:
-            encoder = self._encoder()
-            if encoder.takes_images:
-                self._embed_images(encoder, [task for task in waiting if task.image])
-            rest = [task for task in waiting if not task.embedded]
-            _embed(encoder, rest, [task.text or "" for task in rest])
+            self._embed_all(self._encoder(), waiting)
         except StoreClosed:
             raise
         except Exception as error:
+            # A model that fails does not block BM25: these items are indexed without dense vectors for now.
             for task in waiting:
                 if task.dense is None and not task.problem:
                     task.problem = _problem(f"{type(error).__name__}: {error}")
 
+    def _embed_all(self, encoder: Encoder, tasks: Sequence[_Task]) -> None:
+        if encoder.takes_images:
+            self._embed_images(encoder, [task for task in tasks if task.image])
+        rest = [task for task in tasks if not task.embedded]
+        _embed(encoder, rest, [task.text or "" for task in rest])
+
     def _embed_images(self, encoder: Encoder, tasks: Sequence[_Task]) -> None:
-        """Give tasks the vectors of their images; a task whose image is not stored keeps its alt text."""
+        """Set the vectors of images; the alt text of an image that is not stored is embedded later."""
         # Images are large: few are in memory at once.
         for some in in_batches(tasks, MAX_IMAGES):
             with self._database.read() as connection:
@@ -281,7 +285,7 @@ class Worker:
 
     def _settle(self, connection: Connection, tasks: Sequence[_Task]) -> int | None:
         """Acknowledge the tasks; return the number of writes of the index, None if it was replaced."""
-        # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
+        # This row is locked before the rows of the outbox, as in `Indexes._claim`: another order could deadlock.
         counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
         if counted is None:
             # Another process built the index elsewhere.
@@ -292,29 +296,36 @@ class Worker:
         held = [task for task in tasks if task.item in wanted]
         lost = [task for task in tasks if task.item not in wanted]
         self._mark(connection, held, wanted)
-        # They may have overwritten newer versions; of a deleted item, the removal is queued. If the model was changed,
-        # the index is dropped, and so are its rows.
+        # Lost tasks may have overwritten newer versions: they are queued again; for a deleted item, its removal. If the
+        # model was changed, the index is dropped with its rows.
         if lost and state not in (None, "retired"):
             connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
         failpoint("worker.unacknowledged")
         return writes
 
     def _mark(self, connection: Connection, tasks: Sequence[_Task], wanted: Mapping[str, int]) -> None:
-        """Mark tasks whose lease is held as done or failed, and keep the vectors of texts that are still wanted."""
+        """Mark tasks whose lease is held as done or failed, and store the vectors of texts that are still wanted."""
         failed = [self._failure(task, wanted[task.item]) for task in tasks if task.problem]
         done = [task for task in tasks if not task.problem]
         rows = [{"item": task.item, "this": self._space, "done": task.want, "error": None} for task in done]
-        gone = [row for row, task in zip(rows, done, strict=True) if task.text is None]
-        for statement, values in ((DONE, rows), (_FORGET, gone), (FAILED, failed)):
+        removed = [row for row, task in zip(rows, done, strict=True) if task.text is None]
+        for statement, values in ((DONE, rows), (_FORGET, removed), (FAILED, failed)):
             if values:
                 connection.execute(statement, values)
-        # Vectors of items that were erased or changed meanwhile are not kept.
-        unchanged = [task.embedded for task in done if task.text is not None and wanted[task.item] == task.want]
-        if unchanged and self._encoder is not None:
-            self._encoder().keep(connection, unchanged)
+        if self._encoder is not None:
+            self._store_vectors(connection, self._encoder, done, wanted)
+
+    @staticmethod
+    def _store_vectors(
+        connection: Connection, encoder: Callable[[], Encoder], tasks: Sequence[_Task], wanted: Mapping[str, int]
+    ) -> None:
+        # Vectors of items that were erased or changed meanwhile are not stored.
+        names = [task.embedded for task in tasks if task.text is not None and wanted[task.item] == task.want]
+        if names:
+            encoder().keep(connection, names)
 
     def _failure(self, task: _Task, wanted: int) -> dict[str, object]:
-        """Return the values for `FAILED`: when to try again, at once if another version is wanted by now."""
+        """Return the values for `FAILED`: the time of the next try, at once if another version is wanted by now."""
         row = {"item": task.item, "this": self._space, "done": task.want}
         if wanted != task.want:
             return row | {"error": None, "again": None, "times": 0}
@@ -333,7 +344,7 @@ class Worker:
 
 
 def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:
-    """Give tasks the vectors of their contents, or the problem of each."""
+    """Set the vectors of the contents of tasks, or their problems."""
     if not tasks:
         return
     for task, content, vector in zip(tasks, contents, encoder(contents), strict=True):
@@ -344,5 +355,5 @@ def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Im
             task.dense = vector
 
 
-def _problem(what: str) -> str:
-    return f"{EmbedderError.__name__}: {what}"
+def _problem(reason: str) -> str:
+    return f"{EmbedderError.__name__}: {reason}"

@@ -1,4 +1,4 @@
-"""`Indexes`: the indexes of one database, each opened at its first use and made to agree with SQL."""
+"""`Indexes`: the indexes of one database, each opened at its first use and synchronised with SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Indexes"]
 
 _LOG = logging.getLogger("agentkit.memory")
-_OLDER = "the database is older than the index beside it, as from a backup: the index is built anew from the database"
+_OLDER = "the database is older than its index, as from a backup: the index is built again from the database"
 
 _MAX_WAIT = 0.5
 """Seconds that a reader waits while another thread opens the index."""
@@ -58,7 +58,7 @@ _FREE_LEASES = (
 class Indexes:
     """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
 
-    `encoder`, given the name of a model, returns what turns texts into its vectors.
+    `encoder` returns the encoder of a model, by the name of the model.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class Indexes:
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex]] = {}
         self._unchecked: set[str] = set()
-        """Spaces in whose index points may be missing: so many items waited as it was opened."""
+        """Spaces in whose index points may be missing: waiting items made the count uncertain when it was opened."""
         self._closed = ""
         track(self)
 
     def active(self) -> Space:
-        """Return the active space, the one that is read."""
+        """Return the active space, which recalls read."""
         with self.database.read() as connection:
             return active_space(connection)
 
     def spaces(self, *states: str) -> list[Space]:
-        """Return the spaces in one of these states; items are written to those that are `active` or `building`."""
+        """Return the spaces in these states; items are written to spaces that are `active` or `building`."""
         with self.database.read() as connection:
             return known_spaces(connection, *states)
 
@@ -89,14 +89,14 @@ class Indexes:
 
         Raises:
             IndexUnavailable: Another process owns it.
-            IndexBroken: It cannot be opened, or holds the points of another database.
+            IndexBroken: It cannot be opened, or contains the points of another database.
         """
         return self._get(space)[1]
 
     def ready(self, space: Space | None = None) -> VectorIndex | None:
-        """Return the open index of a space (the active one), or None where SQL refers to another one, or to none yet.
+        """Return the open index of a space (the active space), or None if SQL refers to another index, or to none yet.
 
-        Nothing is written; it is waited for shortly, while another thread opens it.
+        Nothing is written. If another thread opens the index, this waits for up to `_MAX_WAIT` seconds.
 
         Raises:
             IndexUnavailable: Another process owns it, or another thread takes long to open it.
@@ -104,15 +104,15 @@ class Indexes:
         """
         if not self._lock.acquire(timeout=_MAX_WAIT):
             raise IndexUnavailable(
-                f"{self.database.where}: the index is being opened; ask again", path=self.database.where
+                f"{self.database.where}: the index is being opened; try again", path=self.database.where
             )
         try:
-            found = self._find(space, attach=False)
+            pair = self._find(space, attach=False)
         finally:
             self._lock.release()
-        if found is None:
+        if pair is None:
             return None
-        return found[1]
+        return pair[1]
 
     def worker(
         self,
@@ -123,30 +123,41 @@ class Indexes:
         removals: bool = False,
         scope: int | None = None,
     ) -> Worker:
-        """Return another worker for the outbox of a space (the active one), to run in a thread of its own."""
-        found, index = self._get(space)
-        # Embedding takes long by itself.
-        if batch is None:
-            batch = 512 if found.model else WORTH_INDEXING
-        encoder = partial(self._encoder, found.model) if self._encoder is not None and found.model else None
-        which: dict[str, Any] = {"removals": removals, "scope": scope}
-        return Worker(self.database, index, found.name, encoder=encoder, batch=batch, lease=lease, **which)
+        """Return a new worker for the outbox of a space (the active space), to run in a separate thread."""
+        space, index = self._get(space)
+        encoder = None
+        # Embedding takes long, so batches with a model are small enough for one lease.
+        size = WORTH_INDEXING
+        if space.model:
+            size = 512
+            if self._encoder is not None:
+                encoder = partial(self._encoder, space.model)
+        return Worker(
+            self.database,
+            index,
+            space.name,
+            encoder=encoder,
+            batch=batch or size,
+            lease=lease,
+            removals=removals,
+            scope=scope,
+        )
 
     def opened(self, space: Space) -> VectorIndex | None:
         """Return the index of a space if it is open, without waiting."""
-        found = self._open.get(space.name)
-        if found is None:
+        pair = self._open.get(space.name)
+        if pair is None:
             return None
-        return found[1]
+        return pair[1]
 
     def catch_up(
         self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False, scope: int | None = None
     ) -> VectorIndex:
-        """Return the index after writing to it what the outbox holds.
+        """Process the outbox, and return the index.
 
-        With `removals`, only what is to be removed, and so no text is embedded; with `scope`, only what is of that.
-
-        Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
+        With `removals`, only items to remove are processed, and so no text is embedded; with `scope`, only items of
+        that scope. Items that other workers have leased are waited for up to `patience` seconds, but not failed items
+        in a pause.
         """
         # A worker for this call: a lease belongs to a worker.
         worker = self.worker(space, removals=removals, scope=scope)
@@ -160,78 +171,78 @@ class Indexes:
 
     def verify(self, space: Space | None = None) -> Verification:
         """Compare the index of a space with SQL."""
-        found, index = self._get(space)
-        return compare(self.database, index, found.name, self.database.clock())
+        space, index = self._get(space)
+        return compare(self.database, index, space.name, self.database.clock())
 
     def repair(self) -> None:
-        """Repair what `verify` finds."""
-        found, index = self._get(None)
-        compare(self.database, index, found.name, self.database.clock(), repairing=True)
-        self.catch_up(found)
+        """Repair the differences that `verify` reports."""
+        space, index = self._get(None)
+        compare(self.database, index, space.name, self.database.clock(), repairing=True)
+        self.catch_up(space)
 
     def rebuild(self) -> None:
         """Empty the index of the active space and fill it again from SQL."""
         with self._lock:
-            found, index = self._get(None)
+            space, index = self._get(None)
             try:
                 index.clear()
             except IndexUnavailable:
-                # Nothing was changed, or its server can be asked again.
+                # Nothing was changed, or the request to the server can be repeated.
                 raise
             except BaseException:
-                # It may be half empty: the next use opens it again.
-                self._open.pop(found.name, None)
+                # The index may be half empty: the next use opens it again.
+                self._open.pop(space.name, None)
                 index.close()
                 raise
             failpoint("rebuild.cleared")
             with self.database.write() as connection:
                 hold_spaces(connection, change=True)
-                claim_space(connection, found, index.id)
-                reset(connection, found.name, self.database.clock())
+                claim_space(connection, space, index.id)
+                reset(connection, space.name, self.database.clock())
             failpoint("rebuild.queued")
-        self.catch_up(found)
+        self.catch_up(space)
 
     def close_all(self) -> None:
-        """Close the indexes that are open: the next use opens them anew, as what SQL holds is another store now."""
+        """Close the open indexes. The next use opens them again, for example after a restore."""
         with self._lock:
             while self._open:
                 self._open.popitem()[1][1].close()
 
     def compact(self) -> bool:
-        """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
-        left = self.sweep()
+        """Rewrite the files of the indexes without removed points; return True if no removed point is left in them."""
+        undropped = self.sweep()
         rewritten = [self.catch_up(space, removals=True).compact() for space in self.spaces("active", "building")]
-        return all(rewritten) and not left
+        return all(rewritten) and not undropped
 
     @property
     def is_open(self) -> bool:
-        """Whether the index of some space is open."""
+        """True if the index of at least one space is open."""
         return bool(self._open)
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called; a single index is also closed when the model changes."""
+        """True if `close` was called; a single index is also closed when the model changes."""
         return bool(self._closed)
 
     def check_again(self, space: Space) -> None:
-        """Look for lost points of an index once nothing waits for it, if that was uncertain as it was opened."""
+        """Search an index for lost points, if waiting items made that uncertain when it was opened."""
         opened = self.opened(space)
         if space.name in self._unchecked and opened is not None:
             self._unchecked.discard(space.name)
             self._check(space, opened)
 
     def sweep(self) -> list[str]:
-        """Drop the retired spaces; return the names of those that another process still holds."""
-        left = []
+        """Drop the retired spaces; return the names of the spaces that another process still uses."""
+        undropped = []
         for space in self.spaces("retired"):
             try:
                 self._drop(space)
             except IndexUnavailable:
-                left.append(space.name)
-        return left
+                undropped.append(space.name)
+        return undropped
 
     def _drop(self, space: Space) -> None:
-        """Empty the index of a retired space, then delete what SQL holds of it."""
+        """Empty the index of a retired space, then delete its rows in SQL."""
         with self._lock:
             opened = self._open.pop(space.name, None)
             if opened is None:
@@ -260,9 +271,9 @@ class Indexes:
 
     def _get(self, space: Space | None) -> tuple[Space, VectorIndex]:
         with self._lock:
-            found = self._find(space, attach=True)
-        assert found is not None
-        return found
+            pair = self._find(space, attach=True)
+        assert pair is not None
+        return pair
 
     def _find(self, space: Space | None, *, attach: bool) -> tuple[Space, VectorIndex] | None:
         """Return an open index; with the lock held."""
@@ -272,10 +283,10 @@ class Indexes:
             )
         if space is None:
             space = self.active()
-        found = self._open.get(space.name)
-        if found is not None:
-            return found
-        self._let_go()
+        pair = self._open.get(space.name)
+        if pair is not None:
+            return pair
+        self._close_retired()
         index = self._opener(space.name, space.dimensions)
         try:
             ours = self._is_ours(space, index)
@@ -289,44 +300,44 @@ class Indexes:
         except BaseException:
             index.close()
             raise
-        found = self._open[space.name] = space, index
+        pair = self._open[space.name] = space, index
         if space.state == "active" and attach:
-            # If it fails, the next opening does it.
+            # If it fails, the next opening drops them.
             with suppress(StoreError):
                 self.sweep()
-        return found
+        return pair
 
-    def _let_go(self) -> None:
+    def _close_retired(self) -> None:
         """Close the indexes of retired spaces, so that the process that changed the model can drop them."""
         written = {each.name for each in self.spaces("active", "building")}
         for name in [name for name in self._open if name not in written]:
             self._open.pop(name)[1].close()
 
     def _is_ours(self, space: Space, index: VectorIndex) -> bool:
-        """Whether the outbox refers to this index, neither is an older copy, and no lease has to be freed."""
+        """Return True if the outbox refers to this index, neither is an older copy, and no lease has to be freed."""
         with self.database.read() as connection:
-            known = find_space(connection, space.name)
-            if known is not None and self._ahead(connection, known, index):
+            stored = find_space(connection, space.name)
+            if stored is not None and self._ahead(connection, stored, index):
                 return False
-            held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
-        if known is None or known.state == "retired" or held:
+            is_leased = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
+        if stored is None or stored.state == "retired" or is_leased:
             return False
-        return known.index_id == index.id
+        return stored.index_id == index.id
 
     def _claim(self, space: Space, index: VectorIndex) -> bool:
-        """Write that the outbox is about this index; return whether it was before. Else everything is queued again."""
+        """Bind the outbox to this index; return True if it was bound to it before. Else everything is queued again."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
-            known = find_space(connection, space.name)
+            stored = find_space(connection, space.name)
             # A store without any space is new.
-            is_gone = known is None and bool(known_spaces(connection))
-            if is_gone or (known is not None and known.state == "retired"):
+            is_gone = stored is None and bool(known_spaces(connection))
+            if is_gone or (stored is not None and stored.state == "retired"):
                 raise no_longer_read(self.database.where, space.name)
             ahead = 0
-            if known is not None:
-                ahead = self._ahead(connection, known, index)
-                if known.index_id == index.id and ahead <= 0:
+            if stored is not None:
+                ahead = self._ahead(connection, stored, index)
+                if stored.index_id == index.id and ahead <= 0:
                     if not index.shared:
                         # The workers that held the leases are dead.
                         connection.execute(_FREE_LEASES, {"this": space.name})
@@ -335,34 +346,34 @@ class Indexes:
                 _LOG.warning("%s: %s", self.database.where, _OLDER)
             if points and index.shared:
                 raise IndexBroken(
-                    f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
-                    "of another database; name another collection, or delete that one",
+                    f"{self.database.where}: the index of space {space.name!r} on the server contains {points} points "
+                    "of another database; name another collection, or delete that collection",
                     name=space.name,
                     value=points,
                 )
             if points:
                 index.clear()
             failpoint("index.cleared")
-            claim_space(connection, known or space, index.id)
+            claim_space(connection, stored or space, index.id)
             reset(connection, space.name, self.database.clock())
         return False
 
     @staticmethod
     def _ahead(connection: Connection, space: Space, index: VectorIndex) -> int:
-        """Return by how many batches the index is ahead of what SQL knows of it; less than 0 if it is behind."""
+        """Return the number of batches of the index that SQL has not counted; less than 0 if the index is older."""
         if space.index_id != index.id or not isinstance(index, CountsWrites):
             return 0
         return index.written() - index_writes(connection, space.name)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
-        """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
+        """Repair an index with lost or extra points, as in a corrupt folder or after a restore."""
         with self.database.read() as connection:
-            held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
+            indexed, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
             writes = index_writes(connection, space.name)
-        doubtful = isinstance(index, CountsWrites) and index.written() != writes
+        is_doubtful = isinstance(index, CountsWrites) and index.written() != writes
         if waiting:
             self._unchecked.add(space.name)
-        if doubtful or abs(index.count() - held) > waiting:
+        if is_doubtful or abs(index.count() - indexed) > waiting:
             compare(self.database, index, space.name, self.database.clock(), repairing=True)
-        if doubtful and isinstance(index, CountsWrites):
+        if is_doubtful and isinstance(index, CountsWrites):
             index.keep_written(writes)

@@ -1,4 +1,7 @@
-"""Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
+"""Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server.
+
+Each imports its package when it is called.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        InvalidArgument: It is something else, or no folder can have that name.
+        InvalidArgument: It is of another type, or is not a valid name of a folder.
     """
     if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)
     if isinstance(index, str) and is_address(index):
         raise InvalidArgument(
             "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
-            "address; it is not shown, as it may hold a password. A folder of such a name is ./NAME",
+            "address; it is not shown, as it may contain a password. A folder of such a name is ./NAME",
             name="index",
         )
     if isinstance(index, str | os.PathLike):
@@ -39,12 +42,12 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
 
 
 def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
-    """Keep every space in a folder of its own below `folder`, in this process (Qdrant Edge).
+    """Store every space in a separate subfolder of `folder`, in this process (Qdrant Edge).
 
-    The opener raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable if the extra `vector` is not installed.
 
     Raises:
-        InvalidArgument: No folder can have that name.
+        InvalidArgument: The value is not a valid name of a folder.
     """
     place = expanded(folder)
     try:
@@ -53,7 +56,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
         storable = False
     if not storable:
         raise InvalidArgument(
-            f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name",
+            f"index: expected a folder, got {str(place)!r} with NUL or an unpaired surrogate; choose another name",
             name="index",
         )
 
@@ -68,15 +71,15 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
 def qdrant_indexes(
     location: str, *, collection: str = "agentkit", api_key: str | None = None, timeout: float = 5.0
 ) -> IndexOpener:
-    """Keep every space in a collection of its own on a Qdrant server, which any number of processes may share.
+    """Store every space in a separate collection on a Qdrant server, which any number of processes may share.
 
-    The opener raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable if the extra `vector` is not installed.
 
     Args:
         location: Address of the server. `:memory:` or a path opens the client's local mode, which is for tests.
-        collection: Start of the names of the collections. Two databases on one server need two.
-        api_key: Sent with every request.
-        timeout: Seconds a request may take.
+        collection: Start of the names of the collections. Two databases on one server need different names.
+        api_key: Key to send with every request.
+        timeout: Maximum seconds of a request.
     """
 
     def open_qdrant(space: str, dimensions: int) -> VectorIndex:

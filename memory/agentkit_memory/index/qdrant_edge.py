@@ -1,4 +1,6 @@
-"""Qdrant Edge: a vector index in this process, in a folder. The only file that knows its API, which is beta."""
+"""Qdrant Edge: a vector index in this process, in a folder. Its API, which is beta, is used here and in
+`edge_config.py` only.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed
+from agentkit_memory.index.edge_config import edge, edge_config
 from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
@@ -21,49 +23,33 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
 from agentkit_prompts.system.private_files import keep_private, private_file, private_folder
 
-if TYPE_CHECKING:
-    import qdrant_edge as edge
-else:
-    try:
-        import qdrant_edge as edge
-    except ImportError as missing:
-        raise StoreUnavailable("recall needs Qdrant Edge: install the extra `vector`", name="vector") from missing
-
 __all__ = ["EdgeIndex"]
 
 _PAGE = 4096
 _BATCH = 256
-_MAX_SCANNED = 1000
-"""Points of a scope up to which all of them are scored; for more, posting lists are faster."""
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
-"""Where the repr of a hit has its id: its attribute, which makes a UUID of it, takes four times as long."""
+"""Place of the id in the repr of a hit. The attribute `id` creates a UUID, which takes four times as long."""
 _RESCORED = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=4.0))
-_MIN_QUANTIZED = 64
-"""Dimensions from which on two bits each distinguish vectors."""
 _PANIC = "PanicException"
 _SEGMENT = 32 << 20
 """Bytes of vectors after which a segment is closed; until then its posting lists are in memory."""
-_MAX_SEGMENTS = 100
-"""With more segments, the smallest are merged."""
 _MAX_SCOPES = 64
-"""Up to so many, the scopes of an index are kept in memory."""
+"""Maximum number of scopes whose numbers are stored in memory."""
 _MAX_REMOVED = 0.02
-"""Share of the points up to which removed ones are left in the weights of terms."""
-_MIN_DELETED = 1e-9
-"""Share of deleted points from which on a segment is rewritten: any at all."""
+"""Maximum share of removed points that may count in the weights of terms."""
 _MAX_WAIT = 0.5
-"""Seconds that a query waits for what else is done with the shard."""
+"""Maximum seconds that a query waits for another use of the shard."""
 _MIN_FREE = 64 << 20
 """Bytes that must be free to write. Edge maps sparse files, and filling one on a full disk kills the process."""
 
 
 class EdgeIndex:
-    """A Qdrant Edge shard: BM25 vectors and, with `dimensions`, dense ones beside them.
+    """A Qdrant Edge shard: BM25 vectors and, with `dimensions`, dense vectors.
 
-    A shard that is unfinished or cannot be loaded is replaced by an empty one, to be filled again from SQL.
+    A shard that is unfinished or cannot be loaded is replaced by an empty shard, which is filled again from SQL.
 
-    Only the segment that is written to is held in memory; when it is full it is closed, which takes half a second,
-    and read from its files from then on. So memory does not grow with what is indexed. `segment` is its size in bytes.
+    Only the current segment is in memory. A full segment is closed, which takes half a second, and read from its files
+    afterwards, so memory does not grow with the index. `segment` is the maximum size of a segment in bytes.
 
     Raises:
         IndexUnavailable: Another process owns the folder, or its disk is full, or nearly so.
@@ -77,7 +63,8 @@ class EdgeIndex:
         self.dimensions = dimensions
         self._segment = segment
         self._shard_folder = folder / "shard"
-        self._name = folder / "id"  # written last: without it the shard is not finished
+        # The id is written last: without it the shard is not finished.
+        self._name = folder / "id"
         self._held = folder / "held"
         self._writes = folder / "writes"
         self._mutex = RLock()
@@ -85,10 +72,10 @@ class EdgeIndex:
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """Every scope that points were of since the shard was made or rewritten: removed points still count where terms
-        are weighed without a filter. Incomplete once there are more than `_MAX_SCOPES`."""
+        """Scopes of all points since the shard was created or rewritten: removed points still count when terms are
+        weighed without a filter. Incomplete with more than `_MAX_SCOPES`."""
         self._removed = 0
-        """Points that were removed or replaced since then."""
+        """Number of points that were removed or replaced since then."""
         self._points = 0
         """Points at the last flush."""
         try:
@@ -107,13 +94,13 @@ class EdgeIndex:
         try:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
-                shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
+                shard = edge.EdgeShard.load(str(self._shard_folder), edge_config(self.dimensions, self._segment))
                 held = json.loads(self._held.read_text("ascii"))
                 self._scopes, self._removed = {int(each) for each in held["scopes"]}, int(held["removed"])
                 self._points = shard.info().points_count
                 return shard
         except IndexBroken:
-            # No name, no shard, a damaged one, or one of another configuration.
+            # The name or the shard is missing, or the shard is corrupt or has another configuration.
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
@@ -124,25 +111,25 @@ class EdgeIndex:
             with self._mutex:
                 newest = self._versions_of([point.id for point in some])
                 known = len(newest)
-                made: dict[str, edge.Point] = {}
+                records: dict[str, edge.Point] = {}
                 for point in some:
                     if newest.get(point.id, point.version) <= point.version:
                         newest[point.id] = point.version
                         with self._reporting():
-                            made[point.id] = self._made(point)
-                if made:
-                    self._note({point.scope_id for point in some}, known)
-                    self._update(edge.UpdateOperation.upsert_points(list(made.values())))
+                            records[point.id] = self._record(point)
+                if records:
+                    self._add_to_state({point.scope_id for point in some}, known)
+                    self._update(edge.UpdateOperation.upsert_points(list(records.values())))
             failpoint("edge.between")
 
-    def _note(self, scopes: Set[int], removed: int = 0) -> None:
-        """Write down what the shard is about to hold, and how many points of it are about to be removed or replaced."""
+    def _add_to_state(self, scopes: Set[int], removed: int = 0) -> None:
+        """Store the scopes of new points, and the number of points to remove or replace, before they are written."""
         if not removed and (scopes <= self._scopes or len(self._scopes) > _MAX_SCOPES):
             return
-        self._holds(self._scopes | scopes, self._removed + removed)
+        self._store_state(self._scopes | scopes, self._removed + removed)
 
-    def _holds(self, scopes: Set[int], removed: int = 0) -> None:
-        """Write down what the shard holds."""
+    def _store_state(self, scopes: Set[int], removed: int = 0) -> None:
+        """Store the scopes of all points, and the number of removed points."""
         self._scopes, self._removed = {*scopes}, removed
         with self._reporting():
             draft = self._held.with_suffix(".new")
@@ -168,7 +155,7 @@ class EdgeIndex:
             records = shard.retrieve(ids, with_payload=[VERSION], with_vector=False)
         return {str(record.id): int((record.payload or {}).get(VERSION, 0)) for record in records}
 
-    def _made(self, point: Point) -> edge.Point:
+    def _record(self, point: Point) -> edge.Point:
         vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
             SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
         }
@@ -178,10 +165,11 @@ class EdgeIndex:
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            with self._reporting():  # an id may be invalid if the database is damaged
+            with self._reporting():
+                # An id may be invalid if the database is corrupt.
                 operation = edge.UpdateOperation.delete_points(list(ids))
             with self._mutex:
-                self._note(set(), len(ids))
+                self._add_to_state(set(), len(ids))
                 self._update(operation)
 
     def query_sparse(
@@ -211,24 +199,24 @@ class EdgeIndex:
             return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
-        try:  # as `_using` does, in half the time
+        # The statements of `_using`, without its context manager, which takes as long as they.
+        try:
             if self._shard is None:
                 raise self._closed()
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
-            # most of a sparse one: skipped where no point was ever of another scope, which could have an influence. Nor
-            # may many have been removed, which still count.
+            # most of a sparse query. Both are skipped if all points were always of these scopes. Weights also need that
+            # few points were removed, since removed points count.
             scopes, over_scopes = _within(tuple(scope_ids))
             within: edge.Filter | None = scopes
-            over_them: edge.SearchParams | None = over_scopes
+            idf: edge.SearchParams | None = over_scopes
             if len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids):
                 within = None
                 if self._removed <= _MAX_REMOVED * self._points:
-                    over_them = None
+                    idf = None
             if among is not None:
-                named = edge.HasIdCondition(set(among))
-                within = edge.Filter(must=[named] if within is None else [named, within])
+                within = _among(within, among)
             request = edge.QueryRequest(
-                limit=limit, query=query, filter=within, params=params or over_them, with_payload=False
+                limit=limit, query=query, filter=within, params=params or idf, with_payload=False
             )
             try:
                 best = self._shard.query(request)
@@ -237,7 +225,7 @@ class EdgeIndex:
                 raise
         finally:
             self._mutex.release()
-        return [Hit(repr(found)[_ID], found.score) for found in best]
+        return [Hit(repr(hit)[_ID], hit.score) for hit in best]
 
     def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
         if not self._mutex.acquire(timeout=_MAX_WAIT):
@@ -247,22 +235,26 @@ class EdgeIndex:
                 records = shard.retrieve(list(ids), with_payload=False, with_vector=[SPARSE])
         finally:
             self._mutex.release()
-        found: dict[str, dict[int, float]] = {}
+        weights: dict[str, dict[int, float]] = {}
         wanted = frozenset(terms)
-        # They come in the order asked for; reading the id of each takes as long as the rest.
-        names = ids if len(records) == len(ids) else [str(record.id) for record in records]
+        # Edge returns records in the order of the request; reading the id of each takes as long as the rest.
+        names = ids
+        if len(records) < len(ids):
+            names = [str(record.id) for record in records]
         for name, record in zip(names, records, strict=True):
-            held = record.vector
-            vector = held.get(SPARSE) if isinstance(held, dict) else None
+            vectors = record.vector
+            if not isinstance(vectors, dict):
+                continue
+            vector = vectors.get(SPARSE)
             if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
                 shared = wanted.intersection(indices)
+                weights[name] = {}
+                # The binding copies the values at each access.
                 if shared:
                     values = vector.values
-                    found[name] = {term: values[indices.index(term)] for term in shared}
-                else:
-                    found[name] = {}
-        return found
+                    weights[name] = {term: values[indices.index(term)] for term in shared}
+        return weights
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: int | uuid.UUID | str | None = None
@@ -278,7 +270,9 @@ class EdgeIndex:
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
         if scope_ids is not None and not scope_ids:
             return 0
-        within = None if scope_ids is None else _within(tuple(scope_ids))[0]
+        within = None
+        if scope_ids is not None:
+            within, _ = _within(tuple(scope_ids))
         with self._using() as shard:
             return shard.count(edge.CountRequest(exact=True, filter=within))
 
@@ -287,10 +281,10 @@ class EdgeIndex:
             shard.flush()
             self._points = shard.info().points_count
             failpoint("edge.flushed")
-            # Closing a segment takes about two of them; mostly there is nothing to do.
+            # Closing a segment takes the disk space of about two segments.
             if shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment:
                 shard.optimize()
-        # Edge makes its files with the rights that the umask leaves.
+        # Edge creates its files with the permissions that the umask allows.
         keep_private(self.folder)
 
     def compact(self) -> bool:
@@ -300,15 +294,17 @@ class EdgeIndex:
             self._shard = None
             shard.close()
             try:
-                once = edge.EdgeShard.load(str(self._shard_folder), self._config(vacuum=True))
-                once.optimize()
-                once.close()
+                vacuumed = edge.EdgeShard.load(
+                    str(self._shard_folder), edge_config(self.dimensions, self._segment, vacuum=True)
+                )
+                vacuumed.optimize()
+                vacuumed.close()
             finally:
                 self._shard = self._load()
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
-            few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
-            self._holds({int(each.value) for each in self._shard.facet(few).hits})
+            request = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
+            self._store_state({int(each.value) for each in self._shard.facet(request).hits})
         keep_private(self.folder)
         return True
 
@@ -322,11 +318,11 @@ class EdgeIndex:
                 self._shard.close()
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
-            self._holds(set())
+            self._store_state(set())
             self._points = 0
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
-            shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
+            shard = edge.EdgeShard.create(str(self._shard_folder), edge_config(self.dimensions, self._segment))
             by_value = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
             shard.update(edge.UpdateOperation.create_field_index(SCOPE, by_value))
             shard.flush()
@@ -354,36 +350,6 @@ class EdgeIndex:
         self._mutex = RLock()
         self._inherited = why
 
-    def _config(self, *, vacuum: bool = False) -> edge.EdgeConfig:
-        dense = None
-        if self.dimensions:
-            # Each number is quantized to two bits; four times as many hits as wanted are rescored with the full
-            # numbers. That takes three fifths of the memory of bytes, and finds the same texts. No graph: building one
-            # takes minutes, in which Edge holds the interpreter lock.
-            two_bits = edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits2, memory=edge.Memory.Cached)
-            dense = edge.EdgeVectorParams(
-                self.dimensions,
-                edge.Distance.Cosine,
-                quantization_config=two_bits if self.dimensions >= _MIN_QUANTIZED else None,
-                hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=_MAX_SCANNED),
-            )
-        sparse = edge.EdgeSparseVectorParams(
-            full_scan_threshold=_MAX_SCANNED, modifier=edge.Modifier.Idf, memory=edge.Memory.Cold
-        )
-        return edge.EdgeConfig(
-            vectors=None if dense is None else {DENSE: dense},
-            sparse_vectors={SPARSE: sparse},
-            optimizers=edge.EdgeOptimizersConfig(
-                deleted_threshold=_MIN_DELETED if vacuum else None,
-                vacuum_min_vector_number=1 if vacuum else None,
-                indexing_threshold=self._segment >> 10,
-                default_segment_number=_MAX_SEGMENTS,
-            ),
-            max_search_threads=1,  # a query takes a millisecond or two: less than handing it to threads
-            id_tracker_memory=edge.Memory.Cold,
-            wal_enabled=False,  # what was not flushed is written again from the outbox
-        )
-
     def _update(self, operation: edge.UpdateOperation) -> None:
         with self._using() as shard:
             self._check_room()
@@ -401,15 +367,15 @@ class EdgeIndex:
         free, needed = shutil.disk_usage(self.folder).free, _MIN_FREE + more
         if free < needed:
             raise IndexUnavailable(
-                f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
-                f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
-                "space, or give the index a folder on another disk",
+                f"{self.folder}: {free >> 20} MB are free on its disk, writing the index needs {needed >> 20}; stored "
+                "data is intact, and new items are queued in the database: free some space, or move the index to "
+                "another disk",
                 path=str(self.folder),
                 name="disk",
             )
 
     def _busy(self) -> IndexUnavailable:
-        return IndexUnavailable(f"{self.folder}: the index is being rewritten or flushed; ask again")
+        return IndexUnavailable(f"{self.folder}: the index is being rewritten or flushed; try again")
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index {self._inherited or 'was closed; open the memory again'}")
@@ -423,12 +389,12 @@ class EdgeIndex:
             raise
 
     def _report(self, error: BaseException) -> None:
-        """Raise `IndexBroken` for what the binding raises: bare Exceptions, and panics, which are BaseExceptions."""
+        """Raise `IndexBroken` for an error of the binding: a bare Exception, or a panic, which is a BaseException."""
         if isinstance(error, IndexUnavailable):
             raise error
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             raise IndexBroken(
-                f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
+                f"{self.folder}: the vector index failed ({error}); stored data is intact: check the disk, or close "
                 "the memory and delete this folder, then the index is built again from the database",
                 path=str(self.folder),
                 name="index",
@@ -436,8 +402,18 @@ class EdgeIndex:
 
 
 def _size(folder: Path) -> int:
-    """Return how many bytes a folder takes on its disk."""
-    return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*")) if os.name == "posix" else 0
+    """Return the bytes of a folder on its disk; 0 if the system does not report them."""
+    if os.name != "posix":
+        return 0
+    return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*"))
+
+
+def _among(scopes: edge.Filter | None, ids: Sequence[str]) -> edge.Filter:
+    """Return the filter of the points with these ids, in some scopes."""
+    wanted = edge.HasIdCondition(set(ids))
+    if scopes is None:
+        return edge.Filter(must=[wanted])
+    return edge.Filter(must=[wanted, scopes])
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""A Qdrant server as the index: many processes write and read it. The only file that knows its client."""
+"""A Qdrant server as the index: many processes write and read it. The only file that uses its client."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["QdrantIndex", "connect"]
 
 _NAME = "agentkit_index"
 _PAGE = 1000
-# Points of a request, which must stay below the limit of a server.
 _BATCH = 128
+"""Points of a request, which must not exceed the size limit of a server."""
 _MIN_VERSION = (1, 19)
-"""The first server that computes term weights per query filter. With older ones, other scopes influence the scores."""
+"""First server that computes term weights per query filter. With older servers, other scopes influence the scores."""
 
 
 def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> QdrantClient:
@@ -60,14 +60,14 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
 
 
 class QdrantIndex:
-    """One collection: BM25 vectors and, with `dimensions`, dense ones beside them.
+    """One collection: BM25 vectors and, with `dimensions`, dense vectors.
 
-    The collection is created if it does not exist. One shard, so that term weights are of the whole scope. The index
-    closes the client. `shared` is whether other processes use the collection too: by default, that of a server is.
+    A missing collection is created, with one shard, so that term weights are computed over the whole scope. The index
+    closes the client. `shared` is True if other processes use the collection too: by default, if it is on a server.
 
     Raises:
-        IndexUnavailable: The server is away, slow or failing.
-        IndexBroken: It is too old, or the collection is not one of ours.
+        IndexUnavailable: The server is not available, slow or failing.
+        IndexBroken: The server is too old, or the collection was not created by this class.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class QdrantIndex:
         self._is_local = type(client._client).__name__ == "QdrantLocal"
         self.collection = collection
         self.dimensions = dimensions
-        self.shared = not self._is_local if shared is None else shared
+        if shared is None:
+            shared = not self._is_local
+        self.shared = shared
         # Local mode is not safe for threads.
         self._mutex = RLock() if self._is_local else nullcontext()
         self._client: QdrantClient | None = client
@@ -99,8 +101,8 @@ class QdrantIndex:
             if point.dense is not None:
                 vectors[DENSE] = as_floats(point.dense)
             payload = {SCOPE: point.scope_id, VERSION: point.version}
-            made = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
-            by_version.setdefault(point.version, []).append(made)
+            record = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
+            by_version.setdefault(point.version, []).append(record)
         for version, some in by_version.items():
             no_newer = models.Filter(must=[models.FieldCondition(key=VERSION, range=models.Range(lte=version))])
             for start in range(0, len(some), _BATCH):
@@ -120,7 +122,7 @@ class QdrantIndex:
             return []
         scopes = _within(scope_ids)
         wanted = models.SparseVector(indices=vector.indices, values=vector.values)
-        # Term weights are computed over these scopes only, so that others have no influence.
+        # Term weights are computed over these scopes only, so that other scopes have no influence.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
         return self._query(wanted, SPARSE, _among(scopes, among), params, limit)
 
@@ -147,7 +149,9 @@ class QdrantIndex:
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
         if scope_ids is not None and not scope_ids:
             return 0
-        within = None if scope_ids is None else _within(scope_ids)
+        within = None
+        if scope_ids is not None:
+            within = _within(scope_ids)
         with self._using() as server:
             return server.count(self.collection, count_filter=within, exact=True).count
 
@@ -155,7 +159,7 @@ class QdrantIndex:
         """Do nothing: a confirmed write is in the server's log."""
 
     def compact(self) -> bool:
-        # A server does it by itself.
+        # A server compacts its files itself.
         return False
 
     def clear(self) -> None:
@@ -169,7 +173,7 @@ class QdrantIndex:
             client.close()
 
     def disown(self, why: str) -> None:
-        """Leave the client to the parent of this process: its connections carry the parent's answers."""
+        """Leave the client to the parent of this process: its connections carry responses for the parent."""
         keep(self._client)
         self._client = None
         if self._is_local:
@@ -185,7 +189,7 @@ class QdrantIndex:
         limit: int,
     ) -> list[Hit]:
         with self._using() as server:
-            answer = server.query_points(
+            response = server.query_points(
                 self.collection,
                 query=vector,
                 using=using,
@@ -194,14 +198,14 @@ class QdrantIndex:
                 limit=limit,
                 with_payload=False,
             )
-        return [Hit(str(each.id), each.score) for each in answer.points]
+        return [Hit(str(each.id), each.score) for each in response.points]
 
     def _check_version(self, version: str) -> None:
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
         if numbers < _MIN_VERSION:
             raise IndexBroken(
                 f"the Qdrant server is version {version}; upgrade it to {'.'.join(map(str, _MIN_VERSION))} or newer: "
-                "with older ones, other scopes influence the term weights of the scope that is read",
+                "with older servers, other scopes influence the term weights of the scope that is read",
                 name="version",
                 value=str(version),
             )
@@ -209,41 +213,50 @@ class QdrantIndex:
     def _ensure(self, server: QdrantClient) -> str:
         """Create the collection if it does not exist, and return the id of its content."""
         if not server.collection_exists(self.collection):
-            try:
-                server.create_collection(
-                    self.collection,
-                    vectors_config={DENSE: models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)}
-                    if self.dimensions
-                    else {},
-                    sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                    shard_number=1,
-                    metadata={_NAME: str(uuid.uuid4())},
-                )
-            except (UnexpectedResponse, ValueError):
-                # Another process may have been first.
-                if not server.collection_exists(self.collection):
-                    raise
-        found = server.get_collection(self.collection)
-        name = (found.config.metadata or {}).get(_NAME)
-        dense = found.config.params.vectors
-        size = dense[DENSE].size if isinstance(dense, dict) and DENSE in dense else 0
-        if not isinstance(name, str) or size != self.dimensions:
-            what = "is not an index of agentkit" if not isinstance(name, str) else f"has {size} dimensions"
-            raise IndexBroken(
-                f"collection {self.collection!r} {what}; expected one that agentkit made, of {self.dimensions} "
-                "dimensions: name another collection, or delete it",
-                name=self.collection,
-                value=self.dimensions,
-            )
+            self._create(server)
+        info = server.get_collection(self.collection)
+        name = (info.config.metadata or {}).get(_NAME)
+        dense = info.config.params.vectors
+        size = 0
+        if isinstance(dense, dict) and DENSE in dense:
+            size = dense[DENSE].size
+        if not isinstance(name, str):
+            raise self._foreign("is not an index of agentkit")
+        if size != self.dimensions:
+            raise self._foreign(f"has {size} dimensions")
         if not self._is_local:
-            for field in (SCOPE, VERSION):
-                if field not in (found.payload_schema or {}):
-                    server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)
+            for field in {SCOPE, VERSION}.difference(info.payload_schema or {}):
+                server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)
         return name
+
+    def _create(self, server: QdrantClient) -> None:
+        dense: dict[str, models.VectorParams] = {}
+        if self.dimensions:
+            dense[DENSE] = models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)
+        try:
+            server.create_collection(
+                self.collection,
+                vectors_config=dense,
+                sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                shard_number=1,
+                metadata={_NAME: str(uuid.uuid4())},
+            )
+        except (UnexpectedResponse, ValueError):
+            # Another process may have created it at the same time.
+            if not server.collection_exists(self.collection):
+                raise
+
+    def _foreign(self, reason: str) -> IndexBroken:
+        return IndexBroken(
+            f"collection {self.collection!r} {reason}; expected a collection of agentkit with {self.dimensions} "
+            "dimensions: name another collection, or delete it",
+            name=self.collection,
+            value=self.dimensions,
+        )
 
     @contextmanager
     def _using(self) -> Iterator[QdrantClient]:
-        """Lend the client, and turn its errors into `StoreError`s."""
+        """Yield the client, and convert its errors into `StoreError`s."""
         client = self._client
         if client is None:
             why = self._inherited or "was closed; open the memory again"
@@ -252,30 +265,30 @@ class QdrantIndex:
             with self._mutex:
                 yield client
         except ResponseHandlingException as error:
-            raise self._away(f"{type(error.source).__name__}: {error.source}") from error
+            raise self._unavailable(f"{type(error.source).__name__}: {error.source}") from error
         except UnexpectedResponse as error:
             status = error.status_code or 0
             if status >= 500 or status in (408, 429):
-                raise self._away(f"it answered {status} {error.reason_phrase}") from error
-            raise self._broken(f"it answered {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
+                raise self._unavailable(f"it returned {status} {error.reason_phrase}") from error
+            raise self._broken(f"it returned {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
         except AssertionError as error:
-            # The client asserts that an answer contains a result.
-            raise self._away(f"its answer is not one of Qdrant: {error}") from error
+            # The client asserts that a response contains a result.
+            raise self._unavailable(f"its response is not a response of Qdrant: {error}") from error
         except (ApiException, ValueError, KeyError) as error:
             raise self._broken(f"{type(error).__name__}: {error}") from error
 
-    def _away(self, why: str) -> IndexUnavailable:
+    def _unavailable(self, reason: str) -> IndexUnavailable:
         return IndexUnavailable(
-            f"collection {self.collection!r}: the Qdrant server is away, slow or failing ({why}); what is stored is "
-            "intact, what is written is queued in the database: try again when it is back",
+            f"collection {self.collection!r}: the Qdrant server is not available, slow or failing ({reason}); stored "
+            "data is intact, and new items are queued in the database: try again later",
             name=self.collection,
             value="away",
         )
 
-    def _broken(self, why: str) -> IndexBroken:
+    def _broken(self, reason: str) -> IndexBroken:
         return IndexBroken(
-            f"collection {self.collection!r}: the Qdrant server refused ({why}); what is stored is intact: if the "
-            "collection is gone or damaged, delete it and open the memory again, then it is built from the database",
+            f"collection {self.collection!r}: the Qdrant server refused ({reason}); stored data is intact: if the "
+            "collection is missing or corrupt, delete it and open the memory again, then it is built from the database",
             name=self.collection,
             value="refused",
         )
@@ -286,4 +299,6 @@ def _within(scope_ids: Sequence[int]) -> models.Filter:
 
 
 def _among(scopes: models.Filter, ids: Sequence[str] | None) -> models.Filter:
-    return scopes if ids is None else models.Filter(must=[models.HasIdCondition(has_id=list(ids)), scopes])
+    if ids is None:
+        return scopes
+    return models.Filter(must=[models.HasIdCondition(has_id=list(ids)), scopes])

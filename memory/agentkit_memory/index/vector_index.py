@@ -1,4 +1,4 @@
-"""`VectorIndex`: the protocol of a vector index. An index of your own is one class that has these methods."""
+"""`VectorIndex`: the protocol of a vector index. A custom index is one class with these methods."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An item as the index holds it."""
+    """An item in the index."""
 
     id: str
     """A UUID as text, in lower case."""
     version: int
-    """Grows with every writing of the item; a point is never replaced by an older one."""
+    """Version of the item, which grows with every write; a point is never replaced by an older version."""
     scope_id: int
     """Number of the scope the item belongs to."""
     sparse: SparseVector
     dense: Sequence[float] | None = None
-    """Of the length `dimensions`; None where there is no dense vector (yet)."""
+    """Dense vector of length `dimensions`; None without a vector, or if it is not computed yet."""
 
 
 class Hit(NamedTuple):
@@ -54,29 +54,29 @@ class Hit(NamedTuple):
 
 
 class VectorIndex(Protocol):
-    """The points of one space: BM25 weights and, where the space has a model, one dense vector each.
+    """The points of one space: BM25 weights and, if the space has a model, one dense vector each.
 
-    Every write may be repeated. After `flush`, what was written survives a crash. A query never returns, nor is any
-    score influenced by, a point of another scope than those it names.
+    Every write may be repeated. After `flush`, writes survive a crash. A query never returns a point of another scope
+    than its `scope_ids`, and points of other scopes do not influence its scores.
     """
 
     @property
     def id(self) -> str:
-        """Names this index for as long as it keeps what it holds; an emptied one has another name."""
+        """Id of the content of this index; it changes when the index is emptied."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """Length of the dense vectors; 0 without any."""
+        """Length of the dense vectors; 0 without dense vectors."""
         ...
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may write it at the same time, as they may a server."""
+        """True if other processes may write it at the same time, as with a server."""
         ...
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, replacing those with the same id and no greater version."""
+        """Add points; a stored point with the same id is replaced unless its version is greater."""
         ...
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -86,18 +86,18 @@ class VectorIndex(Protocol):
     def query_sparse(
         self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
     ) -> list[Hit]:
-        """Return the best points of the given scopes, weighing terms by their frequency in these scopes only.
+        """Return the best points of some scopes, weighing terms by their frequency in these scopes only.
 
-        With `among` of the points with these ids only, with the same scores.
+        `among` limits the result to points with these ids, without changing their scores.
         """
         ...
 
     def query_dense(
         self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
     ) -> list[Hit]:
-        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score.
+        """Return the points of some scopes whose dense vectors are nearest by cosine, which is the score.
 
-        With `among` of the points with these ids only.
+        `among` limits the result to points with these ids.
         """
         ...
 
@@ -106,7 +106,7 @@ class VectorIndex(Protocol):
         ...
 
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
-        """Return how many points there are, in all or of the given scopes."""
+        """Return the number of points, of all scopes or of some scopes."""
         ...
 
     def flush(self) -> None:
@@ -114,45 +114,45 @@ class VectorIndex(Protocol):
         ...
 
     def compact(self) -> bool:
-        """Rewrite its files without the removed points; return whether nothing of these is left in them."""
+        """Rewrite the files without removed points; return True if no removed point is left in them."""
         ...
 
     def clear(self) -> None:
-        """Forget every point and take a new name."""
+        """Remove every point, and change the id."""
         ...
 
     def close(self) -> None:
-        """Flush and free files, locks and connections."""
+        """Flush, and release files, locks and connections."""
         ...
 
 
 @runtime_checkable
 class CountsWrites(Protocol):
-    """An index that keeps on its disk how many batches SQL has acknowledged, as SQL does.
+    """An index that stores on its disk the number of batches that SQL has acknowledged, as SQL does.
 
-    Where the two numbers differ as it is opened, one of the two is an older copy.
+    If the two numbers differ when the index is opened, one of the two is an older copy.
     """
 
     def written(self) -> int:
-        """Return the number that was kept last; 0 in an empty index."""
+        """Return the stored number; 0 in an empty index."""
         ...
 
     def keep_written(self, writes: int) -> None:
-        """Keep a number, unless a greater one is kept."""
+        """Store a number, unless a greater number is stored."""
         ...
 
 
 @runtime_checkable
 class KeepsTerms(Protocol):
-    """An index that returns the BM25 weights it holds, in less time than a text is analysed again."""
+    """An index that returns its BM25 weights in less time than a text is analysed again."""
 
     def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
-        """Return the weights of these terms in those of the points that it holds."""
+        """Return the weights of these terms, by the id of each point that is stored."""
         ...
 
 
 def is_point_id(item: object) -> bool:
-    """Return whether this is the id of a point; of an item it may be something else where the database is damaged."""
+    """Return True if a value is a valid id of a point. In a corrupt database the id of an item may be invalid."""
     return isinstance(item, str) and _UUID.fullmatch(item) is not None
 
 
@@ -160,9 +160,11 @@ def as_floats(vector: Sequence[float]) -> list[float]:
     """Return the vector as a list, which clients read faster than an array of numpy."""
     if isinstance(vector, list):
         return vector
-    as_list = getattr(vector, "tolist", None)
-    return list(vector) if as_list is None else cast("list[float]", as_list())
+    to_list = getattr(vector, "tolist", None)
+    if to_list is None:
+        return list(vector)
+    return cast("list[float]", to_list())
 
 
 IndexOpener: TypeAlias = Callable[[str, int], VectorIndex]
-"""Opens the index of a space: its name, and the dimensions of its dense vectors (0: none)."""
+"""Function of the name of a space and the dimensions of its dense vectors (0 without) that opens its index."""

@@ -1,1 +1,1 @@
-"""From files to chunks in the store."""
+"""Ingestion of files and texts as chunks in the store."""

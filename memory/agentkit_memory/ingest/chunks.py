@@ -1,4 +1,4 @@
-"""Packs blocks into chunks: along headings, then whole paragraphs, then items, rows, lines and sentences."""
+"""Packing of blocks into chunks: along headings, then whole paragraphs, then items, rows, lines and sentences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_tex
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 
 CHUNKER = "2"
-"""Version of the cuts. With another one, every file is chunked anew."""
+"""Version of the cuts. If it changes, every file is chunked again."""
 
 CHUNK_BYTES = PIECE_BYTES
 """Bytes of a full chunk."""
 
 _MAX_WHOLE = 3 * CHUNK_BYTES
-"""Code and tables are kept whole up to this size."""
+"""Maximum bytes of code or of a table that is not cut."""
+
+_LIMITS = {"code": _MAX_WHOLE, "table": _MAX_WHOLE}
 
 _LINE_END = re.compile(r"\n")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
@@ -29,14 +31,14 @@ _CUTS = {
     "table": (_LINE_END, SPACE),
     "code": (_BLANK_LINE, _LINE_END, SPACE),
 }
-"""Where to cut a block that is too long: the first of these that occurs late enough."""
+"""Places to cut a block that is too long: the first of these that occurs late enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of a document: exactly `text[start:end]` of the document's text, in characters, without blank edges.
 
-    The text of a page or a record begins at 0. `title` is the path of the headings above it, joined with " > "; `line`
+    The text of a page or a record starts at 0. `title` is the path of the headings above it, joined with " > "; `line`
     is counted from 1; `meta` is JSON.
     """
 
@@ -52,11 +54,11 @@ class Chunk:
 
 
 def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
-    """Yield the chunks of a document in order. They do not overlap, and together hold all of it but blank edges."""
+    """Yield the chunks of a document in order. They do not overlap, and together contain all of it but blank edges."""
     packer = _Packer()
     for block in blocks:
         if isinstance(block, Part):
-            yield from packer.begin(block)
+            yield from packer.start(block)
         elif block.kind == "heading":
             yield from packer.head(block)
         elif block.text.isspace():
@@ -71,7 +73,8 @@ class _Packer:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
-        self._size = 0  # bytes
+        # Bytes.
+        self._size = 0
         self._has_body = False
         self._position = self._start = 0
         self._line = 1
@@ -79,7 +82,7 @@ class _Packer:
         self._headings: list[tuple[int, str]] = []
         self._title = ""
 
-    def begin(self, part: Part) -> Iterator[Chunk]:
+    def start(self, part: Part) -> Iterator[Chunk]:
         yield from self.flush()
         self._part, self._headings, self._title = part, [], part.title
         self._start, self._line = 0, part.line or 1
@@ -102,13 +105,15 @@ class _Packer:
 
     def fill(self, block: Block) -> Iterator[Chunk]:
         text, size = block.text, _size(block.text)
-        if block.continues and self._has_body:  # the rest of the part before is cut together with this one
-            before = "".join(self._texts)
-            text, size = before + text, self._size + size
+        if block.continues and self._has_body:
+            # The remainder of the part before is cut together with this part, so that cuts do not depend on parts.
+            rest = "".join(self._texts)
+            text, size = rest + text, self._size + size
             self._texts, self._size = [], 0
         elif self._has_body and self._size + size > CHUNK_BYTES:
             yield from self.flush()
-        if size > (_MAX_WHOLE if block.kind in ("code", "table") else CHUNK_BYTES):
+        limit = _LIMITS.get(block.kind, CHUNK_BYTES)
+        if size > limit:
             *pieces, text = cut_text(text, _CUTS[block.kind])
             for piece in pieces:
                 self._add(piece)
@@ -135,4 +140,6 @@ class _Packer:
 
 
 def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Removes documents, and chunks that no document shows any more, in batches."""
+"""Removal of documents, and of chunks that no document shows any more, in batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
 from agentkit_memory.database.tables import document_chunks, documents, items
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.item_rows import forget_items
+from agentkit_memory.store.item_removal import forget_items
 
 __all__ = ["BATCH", "finish_removals", "forget_document", "forget_generations", "remove_gone", "settle"]
 
@@ -30,12 +30,12 @@ _of_document = document_chunks.c.document_id == bindparam("this")
 _other = document_chunks.alias("other")
 _shown: BindParameter[int] = bindparam("shown")
 _stays = select(_other.c.item_id).where(_other.c.item_id == document_chunks.c.item_id)
-_SOME = (
+_OLDER = (
     select(document_chunks.c.item_id, _stays.where(_other.c.generation >= _shown).exists().label("stays"))
     .where(_of_document, document_chunks.c.generation < _shown)
     .limit(bindparam("most"))
 )
-_SOME_STAGED = (
+_STAGED = (
     select(document_chunks.c.item_id, _stays.where(_other.c.generation <= _shown).exists().label("stays"))
     .where(_of_document, document_chunks.c.generation > _shown)
     .limit(bindparam("most"))
@@ -51,7 +51,8 @@ _ITEMS = select(items.c.id).where(items.c.document_id == bindparam("this")).limi
 _FORGET = delete(documents).where(_this)
 _UNSETTLED = select(documents.c.id, documents.c.generation).where(
     documents.c.scope_id == bindparam("scope"),
-    documents.c.stage != literal_column("''"),  # no parameter: SQLite finds them by an index with this condition
+    # No parameter: SQLite finds them by an index with this condition.
+    documents.c.stage != literal_column("''"),
 )
 
 
@@ -66,9 +67,11 @@ def forget_generations(connection: Connection, document: str, shown: int, *, sta
         shown: The generation that stays.
         staged: Delete the chunks of newer generations instead.
     """
-    some, drop = (_SOME_STAGED, _DROP_STAGED) if staged else (_SOME, _DROP)
+    query, drop = _OLDER, _DROP
+    if staged:
+        query, drop = _STAGED, _DROP_STAGED
     bound = {"this": document, "shown": shown}
-    rows = raw_rows(connection, some, bound | {"most": BATCH})
+    rows = raw_rows(connection, query, bound | {"most": BATCH})
     sound = [row for row in rows if is_name(row.item_id)]
     if sound:
         forget_items(connection, {row.item_id for row in sound if not row.stays})
@@ -81,7 +84,8 @@ def settle(database: Database, document: str) -> None:
 
     def step(connection: Connection) -> bool:
         shown = connection.scalar(_LOCK, {"this": document})
-        if not is_whole(shown, 1):  # it was removed meanwhile, or shows nothing yet
+        if not is_whole(shown, 1):
+            # The document was removed meanwhile, or shows nothing yet.
             return True
         is_done = forget_generations(connection, document, shown)
         if is_done:
@@ -99,13 +103,15 @@ def forget_document(database: Database, document: str) -> None:
     def step(connection: Connection) -> bool:
         if not is_hidden:
             connection.execute(_HIDE, {"this": document})
-        elif connection.scalar(_LOCK, {"this": document}) != _HIDDEN:  # it is being written again
+        elif connection.scalar(_LOCK, {"this": document}) != _HIDDEN:
+            # Another caller writes the document again.
             return True
         ids = [row.id for row in raw_rows(connection, _ITEMS, {"this": document, "most": BATCH}) if is_name(row.id)]
         forget_items(connection, ids)
         if len(ids) == BATCH:
             return False
-        connection.execute(_FORGET, {"this": document})  # and with it, items whose ids are damaged
+        # The foreign key deletes items with corrupt ids too.
+        connection.execute(_FORGET, {"this": document})
         return True
 
     while not database.change(step):
@@ -114,14 +120,17 @@ def forget_document(database: Database, document: str) -> None:
 
 
 def finish_removals(database: Database, scope_id: int) -> None:
-    """Remove what an interrupted process left of a scope: documents to remove, and chunks of former contents."""
+    """Finish the removals that an interrupted process left in a scope: hidden documents and chunks of old versions."""
     with database.read() as connection:
         unsettled = decode_rows(connection, _UNSETTLED, {"scope": scope_id}, documents.c.id).sound
     for row in unsettled:
-        finish = forget_document if row.generation == _HIDDEN else settle
         try:
-            finish(database, row.id)
-        except StoreCorrupt as error:  # the other documents are finished all the same
+            if row.generation == _HIDDEN:
+                forget_document(database, row.id)
+            else:
+                settle(database, row.id)
+        except StoreCorrupt as error:
+            # A corrupt document does not block the other documents.
             _LOG.warning("the removal of a document could not be finished: %s", error)
 
 
@@ -135,20 +144,21 @@ def remove_gone(
     """Remove the documents at an address, and in the folder at it, whose files are gone; return their sources.
 
     Args:
-        database: Of the store.
+        database: Database of the store.
         scope_id: Scope of the documents.
         address: `file:` address of a file or a folder.
         is_gone: Returns True if the file of an address is gone.
         is_same_folder: Compares two addresses that differ in case only: in some file systems they are one folder.
     """
-    below = address.rstrip("/") + "/"
-    is_there = or_(documents.c.uri == address, documents.c.uri.istartswith(below, autoescape=True))
+    prefix = address.rstrip("/") + "/"
+    is_below = or_(documents.c.uri == address, documents.c.uri.istartswith(prefix, autoescape=True))
     page = (
         select(documents.c.id, documents.c.uri, documents.c.source)
-        .where(documents.c.scope_id == scope_id, is_there, documents.c.generation != _HIDDEN)
+        .where(documents.c.scope_id == scope_id, is_below, documents.c.generation != _HIDDEN)
         .order_by(documents.c.uri)
         .limit(_PAGE)
     )
+    # The result of each comparison, by the start of the address.
     same = {address: True}
     removed: list[str] = []
     last = ""
@@ -157,15 +167,20 @@ def remove_gone(
             rows = raw_rows(connection, page.where(documents.c.uri > last), {})
         sound = [row for row in rows if is_name(row.uri)]
         for row in sound:
-            folder = row.uri[: len(below)]
+            folder = row.uri[: len(prefix)]
             if folder not in same:
-                same[folder] = is_same_folder(folder, below)
+                same[folder] = is_same_folder(folder, prefix)
             if is_name(row.id) and same[folder] and is_gone(row.uri):
-                try:
-                    forget_document(database, row.id)
-                except StoreCorrupt as error:  # it is hidden, and the other documents are removed all the same
-                    _LOG.warning("a document could not be removed: %s", error)
+                _remove(database, row.id)
                 removed.append(row.source if is_name(row.source) else row.uri)
         if len(rows) < _PAGE or not sound:
             return removed
         last = sound[-1].uri
+
+
+def _remove(database: Database, document: str) -> None:
+    try:
+        forget_document(database, document)
+    except StoreCorrupt as error:
+        # The document is hidden, and does not block the other documents.
+        _LOG.warning("a document could not be removed: %s", error)

@@ -1,7 +1,7 @@
 """`DocumentWriter`: stages the chunks of a document in batches, and publishes all of them with one statement.
 
-The former content is recalled until then. A chunk that occurs in both, or in an attempt that was interrupted, is the
-same item, and is not indexed again.
+The old content is recalled until then. A chunk that occurs in both versions, or in an interrupted attempt, is the same
+item, and is not indexed again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CONTENT = documents.c["content_hash", "stamp", "source", "chunks", "ingested_at
 _FIND = select(*documents.c["id", "generation"], _newest.label("newest"), *_CONTENT).where(
     documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("named")
 )
-_IN_ITS_PLACE = delete(documents).where(
+_DROP_OTHER_ID = delete(documents).where(
     documents.c.scope_id == bindparam("scope"),
     documents.c.uri == bindparam("named"),
     documents.c.id != bindparam("document"),
@@ -51,7 +51,7 @@ _IN_ITS_PLACE = delete(documents).where(
 _STAMP = update(documents).where(_this).values(stamp=bindparam("new_stamp"))
 _ADD = upserts(documents, {"stage": bindparam("mine")})
 _CLAIMED = select(documents.c.generation, documents.c.content_hash != "", _newest).where(_this)
-_SHOW_NONE = update(documents).where(_this, documents.c.generation < 0).values(generation=0)
+_SHOW_NOTHING = update(documents).where(_this, documents.c.generation < 0).values(generation=0)
 _HOLD = select(documents.c.generation).where(_this, documents.c.stage == bindparam("mine")).with_for_update()
 _UNCLAIM = update(documents).where(_this).values(stage="")
 _FORGET = delete(documents).where(_this, documents.c.content_hash == "")
@@ -74,7 +74,7 @@ class NewDocument:
     meta: str = "{}"
     """JSON."""
     image: Image | None = None
-    """The image that the document is, if any; its alt text is the only chunk."""
+    """The image, if the document is an image; its alt text is the only chunk."""
 
 
 class Version(NamedTuple):
@@ -104,23 +104,24 @@ class DocumentWriter:
         return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def find(self, uri: str) -> Version:
-        """Return the stored version of a document; an empty one if it is not stored completely, or its row is damaged.
+        """Return the stored version of a document; an empty version if it is stored in part, or its row is corrupt.
 
-        What is so damaged that the document cannot be written is removed.
+        A corrupt document that could not be replaced is removed.
         """
-        place, document = {"scope": self.scope_id, "named": uri}, self.id_of(uri)
+        address, document = {"scope": self.scope_id, "named": uri}, self.id_of(uri)
         with self.database.read() as connection:
-            rows = raw_rows(connection, _FIND, place)
+            rows = raw_rows(connection, _FIND, address)
         if not rows:
             return Version()
         (row,) = rows
         newest = row.newest or 0
         if row.id != document:
-            place["document"] = document
-            self.database.change(lambda connection: connection.execute(_IN_ITS_PLACE, place))
+            address["document"] = document
+            self.database.change(lambda connection: connection.execute(_DROP_OTHER_ID, address))
         elif not is_whole(row.generation, -1, _MAX_GENERATION) or not is_whole(newest, 0, _MAX_GENERATION):
             forget_document(self.database, document)
-        elif row.generation < newest:  # an attempt to replace it was interrupted
+        elif row.generation < newest:
+            # An attempt to replace it was interrupted.
             return Version()
         elif is_metadata(row.meta) and not any(column_problem(each, getattr(row, each.name)) for each in _CONTENT):
             return Version(row.content_hash, row.stamp)
@@ -138,19 +139,19 @@ class DocumentWriter:
         seal: Callable[[], Version],
         on_staged: Callable[[int], None] | None = None,
     ) -> Written:
-        """Store a document, which was looked for with `find`, in the place of its former content.
+        """Store a document and replace its old content. Call `find` first.
 
-        One of up to `BATCH` chunks is one transaction. A longer one takes several; after an interruption, the next call
-        writes all of it again, but indexes nothing twice.
+        A document of up to `BATCH` chunks is one transaction. A longer document takes several; after an interruption,
+        the next call writes all of it again, but indexes nothing twice.
 
         Args:
-            document: What it is.
-            chunks: In order. If they raise an `IngestError`, everything stays as it was.
+            document: The document without its chunks.
+            chunks: Chunks in order. If they raise an `IngestError`, everything stays as it was.
             seal: Called after the last chunk; returns the version to store.
             on_staged: Called with the number of chunks after every batch but the last.
 
         Raises:
-            IngestError: Another attempt to write the same document began after this one.
+            IngestError: Another attempt to write the same document started after this attempt.
         """
         attempt = _Attempt(self, document)
         rest = iter(chunks)
@@ -163,14 +164,15 @@ class DocumentWriter:
                 batch = following
             version = seal()
         except IngestError:
-            with suppress(IngestError):  # another attempt began, and what is staged belongs to it
+            with suppress(IngestError):
+                # If another attempt started, the staged chunks belong to it.
                 attempt.discard()
             raise
         return attempt.publish(batch, version)
 
 
 class _Attempt:
-    """One attempt to write a document. Of several, only the attempt that began last can continue."""
+    """One attempt to write a document. If several run at once, only the attempt that started last can continue."""
 
     def __init__(self, writer: DocumentWriter, document: NewDocument) -> None:
         self._database = writer.database
@@ -180,9 +182,9 @@ class _Attempt:
         self._this = {"this": self._id, "mine": str(uuid.uuid4())}
         self._ids = _ChunkIds(self._id)
         self._generation = 0
-        """The generation that is written; 0 before the first batch."""
+        """The generation to write; 0 before the first batch."""
         self._is_new: bool | None = None
-        self._has_others = False
+        self._has_generations = False
         self._chunks = 0
 
     def stage(self, chunks: Sequence[Chunk]) -> None:
@@ -207,10 +209,14 @@ class _Attempt:
             self._claim(connection, is_first=is_only)
             self._add(connection, named)
             is_settled = is_only
-            if self._has_others:
+            if self._has_generations:
                 is_settled = forget_generations(connection, self._id, self._generation) and is_only
                 failpoint("items.removed")
-            state = {"generation": self._generation, "stage": "" if is_settled else self._this["mine"]}
+            # A stage that is not empty marks the document for `finish_removals`, if this process is killed here.
+            stage = self._this["mine"]
+            if is_settled:
+                stage = ""
+            state = {"generation": self._generation, "stage": stage}
             connection.execute(_PUBLISH.values(**row, **state), self._this)
             if not self._is_new:
                 connection.execute(_DROP_IMAGE, self._this)
@@ -225,7 +231,7 @@ class _Attempt:
         return Written(bool(self._is_new), self._chunks)
 
     def discard(self) -> None:
-        """Remove what was staged; the former content stays."""
+        """Remove the staged chunks; the old content stays."""
 
         def write(connection: Connection) -> bool:
             shown = self._hold(connection)
@@ -246,7 +252,7 @@ class _Attempt:
         """Lock the document; in the first transaction, add it if it is new, and take the next generation.
 
         Raises:
-            IngestError: Another attempt began.
+            IngestError: Another attempt started.
         """
         if not is_first:
             self._hold(connection)
@@ -254,29 +260,31 @@ class _Attempt:
         row = {"id": self._id, "stage": self._this["mine"], **self._row(Version(), 0)}
         connection.execute(_ADD[connection.dialect.name], row | self._this)
         shown, is_known, newest = connection.execute(_CLAIMED, self._this).one()
-        if shown < 0:  # it is being removed, which ends here
-            connection.execute(_SHOW_NONE, self._this)
+        if shown < 0:
+            # The document is being removed: this write stops the removal.
+            connection.execute(_SHOW_NOTHING, self._this)
         self._generation = max(shown, newest or 0, 0) + 1
-        self._has_others = newest is not None
-        if self._is_new is None:  # in a second try, the first one may have stored it
+        self._has_generations = newest is not None
+        if self._is_new is None:
+            # A transaction that is tried twice may find the row of its first try.
             self._is_new = not is_known
 
     def _hold(self, connection: Connection) -> int:
         """Lock the document, and return the generation that it shows.
 
         Raises:
-            IngestError: Another attempt began.
+            IngestError: Another attempt started.
         """
         shown: int | None = connection.scalar(_HOLD, self._this)
         if shown is None:
             raise IngestError(
                 self._document.source,
-                "another ingestion of it began after this one; that one continues, this one ended",
+                "another ingestion of it started later and continues; this ingestion stopped",
             )
         return shown
 
     def _add(self, connection: Connection, named: Sequence[tuple[str, Chunk]]) -> None:
-        """Write the chunks of a batch, and put those that are new items into the outbox."""
+        """Write the chunks of a batch, and put new items into the outbox."""
         if not named:
             return
         known = {*connection.scalars(_KNOWN, {"ids": [item for item, _ in named]})}
@@ -319,24 +327,25 @@ class _Attempt:
 
 
 class _ChunkIds:
-    """The ids of the chunks of a document, in order: hashes of the text, and of how often the document held it before.
+    """The ids of the chunks of a document, in order: hashes of the text and of the number of its earlier occurrences.
 
-    So a chunk keeps its id wherever the document is changed around it.
+    So a chunk keeps its id if the document is changed around it.
     """
 
     def __init__(self, document: str) -> None:
         self._space = uuid.UUID(document)
-        self._made: set[int] = set()
-        self._times: dict[int, int] = {}  # of texts that were repeated
+        self._ids: set[int] = set()
+        # Occurrences of repeated texts, by the id of the first occurrence.
+        self._times: dict[int, int] = {}
 
     def next(self, chunk: Chunk) -> str:
         """Return the id of the next chunk."""
-        made = first = self._id(1, chunk)
-        if first.int in self._made:
+        identifier = first = self._id(1, chunk)
+        if first.int in self._ids:
             times = self._times[first.int] = self._times.get(first.int, 1) + 1
-            made = self._id(times, chunk)
-        self._made.add(made.int)
-        return str(made)
+            identifier = self._id(times, chunk)
+        self._ids.add(identifier.int)
+        return str(identifier)
 
     def _id(self, times: int, chunk: Chunk) -> uuid.UUID:
         content = f"{chunk.title}\0{chunk.text}" + (chunk.image and f"\0{chunk.image}")

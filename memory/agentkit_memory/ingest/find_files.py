@@ -1,4 +1,4 @@
-"""Finds the files to ingest, and reports those that cannot be found or read."""
+"""Search for the files to ingest; files that cannot be found or read are returned as errors."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to ingest: its path, and its name as it was given."""
+    """A file to ingest: its path, and its name as the caller wrote it."""
 
     path: Path
     source: str
     folder: Path | None = None
-    """The folder in which it was found, links resolved: it is read only if it lies inside. None if it was named."""
+    """The folder in which it was found, links resolved: it is read only if it is inside. None if it was named."""
 
     @property
     def uri(self) -> str:
@@ -63,32 +63,32 @@ class SourceFile:
 
 
 def given_paths(paths: object) -> list[Path]:
-    """Return one path or several as a list, with `~` expanded.
+    """Return one path or several paths as a list, with `~` expanded.
 
     Raises:
-        IngestError: It is something else.
+        IngestError: The value is not a path or an iterable of paths.
     """
-    if isinstance(paths, str | os.PathLike):
-        return [expanded(paths)]
-    several = isinstance(paths, Iterable) and not isinstance(paths, bytes | Mapping)
-    given: list[object] = list(paths) if several else [paths]  # type: ignore[call-overload]
-    right = [each for each in given if isinstance(each, str | os.PathLike)]
-    if len(right) < len(given):
-        wrong = [repr(each)[:80] for each in given if not isinstance(each, str | os.PathLike)]
-        raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(wrong[:5])}")
-    return [expanded(each) for each in right]
+    values: list[object] = [paths]
+    if isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Mapping | os.PathLike):
+        values = list(paths)
+    valid = [each for each in values if isinstance(each, str | os.PathLike)]
+    if len(valid) < len(values):
+        invalid = [repr(each)[:80] for each in values if not isinstance(each, str | os.PathLike)]
+        raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(invalid[:5])}")
+    return [expanded(each) for each in valid]
 
 
 def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
-    """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
+    """Yield each file once: named files with any ending, and the files of folders whose ending is known.
 
     Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
-    it leads to. A link in a folder is a file of that folder, removed with the link; one that leads out of the folder is
-    not read: whoever wrote the folder would choose which files of this machine are stored.
+    it leads to. A link in a folder is a file of that folder, removed with the link. A link that leads out of the folder
+    is not read: the writer of the folder could choose any file of this machine.
     """
-    seen: set[bytes] = set()  # digests, which are smaller than paths
-    for given in paths:
-        for file in _find(given, images):
+    # Digests are smaller than paths.
+    seen: set[bytes] = set()
+    for path in paths:
+        for file in _find(path, images):
             if isinstance(file, SourceFile):
                 name = blake2b(os.fsencode(file.path), digest_size=16).digest()
                 if name in seen:
@@ -120,7 +120,7 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return whether a path lies in a folder once all links are followed. The folder has none in its path."""
+    """Return True if a path is in a folder once all links are followed. The path of the folder contains no links."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(folder)
     except (OSError, ValueError):
@@ -128,16 +128,17 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def is_gone(uri: str, folder: Path | None = None) -> bool:
-    """Return whether the file of a `file:` address certainly is no file of the folder any more.
+    """Return True if a `file:` address certainly does not lead to a file of the folder any more.
 
-    There is nothing now, or a folder; the path leads through a link now, to another file; or it leads out of `folder`.
+    The path is missing or a folder now, leads through a link to another file, or leads out of `folder`.
     """
     path = _path(uri)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # such as a folder that may not be entered at the moment
+    except OSError:
+        # The file may still exist, for example in a folder whose permissions were changed.
         return False
     if folder is not None and not is_inside(path, folder):
         return True
@@ -145,7 +146,7 @@ def is_gone(uri: str, folder: Path | None = None) -> bool:
 
 
 def is_same_folder(uri: str, other: str) -> bool:
-    """Return whether two `file:` addresses are of one folder, as they may be where case does not count."""
+    """Return True if two `file:` addresses lead to one folder, as in a file system that ignores case."""
     try:
         return uri == other or _path(uri).samefile(_path(other))
     except OSError:
@@ -153,18 +154,22 @@ def is_same_folder(uri: str, other: str) -> bool:
 
 
 def _path(uri: str) -> Path:
-    return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))  # `Path.from_uri` is of Python 3.13
+    # `Path.from_uri` requires Python 3.13.
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
 def _shown(path: Path) -> str:
-    """Return the path as it was given, in characters that every database and terminal can hold."""
+    """Return the path as the caller wrote it, in characters that every database and terminal accepts."""
     try:
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # an unpaired surrogate that stands for no byte
+    except UnicodeEncodeError:
+        # The path contains an unpaired surrogate that does not represent a byte.
         name = str(path).encode("utf-8", "backslashreplace").decode()
     return name.replace("\0", "\\x00")
 
 
 def reason(error: Exception) -> str:
     """Return the message of the system, without the path."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)

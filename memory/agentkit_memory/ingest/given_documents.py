@@ -1,4 +1,4 @@
-"""`Documents`: texts and bytes that are given; with ingested files, listed and forgotten by their source."""
+"""`Documents`: adds texts and bytes, and lists and removes documents and ingested files by their source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote, urlsplit
 
 from sqlalchemy import bindparam, select
@@ -40,7 +40,7 @@ __all__ = ["Documents"]
 Content: TypeAlias = str | bytes | Document
 
 _GIVEN = "given:"
-"""Start of the addresses of documents that are no files."""
+"""Start of the addresses of documents that are not files."""
 
 _SHOWN = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documents.c.content_hash != "")
 _ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_SHOWN)
@@ -62,14 +62,19 @@ _CHUNKS = (
 )
 
 
+def _as_bytes(content: str | bytes) -> bytes:
+    if isinstance(content, str):
+        return content.encode("utf-8", "surrogatepass")
+    return bytes(content)
+
+
 def _content_source(content: str | bytes) -> str:
     """Return the source of a document without a name."""
-    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    return f"text-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+    return f"text-{hashlib.blake2b(_as_bytes(content), digest_size=8).hexdigest()}"
 
 
 class Documents:
-    """The documents of one scope. `changed` is called after a change, to have it indexed."""
+    """The documents of one scope. `changed` is called after a change, to index it."""
 
     def __init__(self, database: Database, scope: Scope, changed: Callable[[], None]) -> None:
         self._database = database
@@ -79,17 +84,17 @@ class Documents:
     def add(
         self, content: Content, *, source: str = "", metadata: Mapping[str, object] | None = None
     ) -> StoredDocument:
-        """Store a document under its source, in the place of what was added under that before.
+        """Store a document under its source, replacing a document that was added under it before.
 
         The same content again changes nothing. It is recalled by its words at once, and indexed by a thread.
 
         Args:
-            content: Text; bytes, which are read as a file with the ending of the source is (`.pdf`, `.html`, `.md`,
-                ...; text with any other); or a `Document`, whose source, title and metadata count where none are given.
-                A document with an `image` is that image, by its alt text, which is the text of the document.
-            source: Name of the document, such as an address or a path; shown with each chunk. Without a name, the
+            content: Text; bytes, which are read by the ending of the source (`.pdf`, `.html`, `.md`, ...; text with any
+                other ending); or a `Document`, whose source, title and metadata are the defaults. The text of a
+                document with an `image` is the alt text of the image.
+            source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
                 source is a hash of the content: the same content again is the same document.
-            metadata: Kept with each chunk, to filter by; anything JSON can hold.
+            metadata: Stored with each chunk, for filters; any JSON values.
 
         Raises:
             IngestError: The arguments are invalid, or the content cannot be read; names every problem.
@@ -101,49 +106,31 @@ class Documents:
             source, title, content = source or content.source or content.id, content.title, content.text
         if not source and isinstance(content, str | bytes):
             source = _content_source(content)
-        meta = self._check(content, source, metadata)
-        alt = ""
+        meta = _checked(content, source, metadata)
         if image is not None:
-            alt, image = storable(checked_alt(source, content)), checked_image(source, image)
-        data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else bytes(content)
-        kind = _format(source)
-        if kind == "image" and not isinstance(content, str):
-            raise IngestError(
-                source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))", name="alt_text"
-            )
-        if isinstance(content, str) and kind in ("pdf", "image"):
-            kind = "text"
+            content, image = storable(checked_alt(source, content)), checked_image(source, image)
+        content_format = _content_format(content, source)
+        data = _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
         document = NewDocument(_GIVEN + quote(source, safe="/:"), source, self._database.clock(), meta, image)
-        cut = [CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
-        cut += [image.id] if image is not None else []
+        cut = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
+        if image is not None:
+            cut.append(image.id)
         digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
         stored = writer.find(document.uri)
         if stored.content_hash != digest or writer.id_of(document.uri) not in self._ids(source):
-            with GivenStream(SourceFile(Path(source), source), data, IngestOptions()) as reading:
-
-                def seal() -> Version:
-                    reading.finish()
-                    return Version(digest)
-
-                chunks: Iterable[Chunk]
-                if image is not None:
-                    chunks = [image_chunk(image, alt, title, meta)]
-                else:
-                    blocks = chain([Part(title=title)] if title else [], READERS[kind](reading))
-                    chunks = _with_metadata(source, chunk_blocks(blocks), meta)
-                writer.write(document, chunks, seal)
+            _write(writer, document, data, content_format, title, Version(digest))
             self._changed()
         finish_removals(self._database, writer.scope_id)
-        (found,) = self._rows(_FIND_ONE, document=writer.id_of(document.uri))
-        return found
+        (row,) = self._rows(_FIND_ONE, document=writer.id_of(document.uri))
+        return row
 
     def list(self, *, after: str = "", limit: int = 100) -> tuple[StoredDocument, ...]:
         """Return documents of exactly this scope, in order of their sources.
 
         Args:
-            after: Source of the last document of the page before.
-            limit: Most documents to return.
+            after: Source of the last document of the previous page.
+            limit: Maximum number of documents.
 
         Raises:
             IngestError: An argument is invalid.
@@ -152,35 +139,36 @@ class Documents:
         return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def get(self, source: str) -> StoredDocument | None:
-        """Return the document with this source, rather one that was given than a file; None for an unknown one."""
-        found = self._rows(_FIND, named=_name(source))
-        return min(found, key=lambda each: each.is_file) if found else None
+        """Return the document with this source, or None. An added document comes before a file."""
+        return min(self._rows(_FIND, named=_name(source)), key=lambda each: each.is_file, default=None)
 
     def chunks(self, source: str, *, after: int = -1, limit: int = 100) -> tuple[Document, ...]:
-        """Return chunks of a document in order; none of an unknown one.
+        """Return chunks of a document in order; none if it is unknown.
 
         Args:
-            source: Of the document.
-            after: Position of the last chunk of the page before.
-            limit: Most chunks to return.
+            source: Source of the document.
+            after: Position of the last chunk of the previous page.
+            limit: Maximum number of chunks.
 
         Raises:
             IngestError: An argument is invalid.
         """
         _check_page("documents.chunks", after, limit, int)
-        known = self.get(source)
-        if known is None:
+        document = self.get(source)
+        if document is None:
             return ()
+        image = None
         with self._database.read() as connection:
-            bound = {"document": known.id, "after": after, "most": limit}
+            bound = {"document": document.id, "after": after, "most": limit}
             rows = sound_rows(connection, _CHUNKS, bound, items.c.id)
-            image = read_images(connection, [known.id] if len(rows) == 1 else []).get(known.id)
+            if len(rows) == 1:
+                image = read_images(connection, [document.id]).get(document.id)
         return tuple(
             Document(
                 row.text,
                 id=row.id,
                 title=row.title,
-                source=known.source,
+                source=document.source,
                 position=row.position,
                 image=image,
                 metadata={**_metadata("items", row), "start": row.start, "end": row.end, "line": row.line},
@@ -189,19 +177,19 @@ class Documents:
         )
 
     def forget(self, source: str) -> bool:
-        """Delete every document with this source, given or ingested; return whether there was one.
+        """Delete every document with this source, added or ingested; return True if any was stored.
 
-        A file that is still there is stored again when its folder is ingested again.
+        A file that still exists is stored again when its folder is ingested again.
         """
-        found = self._ids(_name(source))
-        for each in found:
+        ids = self._ids(_name(source))
+        for each in ids:
             forget_document(self._database, each)
-        if found:
+        if ids:
             self._changed()
-        return bool(found)
+        return bool(ids)
 
     def _ids(self, source: str) -> Sequence[str]:
-        """Return the ids of the documents with this source, damaged ones too: these are replaced or forgotten."""
+        """Return the ids of the documents with this source, including corrupt documents, to replace or delete them."""
         bound = {"scopes": known_ids(self._database, self._scope), "named": source}
         with self._database.read() as connection:
             return [row.id for row in raw_rows(connection, _IDS, bound) if is_name(row.id)]
@@ -212,32 +200,84 @@ class Documents:
             rows = sound_rows(connection, query, {"scopes": scopes, **bound}, documents.c.id)
         return [_stored(row) for row in rows]
 
-    @staticmethod
-    def _check(content: object, source: object, metadata: object) -> str:
-        problems = []
-        if not isinstance(content, str | bytes | bytearray):
-            wanted = "Document(ALT_TEXT, image=...)" if isinstance(content, Image) else "text, bytes or a Document"
-            problems.append(f"expected {wanted} as the content, got {type(content).__name__}")
-        if not isinstance(source, str) or not source.strip():
-            problems.append(f"name the document: expected text as `source`, got {source!r:.80}")
-        elif storable(source) != source:
-            problems.append("the source holds NUL or an unpaired surrogate")
-        elif len(quote(source, safe="/:")) + len(_GIVEN) > MAX_BYTES:
-            most = f"at most {MAX_BYTES - len(_GIVEN):,} bytes, six or more for a character that is not ASCII"
-            problems.append(f"the source is too long: expected {most}")
-        meta = "{}"
-        if metadata is not None and not (
-            isinstance(metadata, Mapping) and all(isinstance(key, str) for key in metadata)
-        ):
-            problems.append(f"expected a mapping of names to values as the metadata, got {metadata!r:.80}")
-        elif isinstance(metadata, Mapping) and metadata:
-            try:
-                meta = written_metadata(metadata, sort_keys=True)
-            except ValueError as error:
-                problems.append(f"its metadata {error}")
-        if problems:
-            raise IngestError(f"documents.add, {source!r:.80}", "; ".join(problems))
-        return meta
+
+def _checked(content: object, source: object, metadata: object) -> str:
+    """Check the arguments of `add`; return the metadata as JSON.
+
+    Raises:
+        IngestError: An argument is invalid; names every problem.
+    """
+    problems = []
+    if not isinstance(content, str | bytes | bytearray):
+        expected = "text, bytes or a Document"
+        if isinstance(content, Image):
+            expected = "Document(ALT_TEXT, image=...)"
+        problems.append(f"expected {expected} as the content, got {type(content).__name__}")
+    problems += _source_problems(source)
+    meta = "{}"
+    if metadata is not None and not _is_mapping_of_names(metadata):
+        problems.append(f"expected a mapping of names to values as the metadata, got {metadata!r:.80}")
+    elif metadata:
+        try:
+            meta = written_metadata(cast("Mapping[str, object]", metadata), sort_keys=True)
+        except ValueError as error:
+            problems.append(f"its metadata {error}")
+    if problems:
+        raise IngestError(f"documents.add, {source!r:.80}", "; ".join(problems))
+    return meta
+
+
+def _source_problems(source: object) -> list[str]:
+    if not isinstance(source, str) or not source.strip():
+        return [f"name the document: expected text as `source`, got {source!r:.80}"]
+    if storable(source) != source:
+        return ["the source contains NUL or an unpaired surrogate"]
+    if len(quote(source, safe="/:")) + len(_GIVEN) > MAX_BYTES:
+        limit = f"at most {MAX_BYTES - len(_GIVEN):,} bytes, six or more for a character that is not ASCII"
+        return [f"the source is too long: expected {limit}"]
+    return []
+
+
+def _is_mapping_of_names(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+
+def _content_format(content: str | bytes, source: str) -> Format:
+    """Return the format to read content as.
+
+    Raises:
+        IngestError: The content is the bytes of an image, which has no text.
+    """
+    by_name = _format(source)
+    if isinstance(content, str):
+        # Text with the name of a PDF or an image is text that was taken from it.
+        return "text" if by_name in ("pdf", "image") else by_name
+    if by_name == "image":
+        raise IngestError(
+            source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))", name="alt_text"
+        )
+    return by_name
+
+
+def _write(
+    writer: DocumentWriter, document: NewDocument, data: bytes, content_format: Format, title: str, version: Version
+) -> None:
+    """Cut content into chunks, and store them."""
+    with GivenStream(SourceFile(Path(document.source), document.source), data, IngestOptions()) as reading:
+
+        def seal() -> Version:
+            reading.finish()
+            return version
+
+        chunks: Iterable[Chunk]
+        if document.image is not None:
+            alt = data.decode("utf-8", "surrogatepass")
+            chunks = [image_chunk(document.image, alt, title, document.meta)]
+        else:
+            start = [Part(title=title)] if title else []
+            blocks = chain(start, READERS[content_format](reading))
+            chunks = _with_metadata(document.source, chunk_blocks(blocks), document.meta)
+        writer.write(document, chunks, seal)
 
 
 def _stored(row: Any) -> StoredDocument:
@@ -249,7 +289,7 @@ def _metadata(table: str, row: Any) -> dict[str, object]:
     """Return the metadata of a row.
 
     Raises:
-        StoreCorrupt: It is damaged.
+        StoreCorrupt: It is corrupt.
     """
     try:
         return read_metadata(row.meta)
@@ -267,14 +307,15 @@ def _format(source: str) -> Format:
 
 def _name(source: object) -> str:
     if not isinstance(source, str):
-        raise IngestError("documents", f"expected the source of a document, which is text, got {source!r:.80}")
+        raise IngestError("documents", f"expected text as the source of a document, got {source!r:.80}")
     return storable(source)
 
 
-def _check_page(where: str, after: object, limit: object, kind: type) -> None:
+def _check_page(where: str, after: object, limit: object, kind: type[str | int]) -> None:
     problems = []
     if not isinstance(after, kind) or isinstance(after, bool):
-        problems.append(f"expected {'a source' if kind is str else 'a position'} as 'after', got {after!r:.80}")
+        expected = {str: "a source", int: "a position"}[kind]
+        problems.append(f"expected {expected} as 'after', got {after!r:.80}")
     if not is_whole(limit, 1):
         problems.append(f"expected a limit of 1 or more, got {limit!r:.80}")
     if problems:
@@ -282,14 +323,14 @@ def _check_page(where: str, after: object, limit: object, kind: type) -> None:
 
 
 def _with_metadata(source: str, chunks: Iterator[Chunk], meta: str) -> Iterator[Chunk]:
-    """Yield chunks with the metadata of their document beside their own."""
+    """Yield chunks whose metadata is merged with the metadata of their document."""
     if meta == "{}":
         yield from chunks
         return
     common = read_metadata(meta)
     for chunk in chunks:
         try:
-            both = written_metadata({**read_metadata(chunk.meta), **common}, sort_keys=True)
+            merged = written_metadata({**read_metadata(chunk.meta), **common}, sort_keys=True)
         except ValueError as error:
             raise IngestError(source, f"metadata of chunk {chunk.position} {error}") from None
-        yield replace(chunk, meta=both)
+        yield replace(chunk, meta=merged)

@@ -1,4 +1,4 @@
-"""Images as documents of one item, their alt text; what is stored is checked here."""
+"""Checks of images, which are stored as documents with one item, the alt text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_prompts.errors import MediaError, brief
 __all__ = ["MAX_IMAGE", "checked_alt", "checked_image", "image_chunk"]
 
 MAX_IMAGE = 10_000_000
-"""Bytes of an image. No model takes larger ones."""
+"""Maximum bytes of an image. No model accepts larger images."""
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
@@ -24,10 +24,10 @@ _SIGNATURES = (
 
 
 def checked_image(source: str, image: Image) -> Image:
-    """Return an image that can be stored: its bytes, with the type that they have, or its address.
+    """Return an image that can be stored: its bytes with their detected type, or its address.
 
     Raises:
-        IngestError: It cannot be read, is too large, or is not an image that models take.
+        IngestError: It cannot be read, is too large, or is not of a type that models accept.
     """
     if isinstance(image.source, Url):
         return image
@@ -39,10 +39,11 @@ def checked_image(source: str, image: Image) -> Image:
         raise IngestError(
             source, f"has {len(content):,} bytes, at most {MAX_IMAGE:,} are stored: scale the image down", name="size"
         )
+    # The bytes decide, not the name: a provider rejects an image whose declared type is wrong.
     kind = next((kind for mark, at, kind in _SIGNATURES if content[at : at + len(mark)] == mark), None)
     if kind is None:
         raise IngestError(
-            source, "is not a PNG, JPEG, GIF or WebP image, which models take; convert it first", name="format"
+            source, "is not a PNG, JPEG, GIF or WebP image, which models accept; convert it first", name="format"
         )
     return Image(content, kind, image.name or image.label)
 
@@ -70,5 +71,5 @@ def checked_alt(source: str, alt: object) -> str:
 
 
 def image_chunk(image: Image, alt: str, title: str = "", meta: str = "{}") -> Chunk:
-    """Return the only chunk of the document that an image is."""
+    """Return the only chunk of the document of an image."""
     return Chunk(0, 0, len(alt), 1, title, alt, meta, image_hash(image))

@@ -1,4 +1,4 @@
-"""`IngestOptions`: which fields of a record are text, the alt texts of images, and whether damaged files are stored."""
+"""`IngestOptions`: the text fields of records, the alt texts of images, and the handling of corrupt files."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ def _unknown(message: str, meant: object) -> InvalidArgument:
 
 @options(_invalid, unknown=_unknown)
 class IngestOptions:
-    """How to read files. The fields of a record of a JSON lines file are named; a dotted name looks inside of objects.
+    """Options for reading files. Fields of the records of a JSON lines file are named; a dot enters nested objects.
 
     Raises:
         IngestError: An option is of the wrong kind, or `record_text` is empty; names every problem.
-        InvalidArgument: There is no such option.
+        InvalidArgument: An option is unknown.
     """
 
     lenient: bool = False
-    """Whether to store the readable parts of a damaged file: bytes that are not text become U+FFFD; records and pages
+    """True to store the readable parts of a corrupt file: bytes that are not text become U+FFFD; records and pages
     that cannot be read are left out. `IngestReport.repaired` reports both. Otherwise such a file is refused."""
     record_text: Annotated[_Names, Field(min_length=1)] = ("text", "content", "body")
-    """The text of a record: those of these fields that it has, one paragraph each. It must have one."""
+    """Fields with the text of a record, one paragraph each. A record needs at least one of these fields."""
     record_title: _Names = ("title",)
-    """Its title: the first of these fields that it has."""
+    """Fields with the title of a record; the first field that the record has is used."""
     record_metadata: _Names | None = None
-    """Fields to keep with the chunks; None: all others that are numbers, true, false, or texts of up to 500
+    """Fields to store with the chunks; None for all other fields that are numbers, true, false, or texts of up to 500
     characters."""
     alt_text: Callable[[Path], str | None] | None = None
-    """Returns the alt text of an image file, by which it is recalled. It is asked about every PNG, JPEG, GIF and WebP
-    file each time; without it, images in folders are skipped."""
+    """Returns the alt text of an image file, by which the image is recalled. It is called for every PNG, JPEG, GIF and
+    WebP file on each ingestion; without it, images in folders are skipped."""
 
     @property
     def record_key(self) -> str:
-        """What the chunks of a JSON lines file depend on besides its bytes."""
+        """Options that the chunks of a JSON lines file depend on, as a key."""
         return repr((self.record_text, self.record_title, self.record_metadata))
 
 
-def given_options(given: object, on_progress: object) -> IngestOptions:
-    """Return the given options, or the default ones.
+def given_options(value: object, on_progress: object) -> IngestOptions:
+    """Return the options of a call, or the default options.
 
     Raises:
-        IngestError: They are not `IngestOptions`, or `on_progress` is not callable.
+        IngestError: The value is not `IngestOptions`, or `on_progress` is not callable.
     """
-    if not isinstance(given, IngestOptions | None):
-        raise IngestError("ingest", f"expected IngestOptions(...) as the options, got {given!r}", name="options")
+    if not isinstance(value, IngestOptions | None):
+        raise IngestError("ingest", f"expected IngestOptions(...) as the options, got {value!r}", name="options")
     if on_progress is not None and not callable(on_progress):
         raise IngestError(
             "ingest", f"expected a function to call with the progress, got {on_progress!r}", name="on_progress"
         )
-    return given or IngestOptions()
+    return value or IngestOptions()

@@ -1,4 +1,4 @@
-"""Files to chunks in the store: unchanged files are skipped, errors are reported per file, no file is held whole."""
+"""Ingestion of files: unchanged files are skipped, errors are reported per file, no file is read into memory whole."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ from agentkit_prompts.system.regular_files import is_folder
 
 __all__ = ["READERS", "ingest_files"]
 
-_STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
+# Bytes between two calls of `on_progress` within a file.
+_STEP = 4 * 1024 * 1024
 _MAX_PIECES = MAX_IMAGE // PIECE + 2
-"""Of an image: enough to see that it is too large."""
+"""Maximum pieces to read of an image: enough to detect that it is too large."""
 _MIN_AGE_NS = 2 * 10**9
-"""A file that was changed more recently may change again without new times: these move in steps."""
+"""Minimum nanoseconds since the last change: a younger file may change again with the same times, which move in
+steps."""
 
 READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
     "text": lambda reading: text_blocks(reading.text(), markdown=False),
@@ -43,7 +45,7 @@ READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
     "pdf": pdf_blocks,
     "records": record_blocks,
 }
-"""A new format is a row here, and its endings in `find_files.FORMATS`."""
+"""Readers by format. A new format is a row here, and its endings in `find_files.FORMATS`."""
 
 
 def ingest_files(
@@ -56,7 +58,7 @@ def ingest_files(
     """Store the files, calling `on_stored` whenever enough was written to be worth indexing.
 
     Raises:
-        StoreError: The database cannot be written. The files before the one at fault are stored.
+        StoreError: The database cannot be written. The files before the error are stored.
     """
     run = _Run(writer, options, on_progress, on_stored)
     if on_progress is not None:
@@ -94,8 +96,10 @@ class _Run:
         self._done = self._done_bytes = 0
         self._chunks = self._waiting = 0
         self._file = ""
-        self._read = self._reported = 0  # bytes of the file that is being read
-        self._staged = 0  # chunks of it that are written
+        # Bytes of the file that is being read.
+        self._read = self._reported = 0
+        # Chunks of it that are written.
+        self._staged = 0
 
     def count(self, given: Sequence[Path]) -> None:
         """Count the files and their bytes, for the progress."""
@@ -105,7 +109,7 @@ class _Run:
                 self._total_bytes += _size(file)
 
     def take(self, file: SourceFile | IngestError) -> None:
-        """Store one file, or note its error."""
+        """Store one file, or record its error."""
         self._file, self._read, self._reported = file.source, 0, 0
         size = 0
         try:
@@ -118,7 +122,8 @@ class _Run:
             self._count_waiting(written - self._staged)
         except IngestError as error:
             self._errors.append(error)
-        except StoreCorrupt as error:  # a damaged row of one document keeps nobody from the others
+        except StoreCorrupt as error:
+            # A corrupt row of one document does not block the other documents.
             self._errors.append(IngestError(file.source, f"cannot be stored: {error}"))
         self._done += 1
         self._done_bytes += size
@@ -137,17 +142,18 @@ class _Run:
         )
 
     def remove_named(self, path: Path) -> bool:
-        """Remove what is stored of a named file or folder that is gone; return True if there was anything."""
+        """Remove the documents of a named file or folder that is gone; return True if any were stored."""
         try:
             if os.path.lexists(path) or not is_gone(path.absolute().as_uri()):
                 return False
             addresses = dict.fromkeys((Path(os.path.realpath(path)).as_uri(), path.absolute().as_uri()))
-        except (OSError, ValueError):  # a name that no file can have
+        except (OSError, ValueError):
+            # The name is invalid: no file can have it.
             return False
         return self._remove(addresses, is_gone)
 
     def remove_gone_from(self, folder: Path) -> None:
-        """Remove documents of a folder, by its real and its given path, whose files are gone."""
+        """Remove documents of a folder, by its real path and the path of the caller, whose files are gone."""
         real = folder.resolve()
 
         def is_gone_from_folder(uri: str) -> bool:
@@ -172,21 +178,25 @@ class _Run:
                 f"has an address of {len(uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
                 "which a character that is not ASCII counts as six bytes or more",
             )
-        alt = self._alt_text(file) if kind == "image" else ""
-        # What the chunks depend on in addition to the bytes of the file.
-        cut = [CHUNKER, kind, self._options.record_key if kind == "records" else alt]
+        alt = key = ""
+        if kind == "image":
+            alt = key = self._alt_text(file)
+        elif kind == "records":
+            key = self._options.record_key
+        # The chunks depend on these in addition to the bytes of the file.
+        cut = [CHUNKER, kind, key]
         stored = self._writer.find(uri)
-        with FileStream(file, self._options, self._on_bytes if self._on_progress is not None else None) as reading:
+        with FileStream(file, self._options, self._on_bytes) as reading:
             stamp = self._stamp(reading, cut, now)
             if stored.content_hash and self._is_stored(uri, stored, reading, stamp, cut):
                 return "unchanged", 0
 
             def seal() -> Version:
-                damaged = reading.finish()
+                error = reading.finish()
                 names = self._names(cut, reading.digest)
-                if damaged is None:
+                if error is None:
                     return Version(names[0], stamp)
-                self._repaired.append(damaged)
+                self._repaired.append(error)
                 return Version(names[-1], stamp)
 
             image: Image | None = None
@@ -201,7 +211,7 @@ class _Run:
         return ("added" if written.is_new else "changed"), written.chunks
 
     def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut: Sequence[str]) -> bool:
-        """Return True if a file is stored with its present content, which is read unless its stamp is known."""
+        """Return True if the current content of a file is stored. The file is read unless its stamp is stored."""
         if stamp and stored.stamp == stamp:
             return True
         for _ in reading.pieces():
@@ -222,10 +232,10 @@ class _Run:
         """Return the alt text of an image.
 
         Raises:
-            IngestError: There is none, or the function that returns it failed.
+            IngestError: It is missing or invalid, or the function that returns it failed.
         """
         if self._options.alt_text is None:
-            advice = "give IngestOptions(alt_text=...), or `documents.add` it"
+            advice = "set IngestOptions(alt_text=...), or use `documents.add`"
             raise IngestError(file.source, f"is an image, which is recalled by its alt text: {advice}", name="alt_text")
         try:
             alt: object = self._options.alt_text(file.path)
@@ -239,13 +249,13 @@ class _Run:
         return storable(checked_alt(file.source, alt))
 
     def _stamp(self, reading: FileStream, cut: Sequence[str], now: float) -> str:
-        """Return a stamp that will differ if the file is changed; empty where its times cannot show that."""
+        """Return a stamp that differs if the file is changed; empty text if its times cannot show a change yet."""
         if reading.changed_ns + _MIN_AGE_NS > now * 1e9:
             return ""
         return f"{reading.stamp}:{self._names(cut, '')[-1]}"
 
     def _names(self, cut: Sequence[str], digest: str) -> list[str]:
-        """Return the hashes under which the chunks of a file are stored: of its bytes, and of how they are cut."""
+        """Return the content hashes of a file: of its bytes, its format and the options that its chunks depend on."""
         names = [_hash([*cut, digest])]
         if self._options.lenient:
             names.append(_hash([*cut, digest, "lenient"]))
@@ -263,7 +273,7 @@ class _Run:
         self._report_progress()
 
     def _count_waiting(self, chunks: int) -> None:
-        """Count chunks that were written, and have them indexed whenever there are enough."""
+        """Count chunks that were written; call `on_stored` when enough of them wait for the index."""
         self._waiting += chunks
         if self._on_stored is not None and self._waiting >= WORTH_INDEXING:
             self._waiting = 0

@@ -1,4 +1,4 @@
-"""`IngestReport`: what an ingestion did; `IngestProgress`: how far it is."""
+"""`IngestReport`: the result of an ingestion; `IngestProgress`: its progress."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["IngestProgress", "IngestReport"]
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far an ingestion is."""
+    """Progress of an ingestion."""
 
     done: int
-    """Files done, those with errors too."""
+    """Finished files, including files with errors."""
     total: int
     """Files found."""
     source: str
-    """The file that was just done, or that is being read."""
+    """The file that was just finished, or that is being read."""
     chunks: int
     """Chunks written so far."""
     done_bytes: int = 0
-    """Bytes read so far, of the file that is being read too."""
+    """Bytes read so far, including the file that is being read."""
     total_bytes: int = 0
     """Bytes of all files found."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingestion did."""
+    """Result of an ingestion."""
 
     added: tuple[str, ...] = ()
     """Files that are new."""
@@ -38,18 +38,18 @@ class IngestReport:
     unchanged: tuple[str, ...] = ()
     """Files that were stored already with the same content."""
     removed: tuple[str, ...] = ()
-    """Files that are gone from an ingested folder, and so from the store."""
+    """Files that are gone from an ingested folder, and were removed from the store."""
     errors: tuple[IngestError, ...] = ()
-    """Files that could not be read, and why. What was stored of them before is kept, unless they are gone."""
+    """Errors of files that could not be read. Their stored chunks stay, unless the files are gone."""
     repaired: tuple[IngestError, ...] = ()
-    """Files that were stored without their damaged parts, and which these are. Only with `IngestOptions.lenient`."""
+    """Errors of files that were stored without their corrupt parts. Only with `IngestOptions.lenient`."""
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0
-    """Items of the store the index does not hold yet: another process owns it, or they are of other scopes. They are
-    indexed later, and found by their words until then."""
+    """Items of the store that are not indexed yet: another process owns the index, or they belong to other scopes. They
+    are indexed later, and found by their words until then."""
 
     @property
     def files(self) -> int:
-        """How many files are in the store because of this call or before it."""
+        """Number of files that are in the store after this call."""
         return len(self.added) + len(self.changed) + len(self.unchanged)

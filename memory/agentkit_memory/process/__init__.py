@@ -1,1 +1,1 @@
-"""Threads, event loops, forks and crashes: what concerns the process as a whole."""
+"""Threads, event loops, forks and crashes of the process."""

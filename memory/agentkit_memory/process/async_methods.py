@@ -1,4 +1,4 @@
-"""`async_method`: a method for async code, made of the one for code that is not: one body of code."""
+"""`async_method`: the async form of a sync method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class _HasThreads(Protocol):
     @property
     def _threads(self) -> Threads:
-        """Where its calls run."""
+        """Threads that run its calls."""
         ...
 
 
@@ -25,9 +25,9 @@ S = TypeVar("S", bound=_HasThreads)
 
 
 def async_method(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return a method that runs another one in a thread of the store, so that the event loop does not wait.
+    """Return an async method that runs `method` in a thread of the store, so that the event loop is not blocked.
 
-    A caller that is cancelled gets the cancellation once a call that has begun has ended.
+    If the caller is cancelled, a started call is finished first.
     """
 
     @wraps(method)

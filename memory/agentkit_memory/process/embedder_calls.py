@@ -1,4 +1,4 @@
-"""`EmbedderCalls`: calls async embedders from code that is not async."""
+"""`EmbedderCalls`: calls of async embedders from sync code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class EmbedderCalls:
     """The calls of async embedders for one store, in the event loop of all embedders. Threads may share it.
 
-    One loop, because the client of an embedder works in one only, and the embedder can be given to several stores. It
-    is not the loop of sync runs: an async tool that calls `memory.recall` blocks that one.
+    One loop, because the client of an embedder works in one loop only, and several stores may share the embedder. It is
+    not the loop of sync runs, which an async tool that calls `memory.recall` blocks.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,13 @@ class EmbedderCalls:
         """Wait for an awaitable in the loop; return its result or raise its exception.
 
         Raises:
-            StoreClosed: `close` was called before there was a result.
+            StoreClosed: `close` was called before the result.
         """
         with self._lock:
             if self._closed:
                 if isinstance(awaitable, Coroutine):
-                    awaitable.close()  # so that Python does not warn that it was never awaited
+                    # Otherwise Python warns that it was never awaited.
+                    awaitable.close()
                 raise _closed()
             future = background_loop("agentkit-embedder").submit(_await(awaitable))
             self._waiting.add(future)
@@ -70,4 +71,4 @@ async def _await(awaitable: Awaitable[T]) -> T:
 
 
 def _closed() -> StoreClosed:
-    return StoreClosed("the memory was closed while, or before, its embedder was asked; open it again")
+    return StoreClosed("the memory was closed before its embedder returned; open it again")

@@ -1,6 +1,7 @@
-"""Places between two writes where a test can kill the process, as a power cut or `kill -9` would.
+"""Places between two writes at which a test can kill the process, as a power cut or `kill -9` would.
 
-Off, and free, unless the environment variable AGENTKIT_FAILPOINT names one: `worker.flushed:3` kills at its third pass.
+They cost nothing unless the environment variable AGENTKIT_FAILPOINT names a place: `worker.flushed:3` kills the process
+at the third pass.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _name, _, _count = os.environ.get(VARIABLE, "").partition(":")
 _passes = itertools.count(1)
 
 failpoint = partial(sys.audit, _EVENT)
-"""Marks that the program is at the failpoint with this name. Without a hook, Python ignores such an event at once."""
+"""Function that marks a place by its name. Without a hook, Python ignores the event at once."""
 
 
 def _kill(event: str, arguments: tuple[object, ...]) -> None:

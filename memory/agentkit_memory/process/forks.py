@@ -1,7 +1,7 @@
-"""Memories in a forked process: their locks, files and connections belong to the parent alone.
+"""Memories in a forked process: their locks, files and connections belong to the parent only.
 
-Every open object is disowned in the child before other code runs there. It refuses every use from then on, and nothing
-that it holds is closed or collected, since SQLite, Edge or a client would then change what the parent is using.
+Every open object is disowned in the child before other code runs there. Every later use raises an error, and its parts
+are neither closed nor collected, since SQLite, Edge or a client would then change files that the parent uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["keep", "track"]
 
 class _Opened(Protocol):
     def disown(self, why: str) -> None:
-        """Refuse every use from now on. Called in a child, where locks may be held by threads that do not exist."""
+        """Raise an error at every later use. Called in a child, where threads that hold locks do not exist."""
 
 
 _open: WeakSet[_Opened] = WeakSet()
@@ -24,12 +24,12 @@ _process = os.getpid()
 
 
 def track(opened: _Opened) -> None:
-    """Call `disown` of an object in every process that is forked while it lives."""
+    """Call `disown` of an object in every process that is forked while the object exists."""
     _open.add(opened)
 
 
 def keep(*held: object) -> None:
-    """Keep some objects from being collected, even at the end of the process."""
+    """Prevent the collection of objects, even at the end of the process."""
     for each in held:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 

@@ -1,4 +1,4 @@
-"""`OnDemand`: a thread that does what has piled up whenever it is woken, so that callers do not wait for it."""
+"""`OnDemand`: a thread that works whenever it is woken, so that callers do not wait."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LOG = logging.getLogger("agentkit.memory")
 _IDLE = 5.0
 """Seconds without work after which the thread ends."""
 _MAX_WAIT = 2.0
-"""Seconds that the end of the process waits for work that has begun."""
+"""Maximum seconds that the end of the process waits for started work."""
 
 _running: WeakSet[OnDemand] = WeakSet()
 
 
 class OnDemand:
-    """Calls `work` in a thread of its own, again as long as it returns that there is more to do.
+    """Calls `work` in a separate thread, again as long as it returns True.
 
-    The thread starts when it is first woken and ends after some seconds without work. It never keeps the process from
-    ending. `gather` is how many seconds pass between waking and working, so that more work comes together.
+    The thread starts when it is first woken and ends after some seconds without work. It never prevents the end of the
+    process. `gather` is the number of seconds between waking and working, so that more work is done at once.
     """
 
     def __init__(self, name: str, work: Callable[[], bool], *, gather: float = 0.0) -> None:
@@ -39,11 +39,11 @@ class OnDemand:
         track(self)
 
     def wake(self, *, hurry: bool = False) -> None:
-        """Have the work done soon; with `hurry`, without gathering more first."""
+        """Wake the thread; with `hurry`, it does not wait for more work."""
         if hurry:
             self._hurry.set()
         elif self._wanted.is_set():
-            # The next pass has not begun.
+            # The next pass has not started, and includes the new work.
             return
         with self._lock:
             self._wanted.set()
@@ -53,7 +53,7 @@ class OnDemand:
                 self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Begin no work any more, and wait so many seconds for what has begun; return whether it has ended."""
+        """Stop the thread, and wait at most `seconds` for started work; return True if it has finished."""
         with self._lock:
             self._stopped = True
             self._wanted.set()
@@ -71,9 +71,9 @@ class OnDemand:
 
     def _run(self) -> None:
         while True:
-            found = self._wanted.wait(_IDLE)
+            was_woken = self._wanted.wait(_IDLE)
             with self._lock:
-                if self._stopped or not (found or self._wanted.is_set()):
+                if self._stopped or not (was_woken or self._wanted.is_set()):
                     self._thread = None
                     return
                 self._wanted.clear()
@@ -83,8 +83,8 @@ class OnDemand:
             try:
                 more = self._work()
             except BaseException:
-                # A panic too: the thread that ends here is not started again.
-                _LOG.exception("%s: failed, and is tried again when there is more to do", self._name)
+                # Panics are caught too: a thread that ends here would not be started again.
+                _LOG.exception("%s: failed; it is tried again when it is next woken", self._name)
                 more = False
             if more:
                 self._wanted.set()

@@ -85,7 +85,7 @@ def check_question(
     roles: object = None,
     where: object = None,
 ) -> None:
-    """Refuse wrong arguments of a recall and name all of them.
+    """Check the arguments of a recall; the error names every problem.
 
     Raises:
         InvalidArgument: The query is not text, a number is out of range, or the time is invalid.
@@ -96,7 +96,7 @@ def check_question(
     if not is_whole(limit, 1, MAX_CANDIDATES):
         problems.append(f"limit: expected 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
     if visible is not None and not is_whole(visible, 0):
-        problems.append(f"visible: expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
+        problems.append(f"visible: expected a number of messages, 0 or more, or None for all, got {visible!r}")
     if now is not None and not (isinstance(now, datetime) or is_time(now)):
         problems.append(f"now: expected a datetime or seconds since 1970, got {now!r}")
     if roles is not None and not _are_roles(roles):

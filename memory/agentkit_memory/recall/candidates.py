@@ -20,7 +20,7 @@ Slot: TypeAlias = Literal["documents", "conversation", "knowledge"]
 
 @dataclass(slots=True)
 class ScoredItem:
-    """An item with the raw scores of the retrievers, the parts of its score, and whether it was used."""
+    """An item with the raw scores of the retrievers and the parts of its score."""
 
     item: StoredItem
     retrieved: dict[str, float] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class ScoredItem:
     parts: dict[str, float] = field(default_factory=dict)
     """The summands of the score, by name."""
     score: float = 0.0
-    """Comparable within one recall: the z-score of the retrievers, plus the scorers."""
+    """Score, comparable within one recall: the z-score of the retrievers, plus the scorers."""
     used: bool = False
     reason: str = ""
     """The reason why it was used or not."""
@@ -50,7 +50,7 @@ class ScoredItem:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Its branch or document, and its position there."""
+        """Branch or document of the item, and its position."""
         item = self.item
         if item.branch_id is not None:
             return f"branch {item.branch_id}", item.position
@@ -70,25 +70,25 @@ class ScoredItem:
 
 
 class Pool:
-    """The candidates of one question, and which of them are neighbours."""
+    """The candidates of one question, and their neighbours."""
 
     def __init__(self, candidates: Iterable[ScoredItem]) -> None:
         self.candidates: Sequence[ScoredItem] = tuple(candidates)
         self.floors: dict[str, float] = {}
-        """Per retriever, the highest score that an item it did not find can have."""
+        """Maximum score of an item that a retriever did not find, by retriever."""
         self.stored_weights: Callable[[Sequence[str]], Mapping[str, Mapping[int, float]]] | None = None
-        """Returns of some of the items, by id, the weights of the question's terms, where the index keeps them."""
+        """Returns the weights of the terms of the question in items, by id, if the index stores them."""
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     def raw_scores(self, retriever: str) -> list[float]:
-        """Return the raw score of each candidate; the floor where this retriever did not find it."""
+        """Return the raw score of each candidate; the floor if this retriever did not find it."""
         floor = self.floors.get(retriever, 0.0)
         return [each.retrieved.get(retriever, floor) for each in self.candidates]
 
     def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
-        """Return of these candidates the stored weights of the question's terms, see `Question.held_by`."""
+        """Return the stored weights of the terms of the question in candidates, see `Question.held_by`."""
         items = {number: self.candidates[number].item for number in which}
         new = [item for item in items.values() if item.id not in question.held]
         # The index returns weights faster than a text is analysed again.
@@ -101,7 +101,7 @@ class Pool:
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
-        """Per candidate the others within two places: how far after this one (negative: before), and which."""
+        """Per candidate its neighbours within two positions: the distance (negative: before) and the number of each."""
         at: dict[tuple[str | int, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
             item = each.item

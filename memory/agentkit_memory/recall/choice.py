@@ -1,4 +1,4 @@
-"""The choice among the scored candidates: the best, each thing once, not all alike, within the limits."""
+"""The choice among the scored candidates: the best, without copies, within the limits."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SCORE = attrgetter("score")
 
 
 def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
-    """Return the candidates, the best first; equal ones in the order of their places.
+    """Return the candidates, the best first; equal candidates in the order of their places.
 
-    With diversity, those that differ from the ones before them come earlier.
+    With diversity, candidates that differ from the candidates before them come earlier.
     """
     order: list[ScoredItem] = []
     for _, equal in groupby(sorted(pool.candidates, key=_SCORE, reverse=True), _SCORE):
@@ -50,7 +50,7 @@ def choose(
         question: The question without the names of speakers.
         order: The candidates, best first.
         asked: The arguments of the recall.
-        hashes: Returns the hash of each image by its id: only the same image is a copy of one.
+        hashes: Returns the hash of each image by its id: only the same image is a copy of an image.
     """
     choice = _Choice(asked)
     images: Mapping[str, str] = {}
@@ -82,7 +82,7 @@ class _Choice:
         self._below = f"below the first {asked.limit}"
         self._facts_left = asked.limit
         self._others_left = asked.limit
-        """Places for items that are no facts."""
+        """Places for items that are not facts."""
         self._tokens = asked.policy.tokens
 
     def exclusion(self, each: ScoredItem) -> str:
@@ -93,8 +93,8 @@ class _Choice:
         if not places:
             return self._below
         if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
-            return f"from the {each.item.role}, and only messages of {', '.join(self._asked.roles)} were asked for"
-        # A neighbour of a hit has none of the terms itself: only its place is evidence.
+            return f"from the {each.item.role}, but `roles` allows only {', '.join(self._asked.roles)}"
+        # A neighbour of a hit has no term of the question: only its place is evidence.
         if not each.retrieved and each.score <= 0.0:
             return "neighbour of a hit, below the average candidate"
         return ""
@@ -125,7 +125,7 @@ class _Choice:
 
 def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:
     head = order[:_MAX_DIVERSE]
-    # Each text is compared with every chosen one: the rest keeps its order.
+    # Each text is compared with every chosen text, so only the head is reordered.
     texts = [frozenset(split_words(each.item.text)) for each in head]
 
     def similarity(one: int, other: int) -> float:

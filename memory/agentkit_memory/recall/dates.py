@@ -1,6 +1,6 @@
 """Dates in a question, to compare with the time of a turn: "in May 2023", "on 4 July", "last week", "3 days ago".
 
-English, and ISO dates. What is relative is relative to `now`; times are UTC.
+English, and ISO dates. Relative dates are relative to `now`; times are UTC.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _PATTERNS = [
     )
 ]
 _TELLING = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}", re.IGNORECASE)
-"""What each of the patterns needs: most questions have none of it."""
+"""Texts that the patterns require: most questions contain none of them."""
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:

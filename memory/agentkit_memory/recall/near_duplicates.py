@@ -1,10 +1,10 @@
-"""Near-duplicates: texts with the same words but for a few, in the same order, of which a recall uses one."""
+"""Near-duplicates: texts with nearly the same words in the same order, of which a recall uses one."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.question import Question, asks
@@ -14,15 +14,15 @@ from agentkit_memory.terms.analysis import split_words
 __all__ = ["Copies", "count_copies"]
 
 SAME_TEXT = "same text as"
-"""Beginning of the reason on a copy."""
+"""Start of the reason of a copy."""
 _MIN_SHARED = 0.9
-"""Share of their words that two texts have in common when one of them is enough."""
+"""Minimum share of common words of near-duplicates."""
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
-"""Words that reverse a meaning, however alike the rest is."""
+"""Words that reverse the meaning of a text."""
 _SIGNS = re.compile(
     r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
 )
-"""Signs that are part of a statement; `#`, `-`, `+` and `>` at the beginning of a line are Markdown."""
+"""Signs that are part of a statement; `#`, `-`, `+` and `>` at the start of a line are Markdown."""
 # Signs of mathematics, of currencies, and others, such as emoji.
 _SYMBOLS = frozenset({"Sm", "Sc", "So"})
 _DASHES = {ord("−"): "-", ord("–"): "-"}
@@ -43,14 +43,18 @@ class Wording:
         """Each word once, in the order of the text."""
         return [*dict.fromkeys(self._all)]
 
+    def order_of(self, words: Set[str]) -> list[str]:
+        """Return some of its words, each once, in the order of the text."""
+        return [word for word in self.ordered if word in words]
+
     def signs(self) -> list[str]:
         """Return the signs that are part of a statement, in order: `++`, `-` and `€` of `C++ costs -5 €`."""
-        found = _SIGNS.findall(unicodedata.normalize("NFKC", self.text).translate(_DASHES))
-        return [each.strip() for each in found if each.isascii() or unicodedata.category(each) in _SYMBOLS]
+        signs = _SIGNS.findall(unicodedata.normalize("NFKC", self.text).translate(_DASHES))
+        return [each.strip() for each in signs if each.isascii() or unicodedata.category(each) in _SYMBOLS]
 
 
 def alike(one: Wording, other: Wording) -> bool:
-    """Return whether two texts have the same words but for a few, in the same order."""
+    """Return True if two texts have nearly the same words in the same order."""
     one_size, other_size = len(one.words), len(other.words)
     if min(one_size, other_size) < _MIN_SHARED * max(one_size, other_size):
         return False
@@ -66,8 +70,8 @@ def alike(one: Wording, other: Wording) -> bool:
     apart = one.words ^ other.words
     if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False
-    # "Alice lent Bob" and "Bob lent Alice" differ by the order alone.
-    return [word for word in one.ordered if word in shared] == [word for word in other.ordered if word in shared]
+    # "Alice lent Bob" and "Bob lent Alice" differ only in the order.
+    return one.order_of(shared) == other.order_of(shared)
 
 
 class Copies:
@@ -80,10 +84,10 @@ class Copies:
         """Ids of the candidates by the hash of their image."""
         self._used: list[tuple[Wording, str]] = []
         self._words: set[str] = set()
-        """Words of all used texts: a text with many other words is like none of them."""
+        """Words of all used texts: a text with many other words is not a copy of any."""
 
     def reason(self, each: ScoredItem, *, keep: bool) -> str:
-        """Return a reason if a candidate repeats a used one, or the question; else keep it for later ones."""
+        """Return a reason if a candidate repeats a used candidate or the question; else, with `keep`, remember it."""
         item = each.item
         if item.kind == IMAGE:
             # Only the same image is a copy of an image: the alt text may be the same.
@@ -104,7 +108,7 @@ class Copies:
         return ""
 
     def _twin_of(self, wording: Wording) -> str:
-        """Return the id of the first used candidate that a text is a copy of; empty if it is no copy."""
+        """Return the id of the first used candidate with nearly the same text, or empty text."""
         if len(self._words & wording.words) < _MIN_SHARED * len(wording.words):
             return ""
         return next((used for there, used in self._used if alike(wording, there)), "")

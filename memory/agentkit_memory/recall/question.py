@@ -1,9 +1,9 @@
-"""`Question`: the terms to look for, and what else a question names: speakers, dates, the kind of answer."""
+"""`Question`: the terms of a question, and the speakers, dates and kind of answer that it names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CHARACTERS", "Question", "asks"]
 
 MAX_CHARACTERS = 4_000
-"""Of a longer question its beginning and its end are used: pasted text is mostly in between."""
+"""Maximum characters of a question; of a longer question the start and the end are used, as pasted text is usually in
+between."""
 
 _ROLES = {"user": frozenset({"i", "me", "my", "mine", "myself"}), "assistant": frozenset({"you", "your", "yours"})}
 
@@ -41,22 +42,22 @@ class Question:
     """A question, analysed."""
 
     text: str
-    """Without the names of speakers once these are known; this is embedded."""
+    """Text to embed; after `among`, without the names of speakers."""
     asked: Mapping[int, float]
-    """How often each term occurs."""
+    """Count of each term."""
     terms: Mapping[int, float]
-    """The same without the names of speakers once these are known."""
+    """Count of each term; after `among`, without the names of speakers."""
     words: tuple[str, ...]
-    """Each once, in order."""
+    """Each word once, in order."""
     now: float
-    """Seconds since 1970."""
+    """Time of the question, in seconds since 1970."""
     dates: tuple[When, ...] = ()
     asks_time: bool = False
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
-    """Those speakers of the hits that it names."""
+    """Speakers of the hits that the question names."""
     held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
-    """What `held_by` returned, or would return, by the id of the item."""
+    """Cache of `held_by`, by the id of the item."""
 
     @classmethod
     def of(cls, text: str, now: float) -> Question:
@@ -78,14 +79,14 @@ class Question:
         )
 
     def held_by(self, item: StoredItem) -> Mapping[int, float]:
-        """Return the stored weights of its terms in an item, each times how often it is asked for."""
+        """Return the stored weights of its terms in an item, each multiplied by its count in the question."""
         held = self.held.get(item.id)
         if held is None:
             held = self.held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
         return held
 
     def learn(self, weights: Mapping[str, Mapping[int, float]]) -> None:
-        """Take the stored weights of its terms in items, by the ids of these, so that no text is analysed."""
+        """Add the stored weights of its terms in items, by the ids of the items, so that no text is analysed."""
         asked = self.asked
         if all(times == 1.0 for times in asked.values()):
             self.held.update(weights)
@@ -97,28 +98,22 @@ class Question:
         """Return the question with the speakers it names, whose names are no longer among its terms.
 
         A speaker is named by all words of the name, the user by "I" and "my", the assistant by "you". A question that
-        holds nothing but names stays as it is; one that names every speaker prefers none.
+        consists of names is not changed; a question that names every speaker of the hits prefers no speaker.
         """
-        known = set(speakers)
-        named = {each for each in known if self._names(each)}
+        all_speakers = set(speakers)
+        named = {each for each in all_speakers if self._names(each)}
         if not named:
             return self
         names = {word for each in named - _ROLES.keys() for word in split_words(each)}
-        gone = {term for word in names for term in count_terms(word)[0]}
-        terms = {term: times for term, times in self.terms.items() if term not in gone}
-        # A question that consists of names asks about the persons.
+        name_terms = {term for word in names for term in count_terms(word)[0]}
+        terms = {term: times for term, times in self.terms.items() if term not in name_terms}
+        # A question that consists of names is about the persons.
         if not terms:
             return self
-        text = self.text
-        # A name in the text would move its vector towards every message that addresses the person.
-        if names:
-            longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
-            text = " ".join(re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I).split())
         preferred = frozenset(named)
-        # A question that names every speaker of the hits prefers none of them.
-        if named == known:
+        if named == all_speakers:
             preferred = frozenset()
-        return replace(self, text=text or self.text, terms=terms, speakers=preferred)
+        return replace(self, text=_without_names(self.text, names), terms=terms, speakers=preferred)
 
     def _names(self, speaker: str) -> bool:
         pronouns = _ROLES.get(speaker)
@@ -128,8 +123,17 @@ class Question:
         return bool(name) and all(word in self.words for word in name)
 
 
+def _without_names(text: str, names: Collection[str]) -> str:
+    """Return a text without names: they would move its vector towards every message that addresses the person."""
+    if not names:
+        return text
+    longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
+    rest = re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I)
+    return " ".join(rest.split()) or text
+
+
 def asks(text: str, question: str) -> bool:
-    """Return whether a text with the words of the question asks it, too, rather than stating it."""
+    """Return True if a text with the words of the question is a question too, and not a statement."""
     if text.rstrip().endswith(_QUESTION_MARKS):
         return True
     marked = question.rstrip().endswith(_QUESTION_MARKS)

@@ -100,12 +100,12 @@ class RecallFilter:
     sources: Annotated[SkipValidation[Collection[str] | None], AfterValidator(_check_texts)] = None
     """Sources of documents, and names of conversations."""
     metadata: _Metadata = field(default_factory=dict)
-    """Name -> value that it has to equal; list of values, one of which it has to equal; or operators with their values:
+    """Conditions by name: a value to equal; a list of values, one of which to equal; or operators with their values:
     `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
     since: _Time = None
-    """Earliest time: of a message when it was written, of other items when they were stored. UTC without a zone."""
+    """Earliest time: for a message when it was written, for other items when they were stored. UTC without a zone."""
     until: _Time = None
-    """The time before which it has to be."""
+    """First time that is too late."""
 
     @model_validator(mode="after")
     def _has_a_period(self) -> Self:
@@ -142,17 +142,17 @@ class RecallFilter:
         return self.until is None or at < seconds(self.until)
 
     def rows(self) -> list[ColumnElement[bool]]:
-        """Return the conditions that SQL can check, given `scopes`: all but those on metadata."""
+        """Return the conditions that SQL can check, with the parameter `scopes`: all but the values of metadata."""
         conditions: list[ColumnElement[bool]] = []
         if self.kinds is not None:
             conditions.append(items.c.kind.in_([*self.kinds]))
         if self.sources is not None:
             names: list[str] = [*map(storable, self.sources)]
             scopes: BindParameter[int] = bindparam("scopes", expanding=True)
-            of_them = select(branches.c.id).join(conversations).where(conversations.c.name.in_(names))
-            turns = items.c.branch_id.in_(of_them.where(conversations.c.scope_id.in_(scopes)))
-            these = select(documents.c.id).where(documents.c.source.in_(names), documents.c.scope_id.in_(scopes))
-            conditions.append(or_(turns, items.c.document_id.in_(these)))
+            named = select(branches.c.id).join(conversations).where(conversations.c.name.in_(names))
+            turns = items.c.branch_id.in_(named.where(conversations.c.scope_id.in_(scopes)))
+            of_sources = select(documents.c.id).where(documents.c.source.in_(names), documents.c.scope_id.in_(scopes))
+            conditions.append(or_(turns, items.c.document_id.in_(of_sources)))
         at = func.coalesce(items.c.said_at, items.c.created_at)
         if self.since is not None:
             conditions.append(at >= seconds(self.since))
@@ -208,7 +208,7 @@ def _operand_problem(operator: str, value: object) -> str:
         values = value
     for each in values:
         if not _is_json(each):
-            return f"expected values that JSON can hold, at most {MAX_DEPTH} levels deep, got {brief(each)}"
+            return f"expected JSON values, at most {MAX_DEPTH} levels deep, got {brief(each)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""`RecallPolicy`: which retrievers find and score, which scorers are added, and how many are chosen."""
+"""`RecallPolicy`: the retrievers, scorers and limits of a recall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agentkit_prompts.options import Count, CountOrZero, Share, options
 __all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
 
 MAX_CANDIDATES = 10_000
-"""Most documents of one recall, and most hits of one retriever that are read."""
+"""Maximum documents of one recall, and maximum hits of one retriever."""
 
 
 def _check_parts(parts: tuple[object, ...]) -> tuple[object, ...]:
@@ -53,13 +53,14 @@ _Reranker: TypeAlias = Annotated[SkipValidation[Reranker | None], AfterValidator
 
 @options(InvalidArgument)
 class RecallPolicy:
-    """How candidates are found, scored and chosen. The default needs no tuning.
+    """Retrievers, scorers and limits that find, score and choose candidates. The default needs no tuning.
 
     The scores of each retriever become z-scores over the candidates and are added; their sum becomes a z-score again,
-    so that scorers weigh the same beside one retriever as beside two. Make your own with `dataclasses.replace`.
+    so that scorers have the same weight with one retriever as with two. Create a custom policy with
+    `dataclasses.replace`.
 
     Raises:
-        InvalidArgument: There is no retriever, or a part is of the wrong kind or out of range.
+        InvalidArgument: The retrievers are empty, or a part has the wrong type or is out of range.
     """
 
     name: str = "default"
@@ -67,7 +68,7 @@ class RecallPolicy:
         BM25Retriever(),
         DenseRetriever(),
     )
-    """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
+    """Retrievers; dense retrieval is left out if the store has no model."""
     scorers: _Scorers = (
         SpeakerScorer(),
         DateScorer(),
@@ -75,24 +76,27 @@ class RecallPolicy:
         QuestionScorer(),
     )
     candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = 24
-    """How many each retriever finds."""
+    """Number of candidates of each retriever."""
     around: CountOrZero = 6
-    """For how many of the best hits the neighbouring turns become candidates too."""
+    """Number of the best hits whose neighbouring turns become candidates too."""
     diversity: Share = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
     collapse: bool = True
-    """Whether only the best of nearly equal texts is used."""
+    """True to use only the best of nearly equal texts."""
     tokens: Count | None = None
-    """Most tokens of all used texts together, by the fast estimate."""
+    """Maximum tokens of all used texts together, by the fast estimate."""
     reranker: _Reranker = None
-    """Orders the best candidates anew, just before they are chosen from."""
+    """Reorders the best candidates just before the choice."""
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""
+        reranker = None
+        if self.reranker is not None:
+            reranker = self.reranker.name
         return _options(self) | {
             "retrievers": {each.name: _options(each) for each in self.retrievers},
             "scorers": {each.name: _options(each) for each in self.scorers},
-            "reranker": None if self.reranker is None else self.reranker.name,
+            "reranker": reranker,
         }
 
 
@@ -113,11 +117,11 @@ POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(
         )
     }
 )
-"""Policies by name: `default`; `lexical`, the same without a model; and plain ones to compare with."""
+"""Policies by name: `default`; `lexical`, the default without a model; and `bm25` and `dense` for comparisons."""
 
 
 def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
-    """Return the policy of that name; the default one for None.
+    """Return the policy of a name; the default policy for None.
 
     Raises:
         InvalidArgument: The name is unknown.
@@ -126,13 +130,13 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
         return policy
     if policy is None:
         return POLICIES["default"]
-    found = None
+    by_name = None
     if isinstance(policy, str):
-        found = POLICIES.get(policy)
-    if found is None:
+        by_name = POLICIES.get(policy)
+    if by_name is None:
         raise InvalidArgument(
             f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy",
             name="policy",
             value=str(policy),
         )
-    return found
+    return by_name

@@ -1,4 +1,4 @@
-"""`Recall`: the documents, messages and facts for a question, how each was scored, and what did not work."""
+"""`Recall`: the documents, messages and facts for a question, their scores, and the problems of the recall."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "relevance", "to_log"]
 
 Plain: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
-"""A considered item without its text: id, kind, score, whether and why it was used, slot, parts and raw scores."""
+"""A considered item without its text: id, kind, score, used or not, reason, slot, parts and raw scores."""
 NEAR_MISSES = 10
 """Candidates that were not used and are logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One candidate of a recall: its score, the parts of it, and why it was used or not."""
+    """One candidate of a recall: its score, the parts of the score, and the reason why it was used or not."""
 
     rank: int
     id: str
@@ -40,7 +40,7 @@ class Explained:
     used: bool
     why: str
     text: str
-    """The beginning of its text."""
+    """Start of its text."""
 
     def __str__(self) -> str:
         use = "-"
@@ -73,7 +73,7 @@ class Recall(Sequence[Document | RecalledMessage]):
         self.knowledge = tuple([_fact(each) for each in used if each.slot == "knowledge"])
         """Facts, best first."""
         self.degraded = tuple(degraded)
-        """What did not work; empty when all is well."""
+        """Problems of the recall, such as a failed model; empty without problems."""
         self._considered = considered
 
     def explain(self) -> tuple[Explained, ...]:
@@ -125,22 +125,23 @@ def relevance(score: float) -> float:
 
 
 def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:
-    """Return what was used, and the next best `NEAR_MISSES`, best first.
+    """Return the used candidates and the `NEAR_MISSES` next best candidates, best first.
 
-    As plain tuples: hundreds of recalls may wait for the log, and the garbage collector reads all else again and again.
+    They are plain tuples: hundreds of recalls may wait for the log, and the garbage collector would visit objects again
+    and again.
     """
-    left = NEAR_MISSES
-    kept = []
+    remaining = NEAR_MISSES
+    plain = []
     for each in considered:
-        # The next best candidates show why something was nearly found.
-        if each.used or left:
-            left -= not each.used
-            kept.append(_plain(each))
-    return kept
+        # The next best candidates explain why an item was nearly recalled.
+        if each.used or remaining:
+            remaining -= not each.used
+            plain.append(_plain(each))
+    return plain
 
 
 def candidate(plain: Plain) -> Candidate:
-    """Return a considered item as a recall shows and logs it."""
+    """Return a considered item as a candidate of the log."""
     item, kind, score, used, why, slot, parts, retrieved = plain
     scores = {name: round(value, 4) for name, value in parts.items()}
     scores |= {f"{name} raw": round(value, 4) for name, value in retrieved.items()}
@@ -178,10 +179,13 @@ def _document(each: ScoredItem, image: Image | None) -> Document:
 
 def _message(each: ScoredItem) -> RecalledMessage:
     item = each.item
+    name = ""
+    if item.speaker != item.role:
+        name = item.speaker
     return RecalledMessage(
         item.text,
         cast("Speaker", item.role),
-        name=item.speaker if item.speaker != item.role else "",
+        name=name,
         when=_time(item),
         session=item.conversation,
         id=item.id,
@@ -198,7 +202,7 @@ def _fact(each: ScoredItem) -> Fact:
 
 
 def _metadata(item: StoredItem, more: dict[str, object]) -> Mapping[str, object]:
-    """Return the metadata of an item and what recall adds to it, which are numbers and texts."""
+    """Return the metadata of an item and the metadata of the recall, which contains numbers and texts."""
     if item.meta == "{}":
         return FrozenDict(more)
     return {**read_metadata(item.meta), **more}
@@ -210,5 +214,5 @@ def _time(item: StoredItem) -> datetime | None:
     try:
         return datetime.fromtimestamp(item.said_at, UTC)
     except (ValueError, OverflowError, OSError):
-        # A clock outside of the calendar.
+        # The time is outside of the calendar.
         return None

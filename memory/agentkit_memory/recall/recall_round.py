@@ -1,4 +1,4 @@
-"""One round of a recall: how far it looks, and the candidates that it gathers."""
+"""One round of a recall: its depth, and its candidates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How far one round of a recall looks."""
+    """Limits of one round of a recall."""
 
     candidates: int
     """Candidates of each retriever, before hidden messages are added."""
@@ -40,13 +40,13 @@ class Depth:
     hits: Mapping[str, int]
     """Hits to fetch from the index by retriever: more than `wanted` if most of them are not usable."""
     is_wider: bool = False
-    """True if a former round found mostly copies: then copies of one text take one place."""
+    """True if an earlier round found mostly copies: then copies of one text take one place."""
 
     @classmethod
     def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
-        """Return a depth at which no retriever was asked yet."""
+        """Return the first depth for a number of candidates."""
         hidden = sum(last - after for _, after, last in asked.hidden)
-        # Hidden messages are often the best hits, as they are about the same: they take no place of the others.
+        # Hidden messages are often the best hits, as they have the same topic: they must not replace other candidates.
         wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
         return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
 

@@ -24,21 +24,21 @@ _STEPS = range(-_REACH, _REACH + 1)
 class RecallRows:
     """The items that one recall has read from SQL.
 
-    Every item is read under the scopes of the reader and valid at the time of the recall. What the index proposes is
-    no result before it is confirmed here.
+    Every item is read under the scopes of the reader and valid at the time of the recall. A hit of the index is used
+    only after it is confirmed here.
     """
 
     def __init__(self, view: ReadView, valid_at: float) -> None:
         self.view = view
         self.valid_at = valid_at
         self.unreadable: dict[str, str] = {}
-        """Reasons why damaged rows were left out, by the id of the item."""
+        """Reasons why corrupt rows were left out, by the id of the item."""
         self.waiting: list[StoredItem] = []
         """Items that the index does not contain, newest first; the newest of all items without an index."""
         self._new_turns: Sequence[StoredItem] = ()
-        """Messages of the scopes that are no items yet."""
+        """Messages of the scopes that are not items yet."""
         self._items: dict[str, StoredItem | None] = {}
-        """Proposed items by id; None for an item that SQL does not confirm."""
+        """Items of hits by id; None for an item that SQL does not confirm."""
         self._near: list[StoredItem] = []
         self._seeds: set[str] = set()
         """Ids of the items whose neighbours are in `_near`."""
@@ -48,10 +48,10 @@ class RecallRows:
     def read_waiting(
         self, connection: Connection, where: RecallFilter | None, *, has_index: bool, is_reported: bool
     ) -> list[str]:
-        """Read the items that the index does not contain; return what was left out and what they lack.
+        """Read the items that the index does not contain; return problems, such as items that were left out.
 
         Args:
-            connection: Where to read.
+            connection: Connection to read with.
             where: The filter of the recall.
             has_index: False if the newest items of SQL are searched instead of an index.
             is_reported: True if the result reports already that at most `MAX_ROWS` items were searched.
@@ -60,14 +60,14 @@ class RecallRows:
         waiting, problem = self._read_new_turns(connection, where)
         if view.crowded:
             problems.append(
-                f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
-                "searched; a thread of this memory indexes them"
+                f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: only the newest were "
+                "searched; a thread of this memory indexes the others"
             )
         waiting += self._read_unindexed(connection, where, has_index)
         # A message may be in both lists, as a thread makes items of messages meanwhile: its item replaces it.
         self.waiting = [*{item.id: item for item in waiting}.values()]
         if len(self.waiting) >= MAX_ROWS and not is_reported:
-            problem = f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25"
+            problem = f"more than {MAX_ROWS} items are not indexed yet: only the newest were searched, with BM25"
         if problem:
             problems.append(f"{problem}; a thread of this memory indexes them")
         elif self.waiting and view.space.model and has_index:
@@ -77,7 +77,7 @@ class RecallRows:
     def _read_new_turns(self, connection: Connection, where: RecallFilter | None) -> tuple[list[StoredItem], str]:
         if not self.view.behind:
             return [], ""
-        # Messages are long to read: a filter of documents does without them.
+        # Messages take long to read, and a filter of documents excludes them.
         if where is not None and where.kinds is not None and TURN not in where.kinds:
             return [], ""
         self._new_turns, problem = read_new_turns(connection, self.view.scope_ids, self.valid_at, MAX_ROWS)
@@ -106,13 +106,13 @@ class RecallRows:
     def confirm(self, connection: Connection, ids: Sequence[str], around: int) -> list[StoredItem]:
         """Return the items that SQL confirms, in the order of the ids.
 
-        The neighbours of the first `around` items are read in the same statement: they are mostly asked for next.
+        The neighbours of the first `around` items are read in the same statement, as they are usually needed next.
         """
         unread = [each for each in ids if each not in self._items]
         if unread:
             self._read(connection, unread, around)
-        # Items that waited are left out even if they are indexed by now: `waiting` contains them, and the index may
-        # have returned an older version.
+        # Items that waited are left out even if they are indexed now: `waiting` contains them, and the index may have
+        # returned an older version.
         waited = {item.id for item in self.waiting} - {turn.id for turn in self._new_turns}
         items = [self._items[each] for each in ids if each not in waited]
         return [item for item in items if item is not None]
@@ -141,11 +141,11 @@ class RecallRows:
         self._items |= {each: by_id.get(each) for each in ids}
 
     def keep(self, items: Sequence[StoredItem]) -> None:
-        """Keep items that were read otherwise, so that they need no confirmation."""
+        """Add items that were read before, so that they need no confirmation."""
         self._items |= {item.id: item for item in items}
 
     def neighbours(self, connection: Connection, turns: Sequence[StoredItem]) -> list[StoredItem]:
-        """Return the messages up to two places from some turns; of a long message the first part."""
+        """Return the messages up to two positions from turns; of a long message the first part."""
         unread = [each for each in turns if each.id not in self._seeds]
         if unread:
             # New turns have no rows of items yet: their neighbours are found by their places.

@@ -47,7 +47,7 @@ class Sources:
     embedders: Embedders
     logs: RecallLogs
     permit: Permit
-    """The permit to compute in, which is given back while the recall waits for a model or a server."""
+    """The permit to compute, which is released while the recall waits for a model or a server."""
 
 
 class _Terms(NamedTuple):
@@ -60,7 +60,7 @@ class _Terms(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One search of the index and of SQL. Its rounds share everything that was read or asked."""
+    """One search of the index and of SQL. Its rounds share all rows and vectors that were read."""
 
     sources: Sources
     asked: Asked
@@ -73,27 +73,27 @@ class Search:
     retrievers: Collection[str]
     """Names of the retrievers of the policy."""
     _among: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Ids of the items that meet the filter, by retriever, if they are few and its best hits mostly do not."""
+    """Ids of the items that meet the filter, by retriever, if they are few and most of its best hits do not meet it."""
     _terms: dict[tuple[int, int], _Terms] = field(default_factory=dict)
     """Results of BM25 by the hits to consider and the hits to fetch, for rounds that only fetch more vectors."""
     _hashes: dict[str, str] = field(default_factory=dict)
     """Hashes of images by the ids of the items."""
     _vector: Sequence[float] | None = None
-    """The vector of the question; None if the model was not asked or failed."""
+    """The vector of the question; None if it was not requested or the model failed."""
     _is_embedded: bool = False
-    """True if the model was asked for the vector of the question, even if it failed."""
+    """True if the vector of the question was requested, even if the model failed."""
 
     @classmethod
     def begin(cls, connection: Connection, sources: Sources, asked: Asked, away: StoreError | None) -> Search:
         """Read the state of the store, and the items that wait for its index.
 
-        Waiting items are read before the index is asked: an item that is indexed meanwhile is in one of the two.
+        Waiting items are read before the index is queried, so that an item that is indexed meanwhile is not missed.
 
         Args:
-            connection: Where to read.
+            connection: Connection to read with.
             sources: The parts of the store.
             asked: The arguments of the recall.
-            away: The obstacle if the active index could not be opened.
+            away: The error if the active index could not be opened.
         """
         indexes = sources.indexes
         retrievers = {retriever.name for retriever in asked.policy.retrievers}
@@ -120,7 +120,7 @@ class Search:
         return search
 
     def by_terms(self, connection: Connection, depth: Depth) -> Candidates:
-        """Begin a round with the candidates by BM25. They are incomplete if they name the depth of a next round."""
+        """Start a round with the candidates by BM25. They are incomplete if they contain the depth of a next round."""
         found = Candidates(self.asked, depth, self.question)
         terms = self._best_by_terms(connection, found)
         if found.next is None:
@@ -130,10 +130,10 @@ class Search:
         return found
 
     def add_similar(self, found: Candidates) -> None:
-        """Add the candidates with similar vectors to a round, if it is not incomplete and there are vectors."""
+        """Add the candidates with similar vectors to a complete round, if vectors can be compared."""
         if found.next is not None or not self._has_vectors():
             return
-        # No connection is held while a model is waited for.
+        # The model may take long: no connection is open meanwhile.
         self._embed(found.question)
         with self.sources.indexes.database.read() as connection:
             similar = self._usable(connection, found, DENSE)
@@ -144,7 +144,7 @@ class Search:
             self._add_neighbours(connection, found)
 
     def _best_by_terms(self, connection: Connection, found: Candidates) -> Sequence[Found]:
-        """Return the best items by BM25; a round that only fetches more vectors has those of the round before."""
+        """Return the best items by BM25; a round that only fetches more vectors uses the items of the round before."""
         depth = (found.depth.wanted, found.depth.hits[SPARSE])
         terms = self._terms.get(depth)
         if terms is None:
@@ -183,7 +183,7 @@ class Search:
             found.add_neighbours(self.rows.neighbours(connection, turns))
 
     def _fetch(self, connection: Connection, retriever: str, most: int) -> Sequence[Hit]:
-        """Return the best hits of the index; none if it cannot be asked."""
+        """Return the best hits of the index; none if it cannot be searched."""
         if self.index is None:
             return []
         if retriever == SPARSE:
@@ -191,7 +191,7 @@ class Search:
         return self._fetch_similar(self.index, most)
 
     def _fetch_terms(self, connection: Connection, index: VectorIndex, most: int) -> Sequence[Hit]:
-        """Return the best hits of the index by BM25. If it fails, SQL is searched instead from now on."""
+        """Return the best hits of the index by BM25. If it fails, this search uses SQL instead."""
         asked = sorted(self.question.asked.items())
         vector = SparseVector([term for term, _ in asked], [times for _, times in asked])
         try:
@@ -221,7 +221,7 @@ class Search:
             return []
 
     def _waiting_for(self, index: VectorIndex) -> AbstractContextManager[None]:
-        """Give the permit back while an index on a server is waited for."""
+        """Release the permit while an index on a server is waited for."""
         if index.shared:
             return self.sources.permit.released()
         return nullcontext()
@@ -241,15 +241,15 @@ class Search:
             return allowed
         found.is_full = found.is_full or is_cut
         if self.asked.roles is not None:
-            # Messages of other roles too: the usable messages may be their neighbours.
+            # Messages of other roles stay: usable messages may be their neighbours.
             return allowed
         return allowed[: depth.wanted]
 
     def _look_deeper(self, connection: Connection, found: Candidates, retriever: str, valid: int) -> None:
-        """Plan a round with more hits, as most of them have ended, are not shown yet, or do not meet the filter.
+        """Plan a round with more hits, as most of them have expired, are not shown yet, or do not meet the filter.
 
-        Few items that meet a filter are all named to the index. If they are many, but far from the best hits, a round
-        ends with the newest of them, as the number of hits has a limit.
+        If few items meet a filter, the index is searched among their ids. If they are many, but far from the best hits,
+        the newest of them are added, as the number of hits has a limit.
         """
         depth, most = found.depth, found.depth.hits[retriever]
         is_filtered = self.asked.where is not None and retriever not in self._among
@@ -261,8 +261,8 @@ class Search:
             found.next = depth.deeper(retriever)
         else:
             self._report(
-                f"of the best {most} hits {valid} are valid, the others have ended or are not shown yet, and there may "
-                "be more: `admin.expire` deletes what has ended"
+                f"of the best {most} hits {valid} are valid, the others have expired or are not shown yet, so valid "
+                "items may be missing: `admin.expire` deletes expired items"
             )
 
     def _read_among(self, connection: Connection, retriever: str) -> bool:
@@ -273,7 +273,7 @@ class Search:
         if ids is None:
             return False
         named = [each for each in ids if is_point_id(each)]
-        # Hits by BM25 stay as they are if only the vectors found too few.
+        # If only the vectors found too few, the hits by BM25 do not change.
         self._among |= {retriever: named, DENSE: named}
         return True
 
@@ -283,8 +283,8 @@ class Search:
         items = self.rows.read_newest(connection, MAX_CANDIDATES, self.asked.where.rows())
         if len(items) >= MAX_CANDIDATES:
             self._report(
-                "`where` allows few of the best hits: it was tried on these and on the newest "
-                f"{MAX_CANDIDATES:,} items of its kinds, sources and times; narrow these"
+                "`where` allows few of the best hits: it was applied to these and to the newest "
+                f"{MAX_CANDIDATES:,} items of its kinds, sources and times; narrow the kinds, sources or times"
             )
         return items
 
@@ -294,22 +294,27 @@ class Search:
         """Return waiting items with terms of the question, scored as the index would score them."""
         if not waiting:
             return []
-        question, known = self.question, {item.id for item, _ in indexed}
         # Rare items and waiting items may be the same.
         once = [*{item.id: item for item in waiting}.values()]
-        held = [(item, question.held_by(item)) for item in self.asked.allowed(once)]
+        held = [(item, self.question.held_by(item)) for item in self.asked.allowed(once)]
         if not any(terms for _, terms in held):
             return []
-        weights = self._weights_of(indexed, [terms for _, terms in held])
-        scored = []
-        for item, terms in held:
-            # An item that was indexed meanwhile is in both: the score of the index counts.
-            if terms and item.id not in known:
-                scored.append(Found(item, sum([weights[term] * value for term, value in terms.items()])))
+        scored = self._scored(held, indexed)
         scored.sort(key=lambda each: (-each.score, each.item.id))
         self.rows.keep([item for item, _ in scored])
         found.is_full = found.is_full or len(scored) > found.depth.wanted
         return self._cut(scored, found.depth.wanted)
+
+    def _scored(self, held: Sequence[tuple[StoredItem, Mapping[int, float]]], indexed: Sequence[Found]) -> list[Found]:
+        """Score items by their terms; an item without a term, or with a score of the index, is left out."""
+        weights = self._weights_of(indexed, [terms for _, terms in held])
+        in_index = {item.id for item, _ in indexed}
+        scored = []
+        for item, terms in held:
+            # An item that was indexed meanwhile is in both: the score of the index counts.
+            if terms and item.id not in in_index:
+                scored.append(Found(item, sum([weights[term] * value for term, value in terms.items()])))
+        return scored
 
     def _weights_of(self, indexed: Sequence[Found], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
         """Return the weights of terms outside of the index, estimated from the best hits of the index."""
@@ -321,7 +326,7 @@ class Search:
     def _cut(self, scored: Sequence[Found], most: int) -> Sequence[Found]:
         if self.asked.roles is None:
             return scored[:most]
-        # Messages of other roles may have usable neighbours, but they take no place of usable items.
+        # Messages of other roles may have usable neighbours, but must not replace usable items.
         usable = [each for each in scored if self.asked.is_of_roles(each.item)]
         unusable = [each for each in scored if not self.asked.is_of_roles(each.item)]
         return usable[:most] + unusable[:most]
@@ -333,19 +338,19 @@ class Search:
         return 2 * len({item.text for item, _ in terms}) <= len(terms)
 
     def _has_vectors(self) -> bool:
-        """Return True if the policy compares vectors and there are vectors to compare with."""
+        """Return True if the policy compares vectors, and the index has vectors."""
         if self.index is None or DENSE not in self.retrievers or not self.rows.view.scope_ids:
             return False
         return self.index.dimensions > 0 and bool(self.question.text.strip())
 
     def _lacks_vectors(self) -> bool:
-        """Return True if items of the scopes may have no vector."""
+        """Return True if items of the scopes may lack a vector."""
         if self.rows.is_settled:
             return self.index is None
         return bool(self.rows.view.space.model)
 
     def _embed(self, question: Question) -> None:
-        """Ask the model for the vector of the question, once; without it, only terms are compared."""
+        """Request the vector of the question from the model, once; without it, only terms are compared."""
         if self._is_embedded:
             return
         self._is_embedded = True
@@ -397,7 +402,7 @@ class Search:
 
 
 def open_index(indexes: Indexes, space: Space | None = None) -> StoreError | None:
-    """Open the index of a space (the active one) if nothing has to be written first; return the obstacle, if any."""
+    """Open the index of a space (the active space) if nothing has to be written first; return the error, if any."""
     try:
         indexes.ready(space)
     except StoreClosed:

@@ -1,4 +1,4 @@
-"""`Reranker`: a model of your own that orders the best candidates anew, such as a cross-encoder."""
+"""`Reranker`: a custom model that reorders the best candidates, such as a cross-encoder."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from agentkit_prompts.errors import brief
 __all__ = ["Reranker", "is_reranker", "reranked"]
 
 _MAX_RERANKED = 50
-"""Candidates that a reranker is given."""
+"""Maximum number of candidates to rerank."""
 _TIMEOUT = 1.0
 _MAX_TIMEOUT = 300.0
 
 
 class Reranker(Protocol):
-    """Scores the best candidates anew, knowing the question.
+    """Scores the best candidates again for a question.
 
-    A recall waits for it as long as its `rerank_timeout` in seconds, 1.0 if it has none; then, or if it raises, the
-    order stays as it was, and `Recall.degraded` says so.
+    A recall waits for up to its `rerank_timeout` in seconds, by default 1.0. If it is late or raises an error, the
+    order does not change, and `Recall.degraded` contains the problem.
     """
 
     @property
     def name(self) -> str:
-        """Its name where a score is explained."""
+        """Name of its part in the explanation of a score."""
         ...
 
     def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
-        """Return a score for each candidate, of which the highest comes first. They come in the order without it."""
+        """Return a score for each candidate; the highest score is the best. The candidates are sorted, best first."""
         ...
 
 
 _MAX_OVERDUE = 64
 _overdue: dict[int, Reranker] = {}
-"""Those that have not answered in time, nor since, by their ids: each recall would leave another thread behind."""
+"""Rerankers with an unfinished late call, by their ids. They are not called, as each call would leave a thread."""
 
 
 def is_reranker(part: object) -> bool:
-    """Return whether it has what a reranker has."""
+    """Return True if an object has the attributes of a reranker."""
     return isinstance(getattr(part, "name", None), str) and callable(getattr(part, "rerank", None))
 
 
 def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tuple[list[ScoredItem], str]:
-    """Return the candidates in the order of a reranker, and what did not work, if anything.
+    """Return the candidates in the order of a reranker, and the problem if it failed, else empty text.
 
     Raises:
         InvalidArgument: It has an invalid time limit, or did not return one finite number for each candidate.
@@ -61,10 +61,10 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
             name="rerank_timeout",
         )
     head = tuple(order[:_MAX_RERANKED])
-    late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
+    late = f"not reranked: reranker {reranker.name!r} did not return within {limit:g} seconds"
     if id(reranker) in _overdue or len(_overdue) >= _MAX_OVERDUE:
-        return order, f"{late}; it is asked again once it has"
-    # In a thread: a model cannot be interrupted, but a recall need not wait for it.
+        return order, f"{late}; it is called again after it has returned"
+    # A thread is needed: a model cannot be interrupted, but a recall need not wait for it.
     call = call_of_model(lambda: [*reranker.rerank(question, head)])
     if wait([call], limit).not_done:
         _overdue[id(reranker)] = reranker

@@ -1,7 +1,7 @@
 """Retrievers: BM25 and dense scores of candidates, each with a share of the scores of their neighbours.
 
-A turn is often understood only from the turn before it, and an answer from its question. With BM25, a neighbour lends
-the terms a candidate does not have itself; with dense vectors, a share of its score. A long text is lent less.
+A turn is often understood only with the turn before it, and an answer with its question. With BM25, a neighbour lends
+the terms that a candidate lacks; with dense vectors, a share of its score. A long text borrows less.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _MIN_DEVIATION = 1e-12
 """A smaller standard deviation counts as 0."""
 
 _LONG = 60
-"""Words of a text that is understood without its neighbours."""
+"""Minimum words of a text that is understood without its neighbours."""
 
 Scores: TypeAlias = tuple[list[float], list[float]]
-"""Per candidate its own score, and what its neighbours lend it, on one scale."""
+"""Per candidate its score, and the score that its neighbours lend it, on one scale."""
 
 
 class Retriever(Protocol):
-    """A query to the index that finds candidates, and the scores of these once the pool is complete."""
+    """A query to the index that finds candidates, and the scores of the complete pool."""
 
     @property
     def name(self) -> str:
-        """`bm25` or `dense`: which query to the index it is."""
+        """Query to the index: `bm25` or `dense`."""
         ...
 
     def scores(self, question: Question, pool: Pool) -> Scores:
@@ -77,7 +77,7 @@ class BM25Retriever:
         """Return BM25 scores, with the term weights of the index."""
         own = pool.raw_scores(SPARSE)
         lent = [0.0] * len(own)
-        # The index counts the names of speakers, too: without them, the score of every candidate is another.
+        # The scores of the index include the names of speakers, so all scores are computed again without the names.
         is_named = len(question.terms) < len(question.asked)
         if not self.share or not (is_named or any(pool.near)):
             return own, lent
@@ -108,7 +108,7 @@ class BM25Retriever:
         shares: Mapping[int, float],
         worth: Mapping[int, Mapping[int, float]],
     ) -> float:
-        """Return the sum of the terms that a candidate has from its neighbours, as far as it lacks them itself."""
+        """Return the sum of the terms that a candidate gets from its neighbours, reduced by the terms that it has."""
         mine = worth.get(number, {})
         gained: dict[int, float] = {}
         leaning = _leaning(pool, number)
@@ -127,7 +127,7 @@ class BM25Retriever:
 def _worth(
     question: Question, pool: Pool, own: Sequence[float], best: Sequence[int], numbers: Iterable[int]
 ) -> dict[int, dict[int, float]]:
-    """Return what each term of the question adds to the scores of candidates, by number and term.
+    """Return the contribution of each term of the question to the scores of candidates, by number and term.
 
     Candidates without a term are left out, and names of speakers add nothing. The weights of the terms are estimated
     from the best hits.
@@ -172,7 +172,7 @@ class DenseRetriever:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of values and their standard deviation, 0.0 where they hardly differ."""
+    """Return the mean of values and their standard deviation, 0.0 if they hardly differ."""
     if not values:
         return 0.0, 0.0
     mean = sum(values) / len(values)
@@ -184,7 +184,7 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def z_scores(values: Sequence[float]) -> list[float]:
-    """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
+    """Return the values in standard deviations above their mean; all 0.0 if they do not differ."""
     mean, deviation = spread(values)
     if not deviation:
         return [0.0] * len(values)
@@ -192,16 +192,16 @@ def z_scores(values: Sequence[float]) -> list[float]:
 
 
 def _leaning(pool: Pool, number: int) -> float:
-    """Return the share of the neighbours' scores that a candidate takes: 1.0 if it is short, less if it is longer."""
+    """Return the share of the scores of its neighbours that a candidate borrows: 1.0 if it is short, less if longer."""
     return min(1.0, _LONG / (pool.candidates[number].item.text.count(" ") + 1))
 
 
 def _shares(share: float) -> dict[int, float]:
-    """Return the share of its score that a neighbour lends, by how many places away it is."""
+    """Return the share of its score that a neighbour lends, by its distance."""
     return {step: share ** abs(step) for step in (-2, -1, 1, 2)}
 
 
 def _ends_with_question(pool: Pool, number: int) -> bool:
-    """Return True if a candidate is a message that ends with a question: its answer often repeats no word of it."""
+    """Return True if a candidate is a message that ends with a question, whose answer often repeats no word of it."""
     item = pool.candidates[number].item
     return item.kind == TURN and item.text.rstrip().endswith("?")

@@ -1,4 +1,4 @@
-"""Scorers, which a policy adds to the scores of its retrievers, such as speaker and date; and the sum of all scores."""
+"""Scorers of a policy, such as speaker and date, and the sum of their scores and the scores of the retrievers."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name where a score is explained."""
+        """Name of its part in the explanation of a score."""
         ...
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
-        """Return what to add to each score; 1.0 is one standard deviation of the retrievers' scores."""
+        """Return the addition to each score; 1.0 is one standard deviation of the scores of the retrievers."""
         ...
 
 
 @options(InvalidArgument)
 class SpeakerScorer:
-    """Raises turns of speakers whom the question names."""
+    """Raises turns of speakers that the question names."""
 
     weight: Weight = 1.0
     name = "speaker"
@@ -81,13 +81,13 @@ class DateScorer:
 
 @options(InvalidArgument)
 class AnswerScorer:
-    """Raises texts with the kind of answer asked for: a time for "when", a number for "how many"."""
+    """Raises texts with the kind of the answer: a time for "when", a number for "how many"."""
 
     weight: Weight = 0.5
     name = "answer"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
-        """Return the weight for texts that hold such an answer, else 0.0."""
+        """Return the weight for texts that contain such an answer, else 0.0."""
         wanted = []
         if question.asks_time:
             wanted.append(_TIME)
@@ -101,13 +101,13 @@ class AnswerScorer:
 
 @options(InvalidArgument)
 class QuestionScorer:
-    """Lowers turns that are questions: they share the words of an answer without giving one."""
+    """Lowers turns that are questions: they contain the words of an answer, but no answer."""
 
     weight: Weight = 0.5
     name = "asking"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
-        """Return minus the weight times the share of a turn that is questions."""
+        """Return the negative weight, multiplied by the share of questions in the text of a turn."""
         scores = [0.0] * len(pool.candidates)
         for number, each in enumerate(pool.candidates):
             if each.item.kind == TURN and "?" in each.item.text:
@@ -121,7 +121,7 @@ class RecencyScorer:
 
     weight: Weight = 0.5
     half_life: Annotated[Weight, Field(ge=1e-6)] = 30.0
-    """In days."""
+    """Half-life in days."""
     name = "recent"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:

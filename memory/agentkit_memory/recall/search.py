@@ -36,25 +36,25 @@ class Ranked(NamedTuple):
 
 
 def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
-    """Return the result of a recall, and whether something waits for the index.
+    """Return the result of a recall, and True if items or messages wait for the index.
 
-    Every item is read from SQL under the scope of the reader: whatever the index proposes, the result contains nothing
+    Every item is read from SQL under the scope of the reader: whatever the index returns, the result contains no item
     that was deleted, superseded or belongs to another scope. A part that fails is left out and reported in
     `Recall.degraded`; only SQL itself is needed. Nothing is written; the log is queued.
 
     Raises:
         StoreError: The database cannot be read.
     """
-    began = perf_counter_ns()
+    started = perf_counter_ns()
     ranked = _search_active_space(sources, asked)
     order, used = ranked.order, ranked.used
     one, database = ranked.search, sources.indexes.database
     problems = one.problems
     if one.rows.unreadable:
-        example, why = min(one.rows.unreadable.items())
+        example, problem = min(one.rows.unreadable.items())
         problems.append(
-            f"{len(one.rows.unreadable)} damaged items were left out, such as {example} ({why}): remove them and store "
-            "them again"
+            f"{len(one.rows.unreadable)} corrupt items were left out, such as {example} ({problem}): remove them and "
+            "store them again"
         )
     if asked.policy.reranker is not None and order:
         with sources.permit.released():
@@ -62,16 +62,17 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
         if problem:
             problems.append(problem)
         used = choose(ranked.last.question, order, asked, one.hashes)
-    if sources.logs.keep != 0 and (trouble := database.deferred.problem) is not None:
-        problems.append(f"recalls are not logged at present: {trouble}")
+    if sources.logs.keep != 0 and (log_error := database.deferred.problem) is not None:
+        problems.append(f"recalls cannot be logged now: {log_error}")
     recall = Recall(asked.query, order, used, problems, _images(database, used))
-    took = (perf_counter_ns() - began) // 1000
-    # The rest of the recall need not stay in memory until the log is written.
-    policy, kept, degraded = asked.policy, to_log(order), recall.degraded
+    took = (perf_counter_ns() - started) // 1000
+    # Only these values stay in memory until the log is written.
+    policy, plain, degraded = asked.policy, to_log(order), recall.degraded
 
     def log() -> RecallLog:
-        shown = tuple(map(candidate, kept))
-        return RecallLog(asked.query, policy.describe(), shown, took, asked.conversation, degraded, at=asked.valid_at)
+        candidates = tuple(map(candidate, plain))
+        description = policy.describe()
+        return RecallLog(asked.query, description, candidates, took, asked.conversation, degraded, at=asked.valid_at)
 
     sources.logs.write(asked.scope, one.rows.view.own, log)
     leaves_work = one.index is None or not one.rows.is_settled or one.rows.view.crowded
@@ -79,7 +80,7 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
 
 
 def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
-    """Search the active space; search again if another space became active meanwhile."""
+    """Search the active space; repeat the search if another space became active meanwhile."""
     indexes = sources.indexes
     while True:
         away, one = None, None
@@ -112,7 +113,7 @@ def _is_outdated(one: Search) -> bool:
 
 
 def _search_in_rounds(one: Search, candidates: Candidates) -> Ranked:
-    """Look for candidates, each time farther, until enough of them can be used.
+    """Search for candidates in rounds of growing depth, until enough of them can be used.
 
     Args:
         one: The search.
@@ -137,11 +138,11 @@ def _after_copies(
     """Return the depth of the next round if copies took the places of other candidates, else None."""
     if not found.is_full:
         return None
-    alike = count_copies(order) + found.copies
-    if not alike:
+    copies = count_copies(order) + found.copies
+    if not copies:
         return None
     others = [each for each in used if each.slot != "knowledge"]
-    if 2 * alike <= len(order) + found.copies and len(others) >= one.asked.limit:
+    if 2 * copies <= len(order) + found.copies and len(others) >= one.asked.limit:
         return None
     if found.depth.is_widest:
         one.problems.append(

@@ -1,1 +1,1 @@
-"""Changing the model that a store is read by."""
+"""Change of the embedding model of a store."""

@@ -1,4 +1,4 @@
-"""`Gate`: the checks of a new model; `Reembedding`: the result of a change; `ReembedProgress`: how far it is."""
+"""`Gate`: the checks of a new model; `Reembedding`: the result of a change; `ReembedProgress`: its progress."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
 
 @options(InvalidArgument)
 class Gate:
-    """The checks that a new space has to pass before it becomes the active one.
+    """The checks that a new space has to pass before it becomes the active space.
 
     Raises:
         InvalidArgument: A share is not between 0 and 1, the sample is below 1, or a question is not text.
     """
 
     sample: Count = 100
-    """How many items, and how many questions of the recall logs, are tried."""
+    """Number of items, and number of questions of the recall logs, to try."""
     self_retrieval: Share = 0.9
-    """Share of these items that must be among the best 10 for half of their own text."""
+    """Minimum share of these items among the best 10 hits for half of their text."""
     overlap: Share = 0.8
     """Share of the items used by recent recalls, and of the hits for `questions` so far, that must be found again."""
     failing: Share = 0.0
     """Share of the items that may be left without a dense vector, for BM25 only."""
     questions: Sequence[str] = ()
-    """More questions to compare the spaces by, in the scope of the memory."""
+    """Further questions to compare the spaces with, in the scope of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +38,29 @@ class GateCheck:
     name: str
     """`self-retrieval`, `recent recalls` or `questions`."""
     tried: int
-    """How many items had to be found; 0 where there was nothing to try."""
+    """Number of items that had to be found; 0 if nothing could be tried."""
     found: int
     minimum: float
-    """Share that has to be found."""
+    """Minimum share of items to find."""
     examples: tuple[str, ...] = ()
     """Ids of some items that were not found."""
 
     @property
     def share(self) -> float:
-        """Share that was found; 1.0 where there was nothing to try."""
-        return self.found / self.tried if self.tried else 1.0
+        """Share of items that were found; 1.0 if nothing could be tried."""
+        if not self.tried:
+            return 1.0
+        return self.found / self.tried
 
     @property
     def passed(self) -> bool:
-        """Whether the share is large enough."""
+        """True if the share is large enough."""
         return self.share >= self.minimum
 
 
 @dataclass(frozen=True, slots=True)
 class ReembedProgress:
-    """How far a change of the model is."""
+    """Progress of a change of the model."""
 
     space: str
     done: int
@@ -74,14 +76,14 @@ class Reembedding:
     model: str
     """Its model; empty for BM25 alone."""
     flipped: bool
-    """Whether the new space is the active one now."""
+    """True if the new space is the active space now."""
     why: str = ""
-    """Why not, if so. The new space is kept up to date meanwhile: go on, or abandon it."""
+    """Reason why it is not active, else empty. The new space stays up to date: call `reembed` again, or abandon it."""
     items: int = 0
-    """Items that the new space holds."""
+    """Items in the new space."""
     failing: int = 0
     """Items without a dense vector."""
     checks: tuple[GateCheck, ...] = field(default=())
     """The checks of the gate."""
     left: tuple[str, ...] = ()
-    """Retired spaces that another process still holds; they are dropped once it closes them."""
+    """Retired spaces that another process still uses; they are dropped after it has closed them."""

@@ -1,12 +1,12 @@
-"""Changing the model: a new space is built beside the active one, checked, made active, and the old one dropped.
+"""Change of the model: a new space is built next to the active space, checked and activated; the old space is dropped.
 
-Every step may be repeated: a crash anywhere leaves a complete active space, and the next call goes on.
+Every step may be repeated: a crash anywhere leaves a complete active space, and the next call continues.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
@@ -27,7 +27,7 @@ from agentkit_memory.store.spaces import Space, space_name
 __all__ = ["reembed"]
 
 _MAX_TRIES = 3
-"""How often an item, or a model that is away, is tried before this gives up for now."""
+"""Maximum tries of an item, for example while a model is not available, before the build stops."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -55,40 +55,56 @@ def reembed(
         raise InvalidArgument(
             f"reembed: expected a function to call with the progress, got {on_progress!r}", name="on_progress"
         )
-    database = indexes.database
-    model = "" if encoder is None else encoder.model
-    if indexes.active().name == space_name(model):
-        return _ended(indexes, indexes.active(), True)
+    model = ""
+    if encoder is not None:
+        model = encoder.model
+    active = indexes.active()
+    if active.name == space_name(model):
+        return _result(indexes, active, True)
     # An earlier change may have left an index.
     indexes.sweep()
-    space = begin(database, model, 0 if encoder is None else encoder.measure())
+    dimensions = 0
+    if encoder is not None:
+        dimensions = encoder.measure()
+    space = begin(indexes.database, model, dimensions)
     failpoint("reembed.begun")
-    # Opening the index queues all items for it, if they were not.
+    # Opening the index queues all items for it, if they were not queued before.
     index = indexes.get(space)
     failpoint("reembed.queued")
     counts = _build(indexes, space, on_progress)
     failpoint("reembed.built")
-    why = ""
-    if counts.waiting > counts.items * (gate.failing if gate is not None else 1.0):
-        reason = counts.problem or "other workers hold them"
-        why = f"{counts.waiting} of {counts.items} items have no vector yet: {reason}"
     checks: tuple[GateCheck, ...] = ()
-    if gate is not None and not why:
-        checks = check(indexes, embedders, space, index, gate, scope)
-        failed = [each for each in checks if not each.passed]
-        why = "; ".join(
-            f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed
-        )
-        failpoint("reembed.checked")
-    if why:
-        return _ended(indexes, space, False, why, checks)
-    flipped = flip(database, space)
+    if gate is not None:
+        problem = _failure_problem(counts, gate)
+        if not problem:
+            checks = check(indexes, embedders, space, index, gate, scope)
+            failpoint("reembed.checked")
+            problem = _check_problem(checks)
+        if problem:
+            return _result(indexes, space, False, problem, checks)
+    flipped = flip(indexes.database, space)
     failpoint("reembed.flipped")
-    return _ended(indexes, space, flipped, "" if flipped else "it was abandoned meanwhile", checks)
+    if not flipped:
+        return _result(indexes, space, False, "it was abandoned meanwhile", checks)
+    return _result(indexes, space, True, "", checks)
+
+
+def _failure_problem(counts: Any, gate: Gate) -> str:
+    """Return the problem of items without a vector; empty text if the gate allows them."""
+    if counts.waiting <= counts.items * gate.failing:
+        return ""
+    reason = counts.problem or "other workers have leased them"
+    return f"{counts.waiting} of {counts.items} items have no vector yet: {reason}"
+
+
+def _check_problem(checks: Iterable[GateCheck]) -> str:
+    """Return the problems of the checks that failed; empty text if all passed."""
+    failed = [each for each in checks if not each.passed]
+    return "; ".join(f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed)
 
 
 def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> Any:
-    """Work until every item is in the index of the space or has failed too often."""
+    """Process the outbox until every item is in the index of the space or has failed too often."""
     database = indexes.database
     try_again(database, space)
     worker = indexes.worker(space)
@@ -105,19 +121,19 @@ def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgres
         done = counts.items - counts.waiting
         if not counts.waiting or counts.waiting == counts.given_up:
             return counts
-        # Other workers hold some, or some wait for their next try.
+        # Other workers have leased items, or items wait for their next try.
         time.sleep(0.05)
 
 
 def _count(database: Database, space: Space) -> Any:
-    """Return how many `items`, `waiting` and `given_up` ones there are, and the first `problem`."""
+    """Return the numbers of `items`, `waiting` items and `given_up` items, and the first `problem`."""
     with database.read() as connection:
         return connection.execute(_COUNTS, {"this": space.name}).one()
 
 
-def _ended(
-    indexes: Indexes, space: Space, flipped: bool, why: str = "", checks: tuple[GateCheck, ...] = ()
+def _result(
+    indexes: Indexes, space: Space, flipped: bool, problem: str = "", checks: tuple[GateCheck, ...] = ()
 ) -> Reembedding:
-    left = indexes.sweep()
+    undropped = tuple(indexes.sweep())
     counts = _count(indexes.database, space)
-    return Reembedding(space.name, space.model, flipped, why, counts.items, counts.waiting, checks, tuple(left))
+    return Reembedding(space.name, space.model, flipped, problem, counts.items, counts.waiting, checks, undropped)

@@ -1,4 +1,4 @@
-"""Which space is the active one: chosen for a new store, and changed in one transaction."""
+"""Changes of the active space: it is chosen for a new store, and changed in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["abandon", "begin", "establish", "flip", "renew", "try_again"]
 _ANY_ITEM = select(items.c.id).limit(1)
 _SET = update(vector_spaces).where(vector_spaces.c.space == bindparam("its_name"))
 _REVIVE = _SET.values(state=bindparam("to"), dimensions=bindparam("size"), index_id="")
-_TURN = _SET.where(vector_spaces.c.state == bindparam("from")).values(state=bindparam("to"))
+_CHANGE = _SET.where(vector_spaces.c.state == bindparam("from")).values(state=bindparam("to"))
 _failed = (
     vector_state.c.space == bindparam("this"),
     vector_state.c.want != vector_state.c.have,
@@ -52,14 +52,14 @@ def establish(database: Database, encoder: Encoder) -> None:
         hold_spaces(connection, change=True)
         if not _fits(connection, database, encoder.model):
             for each in known_spaces(connection):
-                connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
-            # These are at most removals from indexes that are dropped.
+                connection.execute(_CHANGE, {"its_name": each.name, "from": each.state, "to": "retired"})
+            # An empty store has at most removals in its outbox, from indexes that are dropped.
             connection.execute(delete(vector_state))
             _write(connection, new, database.clock())
 
 
 def renew(database: Database) -> None:
-    """Give a store whose index was made by an older analysis of texts a new one, filled from SQL later."""
+    """Replace the spaces of an older analysis of texts by new spaces, whose indexes are filled from SQL later."""
     with database.read() as connection:
         if all(each.name == space_name(each.model) for each in known_spaces(connection, "active", "building")):
             return
@@ -68,25 +68,32 @@ def renew(database: Database) -> None:
         active = active_space(connection)
         for each in known_spaces(connection, "active", "building"):
             if each.name != space_name(each.model):
-                connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
+                connection.execute(_CHANGE, {"its_name": each.name, "from": each.state, "to": "retired"})
         if active.name != (name := space_name(active.model)):
             _write(connection, Space(name, model=active.model, dimensions=active.dimensions), database.clock())
 
 
 def _fits(connection: Connection, database: Database, model: str) -> bool:
-    """Return whether a store is read by the model; False if it is empty, so that its model can be chosen."""
+    """Return True if the model is the model of a store; False if the store is empty, so that it can be chosen.
+
+    Raises:
+        EmbedderError: The store has items and another model.
+    """
     active = active_space(connection)
     if active.model == model:
         return True
     if connection.scalar(_ANY_ITEM) is None:
         return False
-    now = f"by model {active.model!r}" if active.model else "by BM25 alone"
-    building = known_spaces(connection, "building")
-    begun = f" (it was begun with {_called(building[0].model)!r})" if building else ""
+    current = "BM25 alone"
+    if active.model:
+        current = f"model {active.model!r}"
+    change = "to change the model"
+    if building := known_spaces(connection, "building"):
+        change += f" (a change to {_model_name(building[0].model)!r} was started)"
     raise EmbedderError(
-        f"{database.where}: this store is read {now}, not by model {model!r}; vectors of two models are never mixed: "
-        f"open it without that embedder and call `memory.admin.reembed(embedder)` to change the model{begun}, or give "
-        "the embedder that it is read by",
+        f"{database.where}: this store uses {current}, not model {model!r}; vectors of two models are never mixed: "
+        f"open it without that embedder and call `memory.admin.reembed(embedder)` {change}, or pass the embedder of "
+        "the store",
         name="embedder",
         value=model,
     )
@@ -99,28 +106,29 @@ def try_again(database: Database, space: Space) -> None:
 
 
 def begin(database: Database, model: str, dimensions: int) -> Space:
-    """Add the space of a model beside the active one, if it was not added before; return it.
+    """Add the space of a model next to the active space, if it was not added before; return it.
 
     From then on, items are queued for both.
 
     Raises:
-        InvalidArgument: Another change of the model was begun and is not finished.
+        InvalidArgument: Another change of the model was started and is not finished.
     """
     new = Space(space_name(model), model=model, dimensions=dimensions, state="building")
     with database.write() as connection:
         hold_spaces(connection, change=True)
-        known = find_space(connection, new.name)
-        if known is not None and known.state != "retired":
-            return known
-        if others := known_spaces(connection, "building"):
+        stored = find_space(connection, new.name)
+        if stored is not None and stored.state != "retired":
+            return stored
+        if building := known_spaces(connection, "building"):
+            other = building[0].model
             raise InvalidArgument(
-                f"{database.where}: a change to {_called(others[0].model)!r} was begun and is not finished: finish it, "
-                f"or abandon it with `memory.admin.abandon_reembed()`, before {_called(model)!r} is built",
+                f"{database.where}: a change to {_model_name(other)!r} was started and is not finished: finish it, or "
+                f"abandon it with `memory.admin.abandon_reembed()`, before {_model_name(model)!r} is built",
                 name="embedder",
-                value=str(others[0].model),
+                value=str(other),
             )
         active = active_space(connection)
-        # It was never indexed, and is no longer the only space.
+        # A space that was never indexed has no row, which it needs once it is not the only space.
         if find_space(connection, active.name) is None:
             _write(connection, active, database.clock())
         _write(connection, new, database.clock())
@@ -128,36 +136,36 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
 
 
 def flip(database: Database, space: Space) -> bool:
-    """Make a built space the active one; return whether it is active now."""
+    """Activate a built space; return True if it is active now."""
     with database.write() as connection:
         hold_spaces(connection, change=True)
         active = active_space(connection)
         if active.name == space.name:
-            # Another process that built it was first.
+            # Another process built and activated it first.
             return True
-        if not connection.execute(_TURN, {"its_name": space.name, "from": "building", "to": "active"}).rowcount:
+        if not connection.execute(_CHANGE, {"its_name": space.name, "from": "building", "to": "active"}).rowcount:
             return False
-        connection.execute(_TURN, {"its_name": active.name, "from": "active", "to": "retired"})
+        connection.execute(_CHANGE, {"its_name": active.name, "from": "active", "to": "retired"})
     return True
 
 
 def abandon(database: Database) -> bool:
-    """Stop building; return whether a space was being built."""
+    """Abandon a change of the model; return True if a space was being built."""
     with database.write() as connection:
         hold_spaces(connection, change=True)
-        found = known_spaces(connection, "building")
-        for each in found:
-            connection.execute(_TURN, {"its_name": each.name, "from": "building", "to": "retired"})
-    return bool(found)
+        building = known_spaces(connection, "building")
+        for each in building:
+            connection.execute(_CHANGE, {"its_name": each.name, "from": "building", "to": "retired"})
+    return bool(building)
 
 
 def _write(connection: Connection, space: Space, now: float) -> None:
-    """Insert a space; a retired one of that name begins anew, whatever its index still holds."""
-    revived = {"its_name": space.name, "to": space.state, "size": space.dimensions}
-    if not connection.execute(_REVIVE, revived).rowcount:
+    """Insert a space; a retired space of that name is used again, with a new index."""
+    changes = {"its_name": space.name, "to": space.state, "size": space.dimensions}
+    if not connection.execute(_REVIVE, changes).rowcount:
         row = {"space": space.name, "index_id": "", "model": space.model, "dimensions": space.dimensions}
         connection.execute(insert(vector_spaces).values(**row, state=space.state, created_at=now))
 
 
-def _called(model: str) -> str:
+def _model_name(model: str) -> str:
     return model or SPACE

@@ -1,4 +1,4 @@
-"""The checks of a new space: that it finds its own items, and what the active space found until now."""
+"""The checks of a new space: it must find its own items, and the items that the active space found until now."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _HITS = 50
 _EXAMPLES = 10
 _MIN_WORDS = 8
 
-_held = (
+_is_indexed = (
     vector_state.c.item_id == items.c.id,
     vector_state.c.space == bindparam("this"),
     vector_state.c.want == vector_state.c.have,
     wanted(),
 )
-# Ids are hashes of content: the first of them are a sample, the same one each time.
+# Ids are hashes of content, so the first ids are a sample, the same in each try.
 _SAMPLE = (
     select(items.c.id, items.c.scope_id, items.c.title, ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    # The vector of an image is of its pixels.
-    .where(*_held, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))
+    # Images are left out: their vectors are of their pixels, not of their texts.
+    .where(*_is_indexed, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))
     .order_by(items.c.id)
     .limit(bindparam("most"))
 )
-_HELD = (
+_INDEXED = (
     select(items.c.id)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    .where(*_held, items.c.id.in_(bindparam("ids", expanding=True)))
+    .where(*_is_indexed, items.c.id.in_(bindparam("ids", expanding=True)))
 )
 _TEXTS = select(ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _RECENT = (
@@ -68,17 +68,17 @@ def check(
         EmbedderError: A question cannot be embedded.
     """
     database = indexes.database
-    asked = _Queried(embedders, space, index)
-    checks = [_self_retrieval(database, asked, gate), _recent_recalls(database, asked, gate)]
+    searcher = _SpaceSearcher(embedders, space, index)
+    checks = [_self_retrieval(database, searcher, gate), _recent_recalls(database, searcher, gate)]
     if gate.questions:
         active = indexes.active()
-        before = _Queried(embedders, active, indexes.catch_up(active))
-        checks.append(_questions(database, before, asked, gate, scope))
+        before = _SpaceSearcher(embedders, active, indexes.catch_up(active))
+        checks.append(_questions(database, before, searcher, gate, scope))
     return tuple(checks)
 
 
-class _Queried:
-    """A space that is queried."""
+class _SpaceSearcher:
+    """Searches one space, by BM25 and dense vectors."""
 
     def __init__(self, embedders: Embedders, space: Space, index: VectorIndex) -> None:
         self.space = space
@@ -91,10 +91,10 @@ class _Queried:
             return [None] * len(questions)
         return [*self._embedders.get(self.space.model).questions(questions)]
 
-    def found(
+    def best_ids(
         self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int, *, both: bool = True
     ) -> set[str]:
-        """Return the ids of the best hits of BM25 and of dense retrieval; of one of them, BM25 if it has to be."""
+        """Return the ids of the best hits of BM25 and dense retrieval; without `both`, of one of them."""
         hits: list[Hit] = []
         if both or vector is None:
             hits += self._index.query_sparse(query_vector(question), scope_ids, most)
@@ -103,50 +103,52 @@ class _Queried:
         return {hit.id for hit in hits}
 
 
-def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+def _self_retrieval(database: Database, searcher: _SpaceSearcher, gate: Gate) -> GateCheck:
     """Query items with half of their text."""
     with database.read() as connection:
-        rows = decode_rows(connection, _SAMPLE, {"this": asked.space.name, "most": gate.sample}, items.c.id).sound
+        rows = decode_rows(connection, _SAMPLE, {"this": searcher.space.name, "most": gate.sample}, items.c.id).sound
     questions = [_half(indexed_text(row.title, row.text)) for row in rows]
-    # It may take long: no connection is held meanwhile.
-    vectors = asked.vectors(questions)
+    # A model may take long: no connection is open meanwhile.
+    vectors = searcher.vectors(questions)
     missed = []
     with database.read() as connection:
         for row, question, vector in zip(rows, questions, vectors, strict=True):
-            found = asked.found(question, vector, [row.scope_id], _BEST, both=False)
-            texts = [text for (text,) in raw_rows(connection, _TEXTS, {"ids": sorted(found)})]
-            if row.id not in found and row.text not in texts:
+            ids = searcher.best_ids(question, vector, [row.scope_id], _BEST, both=False)
+            texts = [text for (text,) in raw_rows(connection, _TEXTS, {"ids": sorted(ids)})]
+            if row.id not in ids and row.text not in texts:
                 missed.append(row.id)
     return _result("self-retrieval", len(rows), missed, gate.self_retrieval)
 
 
-def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+def _recent_recalls(database: Database, searcher: _SpaceSearcher, gate: Gate) -> GateCheck:
     """Repeat recent questions in their scopes: the items that were used then should be found now."""
     database.deferred.settle()
     with database.read() as connection:
         recent = decode_rows(connection, _RECENT, {"most": gate.sample}, recall_logs.c.id).sound
-    vectors = asked.vectors([row.query for row in recent])
+    vectors = searcher.vectors([row.query for row in recent])
     tried, missed = 0, []
     with database.read() as connection:
         for row, vector in zip(recent, vectors, strict=True):
             used = used_items(row.candidates)
-            held = set(connection.scalars(_HELD, {"this": asked.space.name, "ids": used}))
+            indexed = set(connection.scalars(_INDEXED, {"this": searcher.space.name, "ids": used}))
             scope_ids = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
-            tried += len(held)
-            missed += sorted(held - asked.found(row.query, vector, scope_ids, _HITS))
+            tried += len(indexed)
+            missed += sorted(indexed - searcher.best_ids(row.query, vector, scope_ids, _HITS))
     return _result("recent recalls", tried, missed, gate.overlap)
 
 
-def _questions(database: Database, before: _Queried, asked: _Queried, gate: Gate, scope: Scope) -> GateCheck:
-    """Query both spaces: the hits of the active one should be found by the new one."""
-    vectors = zip(before.vectors(gate.questions), asked.vectors(gate.questions), strict=True)
+def _questions(
+    database: Database, before: _SpaceSearcher, searcher: _SpaceSearcher, gate: Gate, scope: Scope
+) -> GateCheck:
+    """Query both spaces: the new space should find the hits of the active space."""
+    vectors = zip(before.vectors(gate.questions), searcher.vectors(gate.questions), strict=True)
     tried, missed = 0, []
     with database.read() as connection:
         scope_ids = readable_ids(connection, scope)
     for question, (old, new) in zip(gate.questions, vectors, strict=True):
-        found = before.found(question, old, scope_ids, _BEST)
-        tried += len(found)
-        missed += sorted(found - asked.found(question, new, scope_ids, _HITS))
+        ids = before.best_ids(question, old, scope_ids, _BEST)
+        tried += len(ids)
+        missed += sorted(ids - searcher.best_ids(question, new, scope_ids, _HITS))
     return _result("questions", tried, missed, gate.overlap)
 
 

@@ -1,1 +1,1 @@
-"""What is stored, in SQL: scopes, items, images, spaces, logs, and the outbox of the index."""
+"""Rows in SQL: scopes, items, images, spaces, logs, and the outbox of the index."""

@@ -1,4 +1,4 @@
-"""The images of documents: their bytes, or of an address that alone; and the names of their vectors."""
+"""The images of documents: their bytes or their address; and the names of their vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HASHES = select(items.c.id, items.c.content_hash).where(items.c.id.in_(bindpara
 
 
 def image_hash(image: Image) -> str:
-    """Return the name under which the vector of an image is kept: never that of a text."""
+    """Return the name of the stored vector of an image, which differs from the name of every text."""
     return content_hash(f"image\0{image.id}")
 
 
@@ -34,22 +34,22 @@ def image_row(document: str, image: Image) -> dict[str, object]:
 
 
 def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, Image]:
-    """Return the images of those documents that are one, by the ids of these."""
+    """Return the images of documents, by the ids of the documents; other documents are left out."""
     if not documents:
         return {}
-    found: dict[str, Image] = {}
+    read: dict[str, Image] = {}
     for row in decode_rows(connection, _READ, {"ids": list(documents)}, images.c.document_id).sound:
-        # If an image is damaged, its alt text is found all the same.
+        # A document with a corrupt image can still be found by its alt text.
         with suppress(ValueError):
-            found[row.document_id] = _image(row)
-    return found
+            read[row.document_id] = _image(row)
+    return read
 
 
 def _image(row: Any) -> Image:
     """Return the image of a row.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: It is corrupt.
     """
     source = row.content
     if row.url:
@@ -57,9 +57,9 @@ def _image(row: Any) -> Image:
     return Image(source, row.media_type or None, row.name or None)
 
 
-def read_hashes(connection: Connection, found: Sequence[str]) -> Mapping[str, str]:
-    """Return the hashes of what these items show: equal ones are copies of one image."""
-    if not found:
+def read_hashes(connection: Connection, ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the hashes of the images of items: items with equal hashes are copies of one image."""
+    if not ids:
         return {}
-    rows = decode_rows(connection, _HASHES, {"ids": list(found)}, items.c.id).sound
+    rows = decode_rows(connection, _HASHES, {"ids": list(ids)}, items.c.id).sound
     return {row.id: row.content_hash for row in rows}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from sqlite3 import OperationalError as SQLiteError
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
-    delete,
     exists,
     func,
     or_,
@@ -31,23 +29,19 @@ from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.database.driver_errors import is_undecodable
 from agentkit_memory.database.prepared import Prepared
-from agentkit_memory.database.rows import is_text, raw_rows
 from agentkit_memory.database.tables import (
     branches,
     conversations,
     document_chunks,
     documents,
-    embeddings,
     item_sources,
     items,
     vector_state,
 )
 from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.stored_item import StoredItem, are_sound, check_item
-from agentkit_memory.terms.bm25_vectors import indexed_text
 
 __all__ = [
     "CHANGE",
@@ -58,10 +52,7 @@ __all__ = [
     "PLACE",
     "SHOWN_CHUNK",
     "TURN",
-    "Forgotten",
     "content_hash",
-    "forget_embeddings",
-    "forget_items",
     "in_batches",
     "lasting",
     "place_column",
@@ -79,7 +70,7 @@ NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
 """Namespace of the ids of documents and items: the same content has the same id in every store."""
 
 _BATCH = 500
-"""Ids in one statement; every SQLite takes that many."""
+"""Ids of one statement, within the limit of every SQLite."""
 
 T = TypeVar("T")
 
@@ -91,7 +82,7 @@ SHOWN_CHUNK = and_(document_chunks.c.item_id == items.c.id, document_chunks.c.ge
 
 
 def place_column(name: str) -> ColumnElement[Any]:
-    """Return a column of `PLACE`; the row of the item contains it if the item is no chunk."""
+    """Return a column of `PLACE`; the row of the item contains it if the item is not a chunk."""
     return func.coalesce(document_chunks.c[name], items.c[name]).label(name)
 
 
@@ -121,7 +112,7 @@ _ITEM = _COLUMNS.where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=
 
 
 def wanted() -> ColumnElement[bool]:
-    """Return the condition under which an item belongs into an index: it is not superseded."""
+    """Return the condition that an item belongs into an index: it is not superseded."""
     return items.c.superseded_by.is_(None)
 
 
@@ -129,8 +120,8 @@ _source = items.alias("source")
 
 
 def lasting() -> ColumnElement[bool]:
-    """Return the condition under which an item is valid `now`: neither it nor a source of it has ended."""
-    over = (
+    """Return the condition that an item is valid `now`: neither the item nor a source of it has expired."""
+    expired_source = (
         exists()
         .where(item_sources.c.item_id == items.c.id, _source.c.id == item_sources.c.source_id)
         .where(_source.c.valid_to <= bindparam("now"))
@@ -138,7 +129,7 @@ def lasting() -> ColumnElement[bool]:
     return and_(
         or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
         or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
-        or_(items.c.kind != FACT, ~over),
+        or_(items.c.kind != FACT, ~expired_source),
     )
 
 
@@ -163,8 +154,10 @@ _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
 _READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
 _seed = items.alias("seed")
-_place = cast(_seed.c.position, BigInteger)  # a damaged one may be the largest that its column holds
-_AROUND = Prepared(  # a turn near two of them is found twice
+# A corrupt position may be the maximum of its type, which the sum would exceed.
+_place = cast(_seed.c.position, BigInteger)
+# A turn near two seeds is returned twice.
+_AROUND = Prepared(
     _ITEM.join(
         _seed,
         and_(
@@ -174,13 +167,14 @@ _AROUND = Prepared(  # a turn near two of them is found twice
     ).where(
         _seed.c.id.in_(bindparam("seeds", expanding=True)),
         items.c.position != _seed.c.position,
-        items.c.start == 0,  # of a long turn the first part
+        # Only the first part of a long turn.
+        items.c.start == 0,
         *_VALID,
     )
 )
 _READ_WITH_AROUND = Prepared(*_READ.selects, *_AROUND.selects)
 _AT_PLACES = Prepared(
-    _ITEM.where(  # at any of these positions of any of these branches
+    _ITEM.where(
         items.c.branch_id.in_(bindparam("branches", expanding=True)),
         items.c.position.in_(bindparam("positions", expanding=True)),
         items.c.start == 0,
@@ -188,11 +182,7 @@ _AT_PLACES = Prepared(
     )
 )
 CHANGE = update(items).where(items.c.id == bindparam("item"))
-"""Changes one `item`, given `values`."""
-_DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
-_DELETE = delete(items).where(_THESE)
-_TEXTS = select(items.c.title, ITEM_TEXT, items.c.content_hash).where(_THESE)
-_FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
+"""Statement that changes one `item`; complete it with `values`."""
 
 
 def read_items(
@@ -206,28 +196,29 @@ def read_items(
     seeds: Sequence[str] = (),
     reach: int = 0,
 ) -> list[StoredItem]:
-    """Return those of the items that are in the given scopes, valid now and not superseded.
+    """Return the items that are in the scopes, valid now and not superseded.
 
     Args:
-        connection: Where to read.
+        connection: Connection to read with.
         ids: Ids of items.
         scope_ids: Numbers of the scopes that may be read.
         now: Time of the question.
-        unreadable: Gets the id of each item that is left out as its row is damaged, and why.
-        settled_in: A space: items are left out that wait for its index, which may hold another version of them.
-        seeds: Ids of items. Those that are turns are returned with the turns up to `reach` places away; not together
-            with `settled_in`.
-        reach: How far around.
+        unreadable: Receives the problem of each corrupt row, which is left out, by the id of the item.
+        settled_in: Name of a space: items that wait for its index are left out, as the index may contain an older
+            version.
+        seeds: Ids of items; turns are returned with the turns up to `reach` positions away. Not together with
+            `settled_in`.
+        reach: Maximum distance of the neighbours of seeds.
 
     Raises:
-        InvalidArgument: No scope was given.
+        InvalidArgument: The scopes are missing.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "ids": list(ids)}
     if settled_in is not None:
         return _readable(connection, _READ_SETTLED, bound | {"space": settled_in}, unreadable)
     if seeds:
-        found = _readable(connection, _READ_WITH_AROUND, bound | {"seeds": list(seeds), "reach": reach}, unreadable)
-        return [*{item.id: item for item in found}.values()]
+        rows = _readable(connection, _READ_WITH_AROUND, bound | {"seeds": list(seeds), "reach": reach}, unreadable)
+        return [*{item.id: item for item in rows}.values()]
     return _readable(connection, _READ, bound, unreadable)
 
 
@@ -239,9 +230,9 @@ def read_pending(
     most: int,
     unreadable: dict[str, str] | None = None,
 ) -> list[StoredItem]:
-    """Return the newest items, at most so many, that wait for the index of a space; see `read_items`.
+    """Return at most `most` of the newest items that wait for the index of a space; see `read_items`.
 
-    However many wait, twice as many are looked at.
+    At most `2 * most` rows of the outbox are read.
     """
     bound: dict[str, object] = {"space": space, "scopes": required(scope_ids), "now": now}
     bound |= {"most": most, "looked_at": 2 * most}
@@ -256,9 +247,9 @@ def read_newest(
     unreadable: dict[str, str] | None = None,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> list[StoredItem]:
-    """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`.
+    """Return at most `most` of the newest items of some scopes that meet the conditions; see `read_items`.
 
-    Without conditions, those of each scope are found by an index, however many it has; with some, all are looked at.
+    Without conditions, an index finds the newest items of each scope; with conditions, all items are read.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "most": most}
     if not scope_ids:
@@ -281,19 +272,23 @@ def read_ids(
 ) -> list[str] | None:
     """Return the ids of all items of some scopes that meet the conditions, valid or not.
 
-    None if there are more, or one of them is so damaged that the driver cannot read it.
+    None if they are more than `most`, or if the driver cannot decode one of the ids.
 
-    Without `by_scope` the conditions find few rows by an index of theirs, in place of the whole scope by its own.
+    Without `by_scope`, SQLite finds the rows by an index of the conditions instead of the index of the scope.
     """
-    scope = items.c.scope_id if by_scope else items.c.scope_id + 0
-    ids = select(items.c.id).where(scope.in_(bindparam("scopes", expanding=True)), *where).limit(most + 1)
+    scope: ColumnElement[int] = items.c.scope_id
+    if not by_scope:
+        scope = items.c.scope_id + 0
+    query = select(items.c.id).where(scope.in_(bindparam("scopes", expanding=True)), *where).limit(most + 1)
     try:
-        found = [*connection.scalars(ids, {"scopes": required(scope_ids)})]
+        ids = [*connection.scalars(query, {"scopes": required(scope_ids)})]
     except (OperationalError, SQLiteError) as error:
         if not is_undecodable(error):
             raise
         return None
-    return found if len(found) <= most else None
+    if len(ids) > most:
+        return None
+    return ids
 
 
 def _newest_of(scope: int, most: int) -> Subquery:
@@ -310,37 +305,52 @@ def _newest_of(scope: int, most: int) -> Subquery:
 def _readable(
     connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str] | None
 ) -> list[StoredItem]:
-    """Read items, each by itself where the driver cannot decode one of them."""
-    unreadable = {} if unreadable is None else unreadable
+    """Read items; corrupt rows are left out."""
+    if unreadable is None:
+        unreadable = {}
     try:
-        rows = which.rows(connection, bound) if isinstance(which, Prepared) else connection.execute(which, bound).all()
+        rows = _execute(connection, which, bound)
     except (OperationalError, SQLiteError) as error:
         if not is_undecodable(error):
             raise
-        if which is _READ and len(bound["ids"]) == 1:
-            unreadable[bound["ids"][0]] = "it is not UTF-8 text"
-            return []
-        selects = which.selects if isinstance(which, Prepared) else (which,)
-        ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
-        one = {name: bound[name] for name in ("scopes", "now")}
-        return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
+        return _read_one_by_one(connection, which, bound, unreadable)
     read = [*map(StoredItem._make, rows)]
+    # Nearly always all rows are sound; one check of all columns is much faster than a check per item.
     if are_sound(read):
         return read
-    found = []
+    sound = []
     for item in read:
         try:
             check_item(item)
         except ValueError as error:
             unreadable[str(item.id)] = str(error)
         else:
-            found.append(item)
-    return found
+            sound.append(item)
+    return sound
+
+
+def _execute(connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any]) -> Sequence[Sequence[Any]]:
+    if isinstance(which, Prepared):
+        return which.rows(connection, bound)
+    return connection.execute(which, bound).all()
+
+
+def _read_one_by_one(
+    connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str]
+) -> list[StoredItem]:
+    """Read items with a statement for each, as the driver cannot decode one of them."""
+    if which is _READ and len(bound["ids"]) == 1:
+        unreadable[bound["ids"][0]] = "it is not UTF-8 text"
+        return []
+    selects: Iterable[Select[Any]] = (which,) if isinstance(which, Select) else which.selects
+    ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
+    single = {name: bound[name] for name in ("scopes", "now")}
+    return [item for each in ids for item in _readable(connection, _READ, single | {"ids": [each]}, unreadable)]
 
 
 def read_around(
     connection: Connection,
-    found: Sequence[StoredItem],
+    turns: Sequence[StoredItem],
     scope_ids: Sequence[int] | None,
     now: float,
     reach: int = 1,
@@ -348,70 +358,25 @@ def read_around(
     *,
     stored: bool = True,
 ) -> list[StoredItem]:
-    """Return the neighbours of turns in their branches, without these turns; perhaps others too unless `stored`.
+    """Return the neighbours of turns in their branches, without these turns.
 
-    What cannot be read is left out, see `read_items`. `stored` is whether all of the turns are items already.
+    Corrupt rows are left out, see `read_items`. `stored` is True if all turns are items already; otherwise further
+    turns at the same positions may be returned.
 
     Raises:
-        InvalidArgument: No scope was given.
+        InvalidArgument: The scopes are missing.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
-    if not found:
+    if not turns:
         return []
     if stored:
-        seeds = [each.id for each in found]
+        seeds = [each.id for each in turns]
         near = _readable(connection, _AROUND, bound | {"reach": reach, "seeds": seeds}, unreadable)
         return [item for item in {item.id: item for item in near}.values() if item.id not in seeds]
-    branches_ = {each.branch_id for each in found if each.branch_id is not None}
-    positions = {each.position + step for each in found for step in range(-reach, reach + 1)}
+    branches_ = {each.branch_id for each in turns if each.branch_id is not None}
+    positions = {each.position + step for each in turns for step in range(-reach, reach + 1)}
     bound |= {"branches": sorted(branches_), "positions": sorted(positions)}
     return _readable(connection, _AT_PLACES, bound, unreadable)
-
-
-@dataclass(slots=True)
-class Forgotten:
-    """What deleted rows held, as far as anybody asks for it."""
-
-    texts: list[str] = field(default_factory=list)
-    embeddings: int = 0
-    """Kept vectors that were deleted with them."""
-
-
-def forget_items(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> int:
-    """Delete items, the facts that were taken from them and the kept vectors of both; return how many items.
-
-    They are withdrawn from the index first: a worker that is about to keep a vector of one has done so by then, or
-    sees that the item is gone.
-    """
-    total, ahead = 0, set(ids)
-    while ahead:
-        derived: set[str] = set()
-        for batch in in_batches(sorted(ahead, key=str)):  # a damaged id may be of any type
-            withdraw(connection, batch)
-            forget_embeddings(connection, batch, forgotten)
-            total += connection.execute(_DELETE, {"ids": batch}).rowcount
-            # Last: by now, a worker that was taking a fact from one of them has written it.
-            derived.update(connection.scalars(_DERIVED, {"ids": batch}))
-        ahead = derived - ahead
-    return total
-
-
-def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> None:
-    """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
-    for batch in in_batches(sorted(ids, key=str)):
-        hashes = set()
-        for title, text, stored in raw_rows(connection, _TEXTS, {"ids": batch}):
-            if isinstance(stored, str) and is_text(stored):
-                hashes.add(stored)  # of an image
-            texts = [each for each in (title, text) if isinstance(each, str)]  # SQLite stores any type in any column
-            if len(texts) == 2 and is_text(title) and is_text(text):  # else it is damaged, or its message is
-                hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
-            if forgotten is not None:
-                forgotten.texts += texts
-        if hashes:
-            removed = connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount
-            if forgotten is not None:
-                forgotten.embeddings += removed
 
 
 def content_hash(text: str) -> str:
@@ -420,20 +385,20 @@ def content_hash(text: str) -> str:
 
 
 def text_columns(text: str, start: int = 0) -> dict[str, object]:
-    """Return the columns of an item without a title: a fact, a turn, or a part of one that begins at `start`."""
+    """Return the columns of an item without a title: a fact, a turn, or the part of a turn that starts at `start`."""
     place = {"start": start, "end": start + len(text), "line": 0}
     return {"title": "", "text": text, "content_hash": "", **place}
 
 
 def storable(text: str) -> str:
-    """Return a text with NUL and unpaired surrogates, which no database can store, replaced by U+FFFD."""
+    """Return a text whose NULs and unpaired surrogates, which no database can store, are replaced by U+FFFD."""
     if "\0" in text or not text.isascii():
         text = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 
 def in_batches(values: Iterable[T], size: int = _BATCH) -> Iterator[list[T]]:
-    """Yield the values in lists, by default of as many as one statement may name."""
+    """Yield the values in lists of at most `size`, by default the limit of a statement."""
     rest = iter(values)
     while batch := list(islice(rest, size)):
         yield batch

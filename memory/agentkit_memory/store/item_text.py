@@ -1,4 +1,4 @@
-"""The text of an item: in its row or, of a turn that is a whole message, in the message, so that it is stored once."""
+"""The text of an item: in its row or, for a turn that is a whole message, in the message, so that it is stored once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentkit_memory.database.tables import items, messages
 __all__ = ["ITEM_TEXT", "stands_in"]
 
 _CONTENT = r"""^\{"role":"[a-z]+","content":("(?:[^"\\\x01-\x1f]|\\["\\/bfnrt])*")"""
-"""The beginning of the stored form of a message, with its content as JSON; also a regular expression of PostgreSQL."""
-_BEGINNING = re.compile(_CONTENT)
+"""Start of the stored form of a message, with its content as JSON; also a regular expression of PostgreSQL."""
+_MESSAGE_START = re.compile(_CONTENT)
 
 
 class _Content(FunctionElement[str]):
-    """The content of a message, of its stored form; NULL where that is damaged, so that no other row is missed."""
+    """The content in the stored form of a message; NULL if it is corrupt, so that other rows can be read."""
 
     name = "content"
     type = Text()
@@ -36,7 +36,7 @@ def _of_sqlite(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Content, "postgresql")
 def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
-    # Reading other text as JSON is an error: the expression finds only what is JSON.
+    # PostgreSQL raises an error for text that is not JSON: the expression matches only valid JSON.
     body = compiler.process(element.clauses, **options)
     return f"CAST(substring({body} from '{_CONTENT}') AS json) #>> '{{}}'"
 
@@ -51,13 +51,13 @@ ITEM_TEXT = case(
     ),
     else_=items.c.text,
 ).label("text")
-"""The text of an item, in every statement that reads it; NULL where the message with it is damaged."""
+"""The text of an item, for every statement that reads it; NULL if the message with it is corrupt."""
 
 
 def stands_in(body: str, text: str) -> bool:
-    """Return whether `ITEM_TEXT` can read this text from the stored form of a message.
+    """Return True if `ITEM_TEXT` can read a text from the stored form of a message.
 
-    Not where it has a character that is written by its number: PostgreSQL reads no JSON with NUL.
+    False for a text whose JSON contains escapes of characters by number: PostgreSQL cannot read JSON with NUL.
     """
-    found = _BEGINNING.match(body)
-    return found is not None and bool(json.loads(found[1]) == text)
+    match = _MESSAGE_START.match(body)
+    return match is not None and bool(json.loads(match[1]) == text)

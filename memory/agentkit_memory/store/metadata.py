@@ -1,4 +1,4 @@
-"""Metadata of items: JSON of bounded depth and size, so that every reader can hold what was stored."""
+"""Metadata of items: JSON of bounded depth and size, so that every reader can decode it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 __all__ = ["MAX_DEPTH", "is_metadata", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
-"""Characters of the metadata of an item, as JSON."""
+"""Maximum characters of the metadata of an item, as JSON."""
 
 MAX_DEPTH = 32
-"""Levels of lists and objects in it."""
+"""Maximum levels of lists and objects in metadata."""
 
 
 def written_metadata(metadata: Mapping[str, object], *, ascii_only: bool = True, sort_keys: bool = False) -> str:
     """Return metadata as JSON to store.
 
     Raises:
-        ValueError: It is not JSON, or too deep or too large; the message says which.
+        ValueError: It is not JSON, or too deep or too large; the message continues "its metadata".
     """
     try:
         meta = json.dumps(dict(metadata), sort_keys=sort_keys, allow_nan=False, ensure_ascii=ascii_only)
@@ -39,23 +39,23 @@ def read_metadata(stored: object) -> dict[str, object]:
     """Return stored metadata.
 
     Raises:
-        ValueError: It is damaged, or deeper than is stored today; the message continues "its metadata".
+        ValueError: It is corrupt or too deep; the message continues "its metadata".
     """
     if stored == "{}":
         return {}
     if not isinstance(stored, str):
         raise ValueError(f"is {type(stored).__name__}, expected JSON text")
     try:
-        found = json.loads(stored)
+        value = json.loads(stored)
     except RecursionError:
         raise ValueError("is not JSON (it nests too deeply)") from None
     except ValueError as error:
         raise ValueError(f"is not JSON ({str(error)[:100]})") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"is a JSON {type(found).__name__}, expected an object")
-    if _is_deep(found):
+    if not isinstance(value, dict):
+        raise ValueError(f"is a JSON {type(value).__name__}, expected an object")
+    if _is_deep(value):
         raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
-    return found
+    return value
 
 
 def is_metadata(stored: object) -> bool:
@@ -68,7 +68,7 @@ def is_metadata(stored: object) -> bool:
 
 
 def _is_deep(value: object) -> bool:
-    # Level by level: a function that calls itself could exhaust the stack.
+    # Level by level: a recursive function could exhaust the stack.
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[object] = []

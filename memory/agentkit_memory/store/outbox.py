@@ -1,10 +1,10 @@
-"""The outbox: what SQL wants of the index, written in the transaction that writes the items.
+"""The outbox: the wanted state of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_worker.py`).
+index to the wanted state (`index/index_worker.py`), or extract facts from turns (`facts/fact_worker.py`).
 
-A worker leases rows: `leased_by` names it, and holds them until `leased_until`. Without a name, a failed row may be
-tried again from then on.
+A worker leases rows: `leased_by` is its name, and `leased_until` the end of the lease. Without a name, `leased_until`
+is the earliest time of the next try of a failed row.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 MAX_LEASE = 86_400.0
-"""Seconds. A longer lease was made before the clock was set back, and is void."""
+"""Maximum seconds of a lease. A longer lease was created before the clock was set back, and is void."""
 
 _MAX_PAUSE = 300.0
-"""Seconds between two tries of what failed."""
+"""Maximum seconds between two tries of a failed row."""
 
 WORTH_INDEXING = 2048
-"""Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
+"""Items to index at once without a model: a flush takes as long for few items as for many."""
 
-# Any number, the same in every process.
 _SPACES_LOCK = 0x61676E7370
+"""Key of the advisory lock, an arbitrary number that is the same in every process."""
 
 _state = vector_state.c
 _WRITTEN = (
@@ -57,14 +57,14 @@ _WRITTEN = (
     .order_by(vector_spaces.c.space)
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
-# The last error may quote the text before.
-_ANEW = {"attempts": 0, "problem": None}
-_NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
+# The error is cleared too, since it may quote the old text.
+_NO_FAILURE = {"attempts": 0, "problem": None}
+_NEXT = {"want": func.abs(_state.want) + 1, **_NO_FAILURE}
 _ADD = upserts(vector_state, _NEXT)
 _WITHDRAW = (
     update(vector_state)
     .where(_state.item_id == bindparam("item"), _state.want > 0)
-    .values(want=-(_state.want + 1), **_ANEW)
+    .values(want=-(_state.want + 1), **_NO_FAILURE)
 )
 _this_space = _state.space == bindparam("this")
 _active_space = select(vector_spaces.c.space).where(vector_spaces.c.state == "active").limit(1).scalar_subquery()
@@ -78,7 +78,7 @@ MISSING = select(
 )
 _BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], MISSING)
 _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
-_NOTHING_HELD = (
+_NOTHING_INDEXED = (
     update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
 )
 
@@ -87,7 +87,7 @@ _mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam(
 _one = (_this_space, _state.item_id == bindparam("item"))
 
 HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
-"""The rows that a worker still holds, locked until the transaction ends."""
+"""The rows that a worker still leases, locked until the transaction ends."""
 RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
 RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
 DONE = (
@@ -95,17 +95,17 @@ DONE = (
     .where(*_one)
     .values(have=bindparam("done"), attempts=0, problem=bindparam("error"), leased_by=None, leased_until=None)
 )
-"""The wanted version is indexed; with an error, it was given up."""
+"""Marks the wanted version as indexed or, with an error, as given up."""
 FAILED = (
     update(vector_state)
     .where(*_one)
     .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("error"))
 )
-"""To be tried again, not before `again`."""
+"""Marks a row for another try, not before `again`."""
 
 
 def worker_name() -> str:
-    """Return a name for leases: short, as SQLite keeps the room that rows take with it while they are leased."""
+    """Return a new name of a worker: short, as SQLite does not reuse the space that it takes in leased rows."""
     return uuid.uuid4().hex[:12]
 
 
@@ -115,52 +115,57 @@ def hold_spaces(connection: Connection, *, change: bool = False) -> None:
     Otherwise an item could be written while a space is being added, and never reach it. SQLite has one writer at a
     time anyway.
     """
-    if connection.dialect.name != "sqlite":
-        lock = "pg_advisory_xact_lock" if change else "pg_advisory_xact_lock_shared"
-        connection.execute(text(f"SELECT {lock}(:key)"), {"key": _SPACES_LOCK})
+    if connection.dialect.name == "sqlite":
+        return
+    lock = "pg_advisory_xact_lock_shared"
+    if change:
+        lock = "pg_advisory_xact_lock"
+    connection.execute(text(f"SELECT {lock}(:key)"), {"key": _SPACES_LOCK})
 
 
 def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turns: bool = False) -> None:
     """Queue new or changed items of a scope for every index.
 
-    An item whose removal is still pending gets the next version. Turns are queued for extraction of facts too, once a
-    worker has asked for that.
+    An item whose removal is still pending gets the next version. Turns are queued for the extraction of facts too, if
+    the queue of a fact worker exists.
     """
-    if item_ids:
-        hold_spaces(connection)
-        spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
-        spaces += connection.scalars(_READ_FOR_FACTS) if turns else ()
-        # Every writer locks rows in this order, so that no deadlock is possible.
-        ordered = sorted(item_ids)
-        row = {"want": 1, "have": 0, "scope_id": scope}
-        rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]
-        connection.execute(_ADD[connection.dialect.name], rows)
+    if not item_ids:
+        return
+    hold_spaces(connection)
+    spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
+    if turns:
+        spaces += connection.scalars(_READ_FOR_FACTS)
+    # Every writer locks rows in this order, so that no deadlock is possible.
+    ordered = sorted(item_ids)
+    row = {"want": 1, "have": 0, "scope_id": scope}
+    rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]
+    connection.execute(_ADD[connection.dialect.name], rows)
 
 
 def withdraw(connection: Connection, item_ids: Sequence[str]) -> None:
-    """Queue items for removal from every index: they are deleted, superseded or no longer to be found."""
+    """Queue items for removal from every index: deleted, superseded and expired items."""
     if item_ids:
         connection.execute(_WITHDRAW, [{"item": item} for item in sorted(item_ids, key=str)])
 
 
 def pending(database: Database) -> int:
-    """Return how many items wait for the index of the active space."""
+    """Return the number of items that wait for the index of the active space."""
     with database.read() as connection:
         return int(connection.scalar(_PENDING) or 0)
 
 
 def backfill(connection: Connection, space: str, now: float) -> None:
-    """Queue every recallable item that a space has no row for."""
+    """Queue every recallable item without a row for a space."""
     connection.execute(_BACKFILL, {"this": space, "now": now})
 
 
 def reset(connection: Connection, space: str, now: float) -> None:
     """Queue everything again for a space whose index is empty."""
     connection.execute(_DROP_TOMBSTONES, {"this": space})
-    connection.execute(_NOTHING_HELD, {"this": space})
+    connection.execute(_NOTHING_INDEXED, {"this": space})
     backfill(connection, space, now)
 
 
 def retry_pause(attempts: int) -> float:
-    """Return the seconds until the next try after so many failed ones: 1, 2, 4, ... up to five minutes."""
+    """Return the seconds until the next try after `attempts` failures: 1, 2, 4, ... up to five minutes."""
     return min(2.0 ** min(attempts, 20), _MAX_PAUSE)

@@ -1,4 +1,4 @@
-"""`ReadView`: what a reader knows before it searches: its scopes, the active space, and whether anything waits."""
+"""`ReadView`: the state that a recall reads before it searches: scopes, active space and waiting items."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _pending = (
     .exists()
 )
 MAX_BEHIND = 1_000
-"""Conversations with messages that are no items yet, of all scopes: of more, a reader looks at the newest."""
+"""Maximum number of conversations that a reader searches for messages without items: the newest of all scopes."""
 
 QUEUE = (
     select(*branches.c["id", "name", "head_seq", "itemised_seq", "conversation_id"])
@@ -39,7 +39,7 @@ QUEUE = (
     .limit(literal_column(str(MAX_BEHIND)))
     .subquery("queue")
 )
-"""The branches that a reader looks at for new messages: the few that are behind, not all of the scope."""
+"""The branches with messages that are not items yet, newest first."""
 
 _owner = select(conversations.c.scope_id).where(conversations.c.id == QUEUE.c.conversation_id).scalar_subquery()
 _behind = select(QUEUE.c.id).where(_owner == scopes.c.id).correlate(scopes).exists()
@@ -48,31 +48,31 @@ _VIEW = Prepared(
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind, _queued)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
-    # In any order: to sort by the numbers, SQLite would read every scope.
+    # Rows are sorted in Python: to sort by the numbers, SQLite would read every scope.
     .where(*READABLE)
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReadView:
-    """What one reader sees, as of one moment."""
+    """The state of a store for a reader in one scope, at one moment."""
 
     own: int | None
-    """Number of the reader's scope, if anything was ever written to it."""
+    """Number of the reader's scope; None if nothing was ever written to it."""
     scope_ids: tuple[int, ...]
-    """Numbers of the scopes that may be read, of those that were ever written to."""
+    """Numbers of the readable scopes with rows."""
     space: Space
-    """The active one."""
+    """The active space."""
     pending: bool
-    """Whether items of these scopes wait for the index."""
+    """True if items of these scopes wait for the index."""
     behind: bool
-    """Whether messages of these scopes are no items yet."""
+    """True if messages of these scopes are not items yet."""
     crowded: bool = False
-    """Whether so many conversations are behind that some of these scopes may be, too."""
+    """True if `MAX_BEHIND` conversations are behind, so that `behind` may be incomplete."""
 
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
-    """Return what a reader in `scope` sees."""
+    """Return the state of the store for a reader in `scope`."""
     mine, readable = scope.names, scope.readable_names()
     rows = sorted([tuple(row) for row in _VIEW.rows(connection, readable)], key=itemgetter(0))
     if not rows:
@@ -84,7 +84,7 @@ def read_view(connection: Connection, scope: Scope) -> ReadView:
             own = row[0]
         pending, behind = pending or bool(row[10]), behind or bool(row[11])
     space = Space(SPACE)
-    # No space is active until something was indexed.
+    # Before the first indexing no space is active.
     if rows[0][5] is not None:
         space = Space(*rows[0][5:10])
     return ReadView(own, tuple([row[0] for row in rows]), space, pending, behind, rows[0][12] >= MAX_BEHIND)

@@ -1,4 +1,4 @@
-"""Recall logs in SQL: each question with what was used, the next best, their scores, and why each was used or not."""
+"""Recall logs in SQL: each question with its candidates, their scores, and the reasons why each was used or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LOG_READERS", "RecallLogs", "used_items"]
 
 _END = 2**62
 _TRIM_EVERY = 64
-"""Logs that a process writes until it deletes the oldest again."""
+"""Number of logs that a process writes between two deletions of the oldest logs."""
 
 _BETWEEN = (
     select(*recall_logs.c["query", "policy", "candidates", "took_us", "conversation", "degraded", "id", "at"])
@@ -63,22 +63,22 @@ class RecallLogs:
 
     @staticmethod
     def check_keep(keep: object) -> None:
-        """Refuse what is not a number of logs to keep.
+        """Check a maximum number of logs.
 
         Raises:
             InvalidArgument: It is neither None nor a whole number from 0 up.
         """
         if keep is not None and not is_whole(keep, 0):
             raise InvalidArgument(
-                f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}", name="keep"
+                f"recall logs: expected a maximum number of logs, 0 or more, or None for all, got {keep!r}", name="keep"
             )
 
     def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
         """Queue a log; `Database.deferred.settle` waits for it.
 
         Args:
-            scope: Whose recall it was.
-            known: The number that the scope had then. If that scope is erased meanwhile, the log is dropped.
+            scope: Scope of the recall.
+            known: Number of the scope at the recall. If that scope is erased meanwhile, the log is dropped.
             make: Returns the log. Called in another thread.
         """
         if self.keep == 0:
@@ -114,7 +114,7 @@ class RecallLogs:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
         Raises:
-            StoreCorrupt: One of them is damaged.
+            StoreCorrupt: One of them is corrupt.
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
@@ -127,7 +127,7 @@ class RecallLogs:
         bound = {"scopes": required(scope_ids), "after": after or 0, "before": _END, "most": limit}
         if before is not None:
             bound["before"] = before
-        # Without a log to begin after, the page is the newest before its end.
+        # Without `after`, the page contains the newest logs before its end.
         query = _NEWEST_FIRST
         if after is not None:
             query = _OLDEST_FIRST
@@ -139,19 +139,19 @@ class RecallLogs:
 
 
 def used_items(candidates: object) -> list[str]:
-    """Return the ids of used items from the candidates of a stored log; no ids if these are damaged."""
+    """Return the ids of used items from the candidates of a stored log; no ids if these are corrupt."""
     try:
-        found = _read_candidates(candidates)
+        read = _read_candidates(candidates)
     except ValueError:
         return []
-    return [each.item for each in found if each.used]
+    return [each.item for each in read if each.used]
 
 
 def _log(row: Any) -> RecallLog:
     """Return a stored log.
 
     Raises:
-        StoreCorrupt: It is damaged.
+        StoreCorrupt: It is corrupt.
     """
     read: dict[str, Any] = {}
     for column, reader in LOG_READERS.items():
@@ -169,42 +169,42 @@ def _json_of(stored: Any, expected: type) -> Any:
         ValueError: It is not JSON of this type.
     """
     try:
-        found = json.loads(stored)
+        value = json.loads(stored)
     except (TypeError, ValueError, RecursionError):
         raise ValueError("is not JSON") from None
-    if not isinstance(found, expected):
-        raise ValueError(f"is a JSON {type(found).__name__}, expected a {expected.__name__}")
-    return found
+    if not isinstance(value, expected):
+        raise ValueError(f"is a JSON {type(value).__name__}, expected a {expected.__name__}")
+    return value
 
 
 def _read_candidates(stored: Any) -> tuple[Candidate, ...]:
     """Return the candidates of a stored log.
 
     Raises:
-        ValueError: They are damaged.
+        ValueError: They are corrupt.
     """
     try:
-        found = tuple([Candidate(**each) for each in _json_of(stored, list)])
-        for each in found:
+        candidates = tuple([Candidate(**each) for each in _json_of(stored, list)])
+        for each in candidates:
             texts = (each.item, each.kind, each.why, each.slot)
             numbers = (each.score, *dict(each.scores).values())
             if not _are(str, texts) or not _are((int, float), numbers) or not isinstance(each.used, bool):
                 raise TypeError("a field has the wrong type")
     except TypeError as error:
-        raise ValueError(f"has a damaged candidate ({error})") from None
-    return found
+        raise ValueError(f"has a corrupt candidate ({error})") from None
+    return candidates
 
 
 def _read_texts(stored: Any) -> tuple[str, ...]:
-    found = _json_of(stored, list)
-    if not _are(str, found):
+    texts = _json_of(stored, list)
+    if not _are(str, texts):
         raise ValueError("has an element that is not text")
-    return tuple(found)
+    return tuple(texts)
 
 
 def _read_policy(stored: Any) -> dict[str, object]:
-    found: dict[str, object] = _json_of(stored, dict)
-    return found
+    policy: dict[str, object] = _json_of(stored, dict)
+    return policy
 
 
 LOG_READERS: Mapping[str, Callable[[Any], object]] = {
@@ -212,7 +212,7 @@ LOG_READERS: Mapping[str, Callable[[Any], object]] = {
     "candidates": _read_candidates,
     "degraded": _read_texts,
 }
-"""Readers of the columns of logs with JSON; each raises a ValueError if the JSON is damaged."""
+"""Readers of the columns of logs with JSON; each raises a ValueError if the JSON is corrupt."""
 
 
 def _are(kind: type | tuple[type, ...], values: Iterable[object]) -> bool:
@@ -223,5 +223,11 @@ def _json(value: object) -> str:
     try:
         return to_json(value, inf_nan_mode="constants", fallback=str).decode()
     except PydanticSerializationError:
-        # It cannot write unpaired surrogates.
-        return json.dumps(value, default=lambda each: asdict(each) if isinstance(each, Candidate) else str(each))
+        # pydantic cannot write unpaired surrogates.
+        return json.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Candidate):
+        return asdict(value)
+    return str(value)

@@ -36,24 +36,24 @@ class StoredMessage:
     """A stored message. Times are seconds since 1970."""
 
     seq: int
-    """Its number in the conversation, from 1."""
+    """Number of the message in the conversation, from 1."""
     message: Message
     stored_at: float
     said_at: float
-    """`stored_at` unless another time was given."""
+    """Time of the message; by default `stored_at`."""
     redacted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BranchInfo:
-    """A branch of a conversation: its name, and where it was forked from which other one."""
+    """A branch of a conversation, and the place where it was forked."""
 
     name: str
     parent: str | None
     fork_seq: int
-    """Messages it shares with its parent."""
+    """Number of messages that it shares with its parent."""
     messages: int
-    """How many it has, shared ones included."""
+    """Number of its messages, including shared messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class SessionInfo:
 
     name: str
     messages: int
-    """Of its branch `main`."""
+    """Number of messages of its branch `main`."""
     created_at: float
     last_at: float | None
-    """When its last message was stored; None where it has none."""
+    """Time when its last message was stored; None without messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class StoredCall:
     """A tool call of a conversation."""
 
     seq: int
-    """Number of the message that asks for it."""
+    """Number of the message that requests it."""
     position: int
-    """Its place among the calls of that message, from 0."""
+    """Its position among the calls of that message, from 0."""
     id: str
-    """From the model; above 2,600 bytes, its beginning and a hash (the message keeps it whole)."""
+    """Id from the model; above 2,600 bytes, its start and a hash (the message contains the whole id)."""
     name: str
     arguments: str
-    """JSON, as the model wrote it; `{}` once the message was redacted."""
+    """JSON as the model wrote it; `{}` after the message was redacted."""
     result_seq: int | None
     """Number of the message with its result, if any."""
 
@@ -92,134 +92,134 @@ class StoredFact:
     id: str
     text: str
     number: int
-    """Its place among the facts of its scope, from 1: facts are listed in this order."""
+    """Number of the fact in its scope, from 1: facts are listed in this order."""
     valid_from: float | None = None
-    """Before this it is not recalled."""
+    """Start of the time in which it is recalled."""
     valid_to: float | None = None
-    """From this on it is not recalled."""
+    """End of the time in which it is recalled."""
     superseded_by: str | None = None
-    """Id of the fact that took its place."""
+    """Id of the fact that replaced it."""
     sources: tuple[str, ...] = ()
     """Ids of the items it was taken from; it is deleted with any of them."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     written_at: float = 0.0
-    """When it was added or last updated. `valid_from` and `valid_to` are the time it holds."""
+    """Time when it was added or last updated. `valid_from` and `valid_to` are the time in which it is true."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document: a file that was ingested, or what was given to `memory.documents.add`."""
+    """A document: an ingested file, or a document of `memory.documents.add`."""
 
     id: str
     source: str
-    """Its name, which `forget` takes."""
+    """Name of the document, the argument of `forget`."""
     chunks: int
-    """How many chunks it has; 1 if it is an image."""
+    """Number of its chunks; 1 if it is an image."""
     stored_at: float
-    """When its content was last written, in seconds since 1970."""
+    """Time when its content was last written, in seconds since 1970."""
     is_file: bool
-    """Whether it was ingested from a file."""
+    """True if it was ingested from a file."""
     metadata: Mapping[str, object] = field(default_factory=dict)
-    """As it was given; its chunks have it too."""
+    """Metadata of the document; its chunks have it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item that a recall considered, without its text: what is erased elsewhere is not left in a log."""
+    """An item that a recall considered, without its text, so that no erased text is left in a log."""
 
     item: str
     kind: str
     score: float
     used: bool
     why: str
-    """Why it was used or not."""
+    """Reason why it was used or not."""
     slot: str = ""
-    """Where in a context it was used: `documents`, `knowledge` or `conversation`; empty if it was not."""
+    """Part of the context with it: `documents`, `knowledge` or `conversation`; empty if it was not used."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """The parts of the score, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallLog:
-    """One recall: its question, its candidates, and why each was used or not."""
+    """One recall: its question, its candidates, and the reasons why each was used or not."""
 
     query: str
     policy: Mapping[str, object]
-    """Name and settings of the policy, as JSON holds them."""
+    """Name and settings of the policy, as JSON values."""
     candidates: tuple[Candidate, ...]
     took_us: int
     conversation: str = ""
     """Name of the conversation it was for, if any."""
     degraded: tuple[str, ...] = ()
-    """What did not work."""
+    """Problems of the recall."""
     id: int = 0
-    """Grows from recall to recall; 0 until it is written."""
+    """Number of the log, which grows with every recall; 0 until it is written."""
     at: float = 0.0
     """Time of the recall in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """The proof that a subject was erased: what was removed, and what a new scan finds."""
+    """The proof of an erasure: the rows that were removed, and the rows that a new scan finds."""
 
     id: str
     removed: Mapping[str, int]
-    """Rows that were removed, per table."""
+    """Number of rows that were removed, per table."""
     found: Mapping[str, int]
-    """Rows of the subject that a scan of every table finds now."""
+    """Number of rows of the subject that a scan of every table finds now."""
     points: int | None
-    """Points of the subject that the index holds now; None if the index could not be asked."""
+    """Points of the subject that the index contains now; None if the index could not be read."""
     waiting: int
     """Points whose removal waits for the owner of the index."""
     compacted: bool
-    """Whether no deleted byte of it is left in the files of SQLite and of the index. False on a server."""
+    """True if no deleted byte is left in the files of SQLite and of the index. False on a server."""
     note: str = ""
-    """What is still to be done, and how."""
+    """Remaining work, and how to do it."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left, in SQL and in the index."""
+        """True if nothing is left, in SQL and in the index."""
         return not any(self.found.values()) and self.points == 0 and not self.waiting
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptRow:
-    """A damaged row of a table, or a row that belongs to one."""
+    """A corrupt row of a table, or a row that belongs to one."""
 
     table: str
     row: str
-    """Its key."""
+    """Key of the row."""
     column: str
     problem: str
-    """What the column contains instead of a valid value."""
+    """Problem of the value in the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How an index compares with what SQL holds, and what is damaged in SQL.
+    """The result of a comparison of an index with SQL, and of a search for corrupt rows.
 
-    Writes of others during the comparison count as pending.
+    Writes of other processes during the comparison count as pending.
     """
 
     space: str
     items: int = 0
-    """Items that the space should hold or is about to remove."""
+    """Items that the space should contain or is about to remove."""
     points: int = 0
     """Points in the index."""
     pending: int = 0
     """Items that wait for a worker; this is not an error."""
     failing: int = 0
-    """Those of the pending ones that failed when they were tried."""
+    """Pending items whose last try failed."""
     missing: int = 0
-    """Items that should be in the index, are not, and wait for no worker."""
+    """Items that are missing in the index, and do not wait for a worker."""
     stale: int = 0
     """Points of another version than in SQL."""
     orphans: int = 0
     """Points and outbox rows of deleted items."""
     unfound: int = 0
-    """Items of the sample that the index holds and does not find by their own texts: its files are damaged."""
+    """Items of the sample that the index contains but does not find by their own texts: its files are corrupt."""
     corrupt: int = 0
-    """Damaged rows, with the rows that belong to them."""
+    """Corrupt rows, with the rows that belong to them."""
     corrupt_rows: tuple[CorruptRow, ...] = ()
     """The first 1,000 of these rows."""
     file_problems: tuple[str, ...] = ()
@@ -227,32 +227,32 @@ class Verification:
     examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Some ids of each kind, by its name."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Errors of some of the failing ones, by id."""
+    """Errors of some failing items, by id."""
 
     @property
     def ok(self) -> bool:
-        """True if nothing is missing, stale, orphaned, unfound or damaged."""
+        """True if nothing is missing, stale, orphaned, unfound or corrupt."""
         index = self.missing or self.stale or self.orphans or self.unfound
         return not (index or self.corrupt or self.file_problems)
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The comparison before a repair and the one after."""
+    """The comparisons before and after a repair."""
 
     before: Verification
     after: Verification
     removed: int = 0
-    """Damaged rows that were moved to a file, with the facts that were taken from them."""
+    """Corrupt rows that were moved to a file, with the facts that were taken from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a tenant stores."""
+    """Number of rows and bytes that a tenant stores."""
 
     tenant: str
     users: int
-    """Users that something was stored for."""
+    """Users with stored data."""
     conversations: int
     messages: int
     documents: int
@@ -263,4 +263,5 @@ class Usage:
     recall_logs: int
     image_bytes: int
     characters: int
-    """Of messages, items and logs together. On disk it is two to three times as much, with the index."""
+    """Characters of messages, items and logs together. On disk, with the index, they take two to three times as much.
+    """

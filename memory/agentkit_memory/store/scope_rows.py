@@ -1,4 +1,4 @@
-"""Scopes as rows: each is stored once and known by its number. Every read names the numbers it may see."""
+"""Scopes as rows: each is stored once, with a number. Every read names the numbers of the scopes that it may read."""
 
 from __future__ import annotations
 
@@ -28,39 +28,40 @@ _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
 READABLE = tuple([column.in_(bindparam(column.name, expanding=True)) for column in _NAMES])
-"""The conditions that a scope is one of those with `Scope.readable_names`. SQLite finds them by their index; of a list
-of all four it would compare every scope with each."""
+"""The conditions that the names of a scope are in `Scope.readable_names`, one per column: SQLite uses its index for
+them, but not for a list of tuples."""
 _READABLE = select(scopes.c.id).where(*READABLE).order_by(scopes.c.id)
 _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
 def _find(connection: Connection, scope: Scope) -> int | None:
-    found: int | None = connection.scalar(_FIND, {f"its_{name}": getattr(scope, name) for name in NAMES})
-    return found
+    number: int | None = connection.scalar(_FIND, {f"its_{name}": getattr(scope, name) for name in NAMES})
+    return number
 
 
 def scope_id(database: Database, scope: Scope) -> int:
-    """Return the number of a scope, giving it one if it has none yet.
+    """Return the number of a scope; a new scope is stored.
 
-    The number is a hash of the names: that of an erased scope is never given to another one, as an index or an open
+    The number is a hash of the names, so the number of an erased scope is never reused: an index or an open
     conversation could still refer to it.
     """
     with database.read() as connection:
-        found = _find(connection, scope)
-    if found is None:
+        number = _find(connection, scope)
+    if number is None:
         return database.change(lambda connection: number_of(connection, scope))
-    return found
+    return number
 
 
 def number_of(connection: Connection, scope: Scope) -> int:
-    """Return the number of a scope within a transaction, giving it one if it has none yet."""
-    number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
-    while (found := _find(connection, scope)) is None:
-        connection.execute(_NEW[connection.dialect.name], {"id": number, **dict(zip(NAMES, scope.names, strict=True))})
-        # The number is taken by other names, once in quintillions.
-        number += 1
-    return found
+    """Return the number of a scope within a transaction; a new scope is stored."""
+    candidate = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
+    while (number := _find(connection, scope)) is None:
+        names = dict(zip(NAMES, scope.names, strict=True))
+        connection.execute(_NEW[connection.dialect.name], {"id": candidate, **names})
+        # Once in quintillions, another scope has the number already.
+        candidate += 1
+    return number
 
 
 def known_ids(database: Database, scope: Scope) -> list[int]:
@@ -76,7 +77,7 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
     """Return the numbers of the scopes to read. An empty list reads nothing; None is an error.
 
     Raises:
-        InvalidArgument: No scope was given.
+        InvalidArgument: The scopes are missing.
     """
     if scope_ids is None or isinstance(scope_ids, str) or not all(type(each) is int for each in scope_ids):
         raise InvalidArgument(
@@ -86,12 +87,12 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
 
 
 def is_readable(column: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition that a number is that of a scope with `Scope.readable_names`."""
+    """Return the condition that a number belongs to a scope with `Scope.readable_names`."""
     return column.in_(select(scopes.c.id).where(*READABLE))
 
 
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a reader in `scope` sees, of those that were ever written to.
+    """Return the numbers of the stored scopes that a reader in `scope` may read.
 
     Raises:
         InvalidArgument: It is not a scope.
@@ -100,7 +101,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a subject owns: those with all of its names."""
+    """Return the numbers of the scopes that a subject owns: scopes with all of its names."""
     wanted = [column == name for column, name in zip(_NAMES, Scope.of(scope).names, strict=True) if name]
     return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
 

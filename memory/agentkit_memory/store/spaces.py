@@ -1,4 +1,4 @@
-"""A space is one way to index what SQL holds: BM25 alone, or BM25 and one dense model. One of them is read."""
+"""A space is one way to index items: BM25 alone, or BM25 and one dense model. Recalls read the active space."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 FACTS = "facts"
-"""Name and state of the row for a queue instead of a space: of turns that facts are to be extracted from."""
+"""Name and state of a row that is not a space but a queue of turns for the extraction of facts."""
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _MAX_NAME = 64
@@ -43,12 +43,12 @@ class Space:
 
     name: str
     index_id: str = ""
-    """Which index the outbox is about, or empty text."""
+    """Id of the index that the outbox describes, or empty text."""
     model: str = ""
     dimensions: int = 0
-    """Length of the dense vectors; 0 where the space has none."""
+    """Length of the dense vectors; 0 without dense vectors."""
     state: str = "active"
-    """`active`: it is read and written; `building`: written only; `retired`: neither."""
+    """`active`: read and written; `building`: written only; `retired`: neither."""
 
 
 _ROW = select(*vector_spaces.c["space", "index_id", "model", "dimensions", "state"])
@@ -68,7 +68,7 @@ _FORGET_SPACE = delete(vector_spaces).where(
 
 
 def space_name(model: str) -> str:
-    """Return the name of the space of BM25 and a model (none: BM25 alone): short, and fit for a file name anywhere."""
+    """Return the name of the space of a model, or of BM25 alone for empty text: short, and valid as a file name."""
     if not model:
         return SPACE
     name = f"{SPACE}+{model}"
@@ -80,17 +80,17 @@ def space_name(model: str) -> str:
 
 
 def _space(row: Row[Any]) -> Space:
-    made = Space(*row)
-    texts = (made.name, made.index_id, made.model, made.state)
-    is_sized = type(made.dimensions) is int and 0 <= made.dimensions <= MAX_DIMENSIONS
+    space = Space(*row)
+    texts = (space.name, space.index_id, space.model, space.state)
+    is_sized = type(space.dimensions) is int and 0 <= space.dimensions <= MAX_DIMENSIONS
     if not is_sized or not all(isinstance(text, str) for text in texts):
-        raise _damaged(made.name)
-    return made
+        raise _corrupt(space.name)
+    return space
 
 
-def _damaged(name: object) -> StoreCorrupt:
+def _corrupt(name: object) -> StoreCorrupt:
     return StoreCorrupt(
-        f"the row of the space {name!r:.80} is damaged; restore a backup",
+        f"the row of the space {name!r:.80} is corrupt; restore a backup",
         table="vector_spaces",
         row=str(name),
         name=str(name),
@@ -98,22 +98,22 @@ def _damaged(name: object) -> StoreCorrupt:
 
 
 def no_longer_read(where: str, name: str) -> StoreClosed:
-    """Return the error of who uses the index of a space that was retired meanwhile."""
+    """Return the error of a caller that uses the index of a space that was retired meanwhile."""
     return StoreClosed(
-        f"{where}: space {name!r} is no longer read: the model was changed; ask again", name=str(name), path=where
+        f"{where}: space {name!r} is no longer read: the model was changed; try again", name=str(name), path=where
     )
 
 
 def index_writes(connection: Connection, name: str) -> int:
-    """Return how many batches were written to the index of a space."""
+    """Return the number of batches that were written to the index of a space."""
     writes = connection.scalar(_WRITES, {"this": name}) or 0
     if not is_whole(writes, 0):
-        raise _damaged(name)
+        raise _corrupt(name)
     return writes
 
 
 def find_space(connection: Connection, name: str) -> Space | None:
-    """Return the space of that name, if it was ever indexed."""
+    """Return the space of a name; None if it was never indexed."""
     row = connection.execute(_FIND, {"name": name}).first()
     if row is None:
         return None
@@ -121,26 +121,25 @@ def find_space(connection: Connection, name: str) -> Space | None:
 
 
 def known_spaces(connection: Connection, *states: str) -> list[Space]:
-    """Return every space that was ever indexed or, given states, those in one of them."""
-    known = [_space(row) for row in connection.execute(_KNOWN)]
+    """Return every space that was ever indexed; with states, only spaces in these states."""
+    spaces = [_space(row) for row in connection.execute(_KNOWN)]
     if not states:
-        return known
-    return [each for each in known if each.state in states]
+        return spaces
+    return [each for each in spaces if each.state in states]
 
 
 def active_space(connection: Connection) -> Space:
     """Return the space that is read: BM25 alone in a store that was never indexed."""
     row = connection.execute(_ACTIVE).first()
-    # Nothing was indexed yet.
     if row is None:
         return Space(SPACE)
     return _space(row)
 
 
 def claim_space(connection: Connection, space: Space, index_id: str) -> None:
-    """Record that the outbox is about this index of the space from now on."""
-    known = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id, writes=0)
-    if not connection.execute(known).rowcount:
+    """Bind the outbox of a space to an index."""
+    bind = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id, writes=0)
+    if not connection.execute(bind).rowcount:
         row = {"space": space.name, "index_id": index_id, "model": space.model}
         connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))
 
@@ -149,12 +148,12 @@ _IN_USE = ("active", "building")
 
 
 def forget_space(database: Database, space: Space) -> None:
-    """Remove what SQL holds of a space whose index is dropped: its outbox, and the kept vectors of its model."""
+    """Remove the rows of a space whose index is dropped: its outbox, and the stored vectors of its model."""
     while True:
         with database.write() as connection:
-            known = find_space(connection, space.name)
-            # Another process builds it again.
-            if known is None or known.state != "retired":
+            stored = find_space(connection, space.name)
+            # In another state, another process builds it again.
+            if stored is None or stored.state != "retired":
                 return
             if not connection.execute(_FORGET_SOME, {"this": space.name}).rowcount:
                 if space.model and not any(each.model == space.model for each in known_spaces(connection, *_IN_USE)):

@@ -1,4 +1,4 @@
-"""`StoredItem`: an item as recall reads it, and whether its row is sound: SQLite stores any type in any column."""
+"""`StoredItem`: an item as recall reads it, and checks of its row: SQLite stores any type in any column."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoredItem(NamedTuple):
     text: str
     title: str
     position: int
-    """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
+    """Position of the chunk in its document, number of the message, or number of the fact in its scope."""
     start: int
     end: int
     line: int
@@ -54,7 +54,7 @@ class StoredItem(NamedTuple):
 
 
 def are_sound(read: Sequence[StoredItem]) -> bool:
-    """Return whether none of the items needs to be checked by itself, as mostly."""
+    """Return True if all items are certainly sound; False if each has to be checked with `check_item`."""
     columns = dict(zip(StoredItem._fields, zip(*read, strict=True), strict=False))
     return (
         all(kinds.issuperset(map(type, columns.get(name, ()))) for name, kinds in _TYPES)
@@ -64,10 +64,10 @@ def are_sound(read: Sequence[StoredItem]) -> bool:
 
 
 def check_item(item: StoredItem) -> None:
-    """Refuse an item that whoever uses it would stumble over: SQLite stores any type in any column.
+    """Check the types and values of an item.
 
     Raises:
-        ValueError: Says which column is damaged.
+        ValueError: A column is corrupt; the message names it.
     """
     for name, kinds in _TYPES:
         if type(value := getattr(item, name)) not in kinds:

@@ -1,1 +1,1 @@
-"""Text to terms, and BM25 as sparse vectors."""
+"""Terms of texts, and BM25 as sparse vectors."""

@@ -1,6 +1,6 @@
-"""BM25 as sparse vectors: terms become numbers, a document's weights hold everything but the IDF.
+"""BM25 as sparse vectors: terms are numbers, and the weights of a document contain all factors but the IDF.
 
-The IDF is multiplied in by the index at query time, over the scope that is read.
+The index multiplies by the IDF at query time, over the scope that is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentkit_memory.terms.analysis import count_terms, find_terms
 __all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
 
 SPACE = "bm25-2"
-"""Name of the vectors made here. Another analysis or other constants need another name."""
+"""Name of these vectors. Change it together with the analysis or the constants."""
 
 _FLOAT = Struct("f")
 _K1 = 1.2
@@ -32,8 +32,10 @@ class SparseVector:
 
 
 def indexed_text(title: str, text: str) -> str:
-    """Return the text of an item that is indexed: a chunk is found by its headings too."""
-    return f"{title}\n{text}" if title else text
+    """Return the text to index for an item: a chunk is found by its headings too."""
+    if title:
+        return f"{title}\n{text}"
+    return text
 
 
 def document_vector(text: str) -> SparseVector:
@@ -45,7 +47,7 @@ def document_vector(text: str) -> SparseVector:
 
 
 def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
+    """Return the stored weights of the wanted terms in a text, each multiplied by its factor in `wanted`."""
     counts, length = find_terms(text, frozenset(wanted))
     if not counts:
         return {}
@@ -54,14 +56,14 @@ def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
 
 
 def query_vector(text: str) -> SparseVector:
-    """Return the weights of a question: how often each of its terms occurs. Empty if it has only stop words."""
+    """Return the weights of a question: the count of each term. Empty if it has only stop words."""
     counts, _ = count_terms(text)
     ordered = sorted(counts)
     return SparseVector(ordered, [float(counts[term]) for term in ordered])
 
 
 def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
-    """Return the weight of a term in a text of that many terms, by how often it occurs."""
+    """Return the weight of each count of a term in a text of `length` words."""
     norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
-    # In 32 bits, as an index keeps them: a text counts the same, whether its weights are read there or made here.
+    # Rounded to 32 bits, as in an index: the score of a text does not depend on the source of its weights.
     return {count: _FLOAT.unpack(_FLOAT.pack(count * (_K1 + 1) / (count + norm)))[0] for count in set(counts)}

@@ -1,4 +1,4 @@
-"""Cuts a long text into pieces of bounded size, at the best place there is."""
+"""Splitting of a long text into pieces of bounded size, at the best available place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPACE = re.compile(r"\s")
 def cut_text(text: str, places: Sequence[re.Pattern[str]] = (SENTENCE_END, SPACE)) -> Iterator[str]:
     """Yield pieces of at most `PIECE_BYTES` that together are the text.
 
-    Each ends where the first of the patterns that occurs in its second half matches last, else anywhere.
+    A piece ends at the last match of the first pattern that matches in its second half, else at its maximum size.
     """
     start, end = 0, len(text)
     while start < end:
@@ -28,7 +28,7 @@ def cut_text(text: str, places: Sequence[re.Pattern[str]] = (SENTENCE_END, SPACE
             return
         cut = room
         for pattern in places:
-            cuts = [found.end() for found in pattern.finditer(window, room // 2, room)]
+            cuts = [match.end() for match in pattern.finditer(window, room // 2, room)]
             if cuts:
                 cut = cuts[-1]
                 break

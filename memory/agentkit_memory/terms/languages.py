@@ -1,6 +1,6 @@
-"""Languages: which a text is written in, by its commonest words, and the stems of a word in each.
+"""Detection of the languages of a text by its most common words, and stemmers of words.
 
-The stemmers are those of `snowballstemmer`. A language is guessed from a whole text, as a word alone may be of many.
+The stemmers are from `snowballstemmer`. Languages are detected from a whole text, as one word may occur in many.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ _COMMON: Mapping[str, str] = {
     "tamil": "",
     "yiddish": "",
 }
-"""Language -> words by which a text of it is known; none where its script is enough."""
+"""Common words by language; none if the script identifies the language."""
 
 LANGUAGES = tuple(_COMMON)
 STOP_WORDS = frozenset(_COMMON[ENGLISH].split())
-"""Words that are not searched for, in English."""
+"""English words that are not searched for."""
 
 _SCRIPTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("\u0370", "\u03ff", ("greek",)),
@@ -95,34 +95,36 @@ _MAX_LATIN = "\u024f"
 _NONE: tuple[str, ...] = ()
 
 _VOTES: dict[str, int] = {}
-"""Word -> a byte per language, 1 for those it is common in; no language has 256 of them, so that sums do not carry."""
+"""One byte per language, by word: 1 if the word is common in the language. No language has 256 words, so that sums do
+not carry."""
 for _number, _words in enumerate(_COMMON.values()):
     for _word in _words.split():
         _VOTES[_word] = _VOTES.get(_word, 0) | 1 << 8 * _number
 
-_TELLING = frozenset(_VOTES)
+_COMMON_WORDS = frozenset(_VOTES)
 _UNKNOWN: frozenset[str] = frozenset()
 _ONLY_ENGLISH = frozenset((ENGLISH,))
 
 _NEARLY = 0.6
-"""Share of the votes of the likeliest language from which on another one is likely too: many resemble each other."""
+"""Minimum share of the votes of the first language for another language to be likely too: many are similar."""
 _LOCK = Lock()
 
 
 def find_languages(words: Iterable[str]) -> frozenset[str]:
-    """Return the likely languages of a text, given its folded words; empty if none of them is telling."""
-    telling = _TELLING.intersection(words)
-    if not telling:
+    """Return the likely languages of a text by its folded words; empty if no word is common in a language."""
+    common = _COMMON_WORDS.intersection(words)
+    if not common:
         return _UNKNOWN
-    votes = sum(map(_VOTES.__getitem__, telling)).to_bytes(len(LANGUAGES), "little")
-    most = max(votes)
-    if votes[0] == most and votes.count(most) == 1:  # English
+    votes = sum(map(_VOTES.__getitem__, common)).to_bytes(len(LANGUAGES), "little")
+    highest = max(votes)
+    # English is the first language. Most texts end here, without a new set.
+    if votes[0] == highest and votes.count(highest) == 1:
         return _ONLY_ENGLISH
-    return frozenset([name for name, count in zip(LANGUAGES, votes, strict=True) if count >= _NEARLY * most])
+    return frozenset([name for name, count in zip(LANGUAGES, votes, strict=True) if count >= _NEARLY * highest])
 
 
 def script_of(word: str) -> tuple[str, ...]:
-    """Return the languages that are written in the script of a word; none where it is not stemmed."""
+    """Return the languages that are written in the script of a word; none if its words are not stemmed."""
     first = word[0]
     if first <= _MAX_LATIN:
         return _LATIN
@@ -135,7 +137,7 @@ def stem(word: str, language: str) -> str:
     Raises:
         StoreUnavailable: The stemmers are not installed.
     """
-    # A stemmer keeps the word that it works on.
+    # A stemmer has state, so threads take turns.
     with _LOCK:
         return _stemmer(language)(word)
 

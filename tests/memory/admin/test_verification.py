@@ -143,7 +143,7 @@ def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().points == 6
         assert {each.text for each in memory.recall("otter two")} >= {"a otter two"}
-    assert [record.message for record in caplog.records if "older than the index" in record.message] != []
+    assert [record.message for record in caplog.records if "older than its index" in record.message] != []
 
 
 def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_othe
     StoreProbe(either).execute("UPDATE messages SET body = :body WHERE seq = 1", {"body": body})
     found = either.recall("zebra")
     assert [each.text for each in found.recalled] == ["zebra good"]
-    assert any("1 damaged items were left out" in each for each in found.degraded)
+    assert any("1 corrupt items were left out" in each for each in found.degraded)
     assert not either.admin.verify().ok
     either.admin.repair()
     either.session("s", load=False).append(Message("user", "zebra new"))

@@ -208,7 +208,7 @@ def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path
         damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # finds what is not there
         report = memory.ingest(docs)
     assert [Path(one).name for one in report.added] == ["a.md"] and len(report.errors) == 1
-    assert re.search(r"memory\.db: .*constraint.*does not fit together.*restore a backup", str(report.errors[0]))
+    assert re.search(r"memory\.db: .*constraint.*do not fit together.*restore a backup", str(report.errors[0]))
 
 
 def test_an_id_that_is_none_any_more_keeps_nothing_from_being_repaired(home: Path) -> None:

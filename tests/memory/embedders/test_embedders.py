@@ -89,16 +89,16 @@ def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, value
 @for_cases(
     ("vector", "said"),
     [
-        ([math.nan, 1.0], "holds NaN or infinity"),
-        ([1.0, math.inf], "holds NaN or infinity"),
-        ([1.0, -math.inf], "holds NaN or infinity"),
+        ([math.nan, 1.0], "contains NaN or infinity"),
+        ([1.0, math.inf], "contains NaN or infinity"),
+        ([1.0, -math.inf], "contains NaN or infinity"),
         ([], "its vector is empty"),
         (None, "expected a vector of numbers, got NoneType"),
         ("12", "expected a vector of numbers, got str"),
         ([1.0, "x"], "expected a vector of numbers (could not convert"),
         ([1.0, None], "expected a vector of numbers ("),
         ([10**400, 1.0], "expected a vector of numbers (int too large"),
-        ([1.0, 2.0, 3.0], "its vector has 3 dimensions, those that are stored have 2"),
+        ([1.0, 2.0, 3.0], "its vector has 3 dimensions, stored vectors have 2"),
     ],
 )
 def test_what_is_wrong_with_one_text_names_the_model_and_the_text(vector: Any, said: str) -> None:
@@ -164,7 +164,7 @@ def test_one_bad_text_costs_the_others_nothing(encoder: Callable[..., Encoder]) 
     texts = [f"text {number}" for number in range(40)]
     *_, bad = found = asking([*texts[:20], "bad", *texts[20:], "bad too"])
     assert [number for number, each in enumerate(found) if isinstance(each, str)] == [20, 41]
-    assert "text 42 of 42 (7 characters): its vector holds NaN or infinity" in bad
+    assert "text 42 of 42 (7 characters): its vector contains NaN or infinity" in bad
     assert len(words.calls) == 1
     assert len(asking(texts)) == 40
     assert len(words.calls) == 1
@@ -270,7 +270,7 @@ def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Pat
     with Memory(home, embedder=Words(size=32)) as memory:
         assert memory.ingest(docs).pending == 1
         (said,) = memory.admin.verify().problems.values()
-        assert "its vector has 32 dimensions, those that are stored have 64; an embedder must keep to one model" in said
+        assert "its vector has 32 dimensions, stored vectors have 64; an embedder must use one model" in said
         found = memory.recall("zebra stripes")
         assert len(found) == 2  # by their words
         assert any("has 32 dimensions" in each for each in found.degraded)

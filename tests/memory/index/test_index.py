@@ -282,7 +282,7 @@ def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path)
             print(found[0].text, *found.degraded)
     """
     said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
-    assert said.count("what is stored is intact: check the disk") == 2
+    assert said.count("stored data is intact: check the disk") == 2
     assert "\nzebra searched the newest" in said
     with Memory(home) as memory:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]

@@ -303,7 +303,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             memory.facts.add(f"zebra fact {opened_before}")
             assert memory.ingest(docs).pending == 2
             recall = memory.recall("zebra")
-            assert recall.knowledge and "its answer is not one of Qdrant" in recall.degraded[0]
+            assert recall.knowledge and "its response is not a response of Qdrant" in recall.degraded[0]
             for act in (memory.admin.verify, memory.admin.repair, memory.worker().drain):
                 with raises(IndexUnavailable, name="agentkit-bm25-2", value="away"):
                     act()

@@ -260,7 +260,7 @@ def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Pa
         (b"a" * 300_000 + b"\xff", "is not UTF-8 text (byte 300000); convert it first"),
         (b"a" * 262_143 + "é".encode() + b"\xff", "is not UTF-8 text (byte 262145); convert it first"),
         (b"\xff\xfea\x00b", "is not UTF-16-LE text (byte 4)"),
-        (b"\xff\xfea\x00\x00\x00", "holds NUL characters; give a file of text"),
+        (b"\xff\xfea\x00\x00\x00", "contains NUL characters; pass a text file"),
     ],
 )
 def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:

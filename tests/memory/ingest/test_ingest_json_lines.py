@@ -67,14 +67,14 @@ def test_a_long_record_becomes_several_adjacent_chunks(memory: Memory, docs: Pat
 BAD = [
     ("{no json", "line 2 is not JSON (Expecting property name"),
     ('{"text": NaN}', "line 2 is not JSON (NaN is not a number)"),
-    ("[" * 100_000, "line 2 is not JSON (it is nested too deeply)"),
+    ("[" * 100_000, "line 2 is not JSON (nested too deeply)"),
     ('{"text": ' + "1" * 5000 + "}", "line 2 is not JSON (Exceeds the limit"),
     ('["text"]', "line 2 is not an object but list"),
     ('{"txt": "x"}', "line 2 has no field 'text' or 'content' or 'body'; did you mean 'txt'?"),
     ('{"text": null}', "line 2 has no field 'text'"),
     ('{"text": 3}', "line 2 has a text that is not a string but int"),
-    ('{"text": "\\ud800"}', "line 2 holds \\ud800, which cannot be stored"),
-    ('{"text": "a\\u0000b"}', "line 2 holds \\u0000"),
+    ('{"text": "\\ud800"}', "line 2 contains \\ud800, which cannot be stored"),
+    ('{"text": "a\\u0000b"}', "line 2 contains \\u0000"),
     (
         json.dumps({"text": "x", **{f"field {n}": "y" * 400 for n in range(30)}}),
         "line 2 has metadata that has 12,470 characters as JSON, at most 8,192",

@@ -106,11 +106,11 @@ def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is damaged, or not a PDF"),
-        (b"not a pdf at all", "is damaged, or not a PDF"),
-        (b"\0" * 5000, "is damaged, or not a PDF"),
-        (make(["", ""]), "holds no text, only images perhaps; make it text with OCR first"),
-        (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is damaged, or not a PDF"),
+        (b"", "is corrupt, or not a PDF"),
+        (b"not a pdf at all", "is corrupt, or not a PDF"),
+        (b"\0" * 5000, "is corrupt, or not a PDF"),
+        (make(["", ""]), "contains no text, perhaps only images; convert it with OCR first"),
+        (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is corrupt, or not a PDF"),
         (make(["zebra"]).replace(b"[4 0 R]", b"[2 0 R]"), ""),
     ],
     ids=["empty", "text", "zeros", "images", "no pages", "pages of themselves"],
@@ -144,8 +144,8 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
     ("program", "said"),
     [
         ("import time; time.sleep(3600)", "has a page that takes more than 0.5 seconds to read"),
-        ("import os; os.abort()", "made its reader fail (exit code -6); it is damaged"),
-        ("print('[\"page\", 1, \"half', end='')", "made its reader fail (exit code 0); it is damaged"),
+        ("import os; os.abort()", "crashed its reader (exit code -6); it is corrupt"),
+        ("print('[\"page\", 1, \"half', end='')", "crashed its reader (exit code 0); it is corrupt"),
         ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(ho
             assert len(recall) == 3 and recall.degraded == ()
             with pytest.raises(StoreUnavailable):
                 memory.recall_logs()
-            assert "recalls are not logged at present" in memory.recall("heron").degraded[-1]
+            assert "recalls cannot be logged now" in memory.recall("heron").degraded[-1]
         assert len(memory.recall("heron")) == 3
         assert [log.query for log in memory.recall_logs()] == ["heron"] * 4
 

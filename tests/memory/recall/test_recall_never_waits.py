@@ -283,7 +283,7 @@ def test_a_model_that_computes_while_its_vectors_are_read_is_not_waited_for(home
             lazy.go_on.clear()
             found = within(LONG, memory.recall, "When does the boat leave?")
             assert [each.text for each in found.knowledge] == ["The boat leaves at noon."]
-            assert "was not answered within 0.2 seconds" in found.degraded[0]
+            assert "no vector of the question within 0.2 seconds" in found.degraded[0]
     finally:
         lazy.go_on.set()
 

@@ -214,7 +214,7 @@ def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(ho
         assert memory.ingest(docs).pending == 1
         found = memory.recall("zebra stripes", limit=1)
         assert Path(found[0].source or "").stem == "zebra"
-        assert any("no embedder of it was given" in each for each in found.degraded)
+        assert any("opened without an embedder of it" in each for each in found.degraded)
         problems = memory.admin.verify().problems
         assert "BM25 still works" in "".join(problems.values())
     with Memory(home, embedder=Words()) as memory:  # at once, not when its next try is due
@@ -383,7 +383,7 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     done = hurried.admin.reembed(Words(wrong=poison))
     assert (done.flipped, done.failing, done.checks) == (False, 1, ())
     assert done.why.startswith("1 of 17 items have no vector yet: EmbedderError: model 'words-1', text ")
-    assert "holds NaN or infinity" in done.why
+    assert "contains NaN or infinity" in done.why
     done = hurried.admin.reembed(Words(wrong=poison), gate=Gate(failing=0.1, self_retrieval=0.9))
     assert (done.flipped, done.failing) == (True, 1)
     assert best(hurried, "puma") == "puma"  # by its words
@@ -489,7 +489,7 @@ def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home
         assert spaces(owner)[f"{SPACE}+one"] == ("one", "retired")  # whose index is open here
         found = owner.recall("burrow puma", limit=1)
         assert Path(found[0].source or "").stem == "puma"
-        assert any("read by model 'two'" in each for each in found.degraded)
+        assert any("uses model 'two'" in each for each in found.degraded)
         owner.admin.reembed(Words("two"))  # which sweeps
         assert best(owner, "burrow puma", policy="dense") == "puma"
         whole(owner, "two")

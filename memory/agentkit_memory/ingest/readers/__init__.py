@@ -1,1 +1,1 @@
-"""A file to blocks of text: one reader per format."""
+"""Readers of files as blocks of text, one per format."""

@@ -1,4 +1,4 @@
-"""Blocks: the structural pieces of a document. One that is very long comes in parts."""
+"""Blocks: the structural pieces of a document. A very long block is split into parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 __all__ = ["MAX_TITLE", "PART", "Block", "Kind", "Part"]
 
 PART = 8192
-"""Characters after which a block is yielded in part: more than the size up to which blocks are kept whole."""
+"""Characters after which a part of a block is yielded: more than the size up to which a block stays whole."""
 
 MAX_TITLE = 200
 """Characters of a heading in a title; all of it stays in the text."""
@@ -24,21 +24,21 @@ class Block:
     text: str
     kind: Kind = "text"
     level: int = 0
-    """Of a heading, 1 being the highest."""
+    """Level of a heading, 1 being the highest."""
     title: str = ""
-    """Of a heading: its text."""
+    """Text of a heading."""
     continues: bool = False
-    """Whether it is the next part of the block before."""
+    """True if it continues the block before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The beginning of a page or a record, across which no chunk reaches."""
+    """Start of a page or a record; no chunk crosses it."""
 
     meta: str = "{}"
     """Metadata of its chunks, as JSON."""
     title: str = ""
     line: int | None = None
-    """Line of the file that all of it stands on; None where its lines are counted from 1."""
+    """Line of the file that contains all of it; None if its lines are counted from 1."""
     apart: bool = False
-    """Whether it is unrelated to the part before: their chunks are not neighbours then."""
+    """True if it is unrelated to the part before: their chunks are not neighbours then."""

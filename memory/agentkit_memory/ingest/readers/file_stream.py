@@ -1,4 +1,4 @@
-"""`FileStream`: one pass over a file in pieces, hashed and counted on the way, and decoded if it is text."""
+"""`FileStream`: one pass over a file in pieces, which hashes and counts the bytes, and decodes text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentkit_prompts.system.regular_files import open_inside, open_regular
 __all__ = ["PIECE", "FileStream", "GivenStream"]
 
 PIECE = 256 * 1024
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 _MAX_PROBLEMS = 10
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _BOM = codecs.BOM_UTF8
@@ -41,8 +41,9 @@ class FileStream:
         self._more = 0
         try:
             status = file.path.stat()
-            if not stat.S_ISREG(status.st_mode):  # before it is opened: a pipe would wait for its writer
-                raise IngestError(file.source, "is not a regular file; give a text, Markdown, HTML, PDF or JSONL file")
+            if not stat.S_ISREG(status.st_mode):
+                # Checked before it is opened: opening a pipe would wait for its writer.
+                raise IngestError(file.source, "is not a regular file; pass a text, Markdown, HTML, PDF or JSONL file")
             self.stream: BinaryIO = self._opened()
         except OSError as error:
             raise self._unreadable(error) from error
@@ -50,7 +51,7 @@ class FileStream:
         self.stamp = _stamp(status)
         """Size, times and inode of the file when it was opened."""
         self.changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-        """When the file was last changed."""
+        """Time of the last change of the file, in nanoseconds since 1970."""
 
     def __enter__(self) -> Self:
         return self
@@ -60,11 +61,11 @@ class FileStream:
 
     @property
     def digest(self) -> str:
-        """The hash of all bytes that were read so far."""
+        """The hash of all bytes read so far."""
         return self._hash.hexdigest()
 
     def rewind(self) -> None:
-        """Start again from the beginning."""
+        """Restart the pass."""
         self.stream.seek(0)
         self._hash = hashlib.blake2b(digest_size=24)
 
@@ -89,29 +90,27 @@ class FileStream:
             IngestError: It is binary, or not in the encoding.
         """
         decoder: codecs.IncrementalDecoder | None = None
-        offset = 0  # of the piece in the file
+        # Offset of the piece in the file.
+        offset = 0
         name = encoding or "utf-8"
-        damaged = first = 0
+        first_bad: int | None = None
         for data in chain(self.pieces(), [b""]):
             piece = data
             if decoder is None:
-                if piece.startswith(_BOM):
-                    name, piece, offset = "utf-8", piece[len(_BOM) :], len(_BOM)
-                elif piece[:2] in _UTF_16:
-                    name, piece, offset = _UTF_16[piece[:2]], piece[2:], 2
+                name, offset = _detected_encoding(piece, name)
+                piece = piece[offset:]
                 decoder = codecs.getincrementaldecoder(name)()
             text, bad = self._decode(decoder, piece, offset, name, final=not data)
-            if bad is not None:
-                first = first if damaged else bad
-                damaged += 1
+            if first_bad is None:
+                first_bad = bad
             if text:
                 yield text
             offset += len(piece)
-        if damaged:
-            self.problem(f"bytes that are not {name.upper()} text, the first at {first}, became U+FFFD")
+        if first_bad is not None:
+            self.problem(f"bytes that are not {name.upper()} text, the first at {first_bad}, became U+FFFD")
 
     def problem(self, text: str) -> None:
-        """Note that a part of the file is damaged; `finish` reports all of them."""
+        """Record that a part of the file is corrupt; `finish` reports all problems."""
         if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(text)
         else:
@@ -119,26 +118,28 @@ class FileStream:
 
     @property
     def refused(self) -> bool:
-        """Whether the file will not be stored, as a part of it is damaged; reading on finds more problems."""
+        """True if the file will not be stored, as a part of it is corrupt; further reading finds more problems."""
         return bool(self._problems) and not self.options.lenient
 
     def finish(self) -> IngestError | None:
-        """Read to the end; return the damage, if the options allow it.
+        """Read the rest of the file; return the error of its corrupt parts, if the options allow them.
 
         Raises:
-            IngestError: A part of the file is damaged, or it was changed while it was read.
+            IngestError: A part of the file is corrupt, or it was changed while it was read.
         """
         for _ in self.pieces():
             pass
-        damage = None
+        error = None
         if self._problems:
-            more = f"; and {self._more} more" if self._more else ""
-            damage = IngestError(self.file.source, "; ".join(self._problems) + more)
+            problems = "; ".join(self._problems)
+            if self._more:
+                problems += f"; and {self._more} more"
+            error = IngestError(self.file.source, problems)
             if not self.options.lenient:
-                raise damage
+                raise error
         if self._is_changed():
             raise IngestError(self.file.source, "was changed while it was read; ingest it again")
-        return damage
+        return error
 
     def _is_changed(self) -> bool:
         try:
@@ -164,7 +165,7 @@ class FileStream:
             at = offset + piece.index(0)
             raise IngestError(
                 self.file.source,
-                f"is binary (a zero byte at offset {at}); give a file of text",
+                f"is binary (a zero byte at offset {at}); pass a text file",
                 name="binary",
                 value=at,
             )
@@ -181,25 +182,26 @@ class FileStream:
                     name=name,
                     value=bad,
                 ) from error
+            # The decoder raised before it consumed the piece: decode the piece again with replacements.
             decoder.setstate(state)
             decoder.errors = "replace"
             text = decoder.decode(piece, final)
             decoder.errors = "strict"
         if "\0" in text:
-            raise IngestError(self.file.source, "holds NUL characters; give a file of text")
+            raise IngestError(self.file.source, "contains NUL characters; pass a text file")
         return text, bad
 
     def _unreadable(self, error: OSError) -> IngestError:
         return IngestError(
             self.file.source,
-            f"cannot be read ({reason(error)}); check that it is there, and check its permissions",
+            f"cannot be read ({reason(error)}); check that it exists, and check its permissions",
             name="path",
             value=type(error).__name__,
         )
 
 
 class GivenStream(FileStream):
-    """One pass over bytes that were given: in a file without a name, since readers need one."""
+    """One pass over bytes of the caller, in a file without a name, since readers need a file."""
 
     def __init__(self, file: SourceFile, content: bytes, options: IngestOptions) -> None:
         self.file, self.options = file, options
@@ -216,6 +218,15 @@ class GivenStream(FileStream):
 
     def _is_changed(self) -> bool:
         return False
+
+
+def _detected_encoding(head: bytes, default: str) -> tuple[str, int]:
+    """Return the encoding of a text by its byte order mark, and the length of the mark; else the default and 0."""
+    if head.startswith(_BOM):
+        return "utf-8", len(_BOM)
+    if head[:2] in _UTF_16:
+        return _UTF_16[head[:2]], 2
+    return default, 0
 
 
 def _stamp(status: os.stat_result) -> str:

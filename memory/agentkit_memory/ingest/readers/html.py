@@ -1,6 +1,6 @@
-"""HTML to blocks: headings, paragraphs, lists, tables and code, without scripts, styles and navigation.
+"""Reader of HTML: headings, paragraphs, lists, tables and code, without scripts, styles and navigation.
 
-The parser is fed in pieces and builds no tree. It is lxml, of the extra `ingest`.
+The parser receives pieces and builds no tree. It is lxml, of the extra `ingest`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentkit_memory.ingest.readers.file_stream import FileStream
 __all__ = ["html_blocks"]
 
 _MAX_TAG = 8 * 1024 * 1024
-"""Bytes of one tag or comment, which the parser holds as a whole."""
+"""Maximum bytes of one tag or comment, which the parser stores in memory."""
 
 _SKIPPED = frozenset(
     {"script", "style", "template", "noscript", "nav", "svg", "math", "iframe", "object", "embed", "canvas", "audio"}
@@ -57,7 +57,9 @@ def html_blocks(reading: FileStream) -> Iterator[Block]:
         before = page.events
         if data:
             parser.feed(data)
-        silent = 0 if page.events > before else silent + len(data)
+        silent += len(data)
+        if page.events > before:
+            silent = 0
         if silent > _MAX_TAG:
             limit = _MAX_TAG // 2**20
             raise IngestError(
@@ -74,33 +76,40 @@ def html_blocks(reading: FileStream) -> Iterator[Block]:
 
 
 def _encoding(reading: FileStream) -> str:
-    """Return the encoding that the page declares at its beginning."""
+    """Return the encoding that the page declares in its first bytes, or UTF-8."""
     head = reading.stream.read(2048)
     reading.stream.seek(0)
-    found = _DECLARED.search(head)
-    name = found[1].decode("ascii").lower() if found else ""
+    match = _DECLARED.search(head)
+    if match is None:
+        return "utf-8"
+    name = match[1].decode("ascii").lower()
     if name in _AS_WESTERN:
-        return "windows-1252"  # as browsers read it
-    return name if _ENCODING.fullmatch(name) else "utf-8"
+        # Browsers read these encodings as windows-1252.
+        return "windows-1252"
+    if _ENCODING.fullmatch(name):
+        return name
+    return "utf-8"
 
 
 class _Page:
-    """Receives what the parser finds, and collects blocks."""
+    """Target of the parser: receives tags and text, and collects blocks."""
 
     def __init__(self) -> None:
         self.events = 0
-        self._done: list[Block] = []
+        self._blocks: list[Block] = []
         self._texts: list[str] = []
         self._size = 0
         self._kind: Kind = "text"
         self._level = 0
         self._continues = False
-        self._skipped = 0  # depth within an element whose content is skipped
-        self._depth: Counter[Kind] = Counter()  # of lists, tables and code
+        # Depth within an element whose content is skipped.
+        self._skipped = 0
+        # Depth within lists, tables and code.
+        self._depth: Counter[Kind] = Counter()
 
     def take(self) -> list[Block]:
-        done, self._done = self._done, []
-        return done
+        blocks, self._blocks = self._blocks, []
+        return blocks
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.events += 1
@@ -117,15 +126,19 @@ class _Page:
             self._edge(tag)
             self._depth[_NESTED[tag]] += 1
             self._kind = self._context()
-        elif tag == "li":
+        elif tag in ("li", "tr", "td", "th"):
+            self._start_entry(tag)
+        elif tag in _BREAKS and not self._depth["code"]:
+            self._break()
+
+    def _start_entry(self, tag: str) -> None:
+        """Start an item of a list, or a row or cell of a table."""
+        if tag == "li":
             self._add("\n" + "\t" * min(self._depth["list"] - 1, 8) + "- ")
         elif tag == "tr":
             self._add("\n")
-        elif tag in ("td", "th"):
-            if self._texts and not self._texts[-1].endswith("\n"):
-                self._add(" | ")
-        elif tag in _BREAKS and not self._depth["code"]:
-            self._break()
+        elif self._texts and not self._texts[-1].endswith("\n"):
+            self._add(" | ")
 
     def end(self, tag: str) -> None:
         self.events += 1
@@ -150,10 +163,10 @@ class _Page:
             self._add(text[start : start + PART])
 
     def close(self) -> None:
-        """End of the page; the parser asks for it."""
+        """End of the page; lxml requires the method."""
 
     def end_block(self) -> None:
-        """End the block, if there is one."""
+        """Emit the current block, if it has text."""
         self._emit("\n\n")
         self._kind, self._level, self._continues = self._context(), 0, False
 
@@ -165,7 +178,7 @@ class _Page:
         return "text"
 
     def _edge(self, tag: str) -> None:
-        """End the block where code, or a list or table that is not within another, begins or ends."""
+        """End the block at the edges of code, and of lists and tables that are not nested."""
         if tag == "pre" or not self._depth["list"] + self._depth["table"]:
             self.end_block()
 
@@ -195,18 +208,25 @@ class _Page:
             text = _tidy(text, open_at_start=self._continues, open_at_end=not end)
         elif end:
             text = text.strip("\n")
-        title = " ".join(text.split())[:MAX_TITLE] if self._kind == "heading" else ""
-        self._done.append(Block(text + end, self._kind, self._level, title, self._continues))
+        title = ""
+        if self._kind == "heading":
+            title = " ".join(text.split())[:MAX_TITLE]
+        self._blocks.append(Block(text + end, self._kind, self._level, title, self._continues))
 
 
 def _tidy(text: str, *, open_at_start: bool, open_at_end: bool) -> str:
-    """Return the text without needless space; tabs are the indentation of list items."""
+    """Return the text without redundant space; tabs are the indentation of list items."""
     lines = []
     for line in text.split("\n"):
         if words := " ".join(line.split()):
             lines.append("  " * (len(line) - len(line.lstrip("\t"))) + words)
-    start = text[0] if open_at_start and text[0] in " \n" else ""
-    return start + "\n".join(lines) + (" " if open_at_end and text[-1].isspace() else "")
+    tidy = "\n".join(lines)
+    # Parts of one block are joined later: space at an open edge separates words.
+    if open_at_start and text[0] in " \n":
+        tidy = text[0] + tidy
+    if open_at_end and text[-1].isspace():
+        tidy += " "
+    return tidy
 
 
 def _is_skipped(tag: str, attributes: Mapping[str, str]) -> bool:

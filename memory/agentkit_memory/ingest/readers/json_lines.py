@@ -1,4 +1,4 @@
-"""JSON lines to blocks: every record is a document of its own, with a title and metadata."""
+"""Reader of JSON lines: every record is a separate part, with a title and metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentkit_prompts.names import nearest
 __all__ = ["record_blocks"]
 
 MAX_RECORD = 16 * 1024 * 1024
-"""Characters of one line, which is held in memory."""
+"""Maximum characters of one line, which is stored in memory."""
 
 _MAX_VALUE = 500
 _ABSENT = object()
@@ -26,11 +26,11 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class _BadRecord(Exception):
-    """Why a line is not a record."""
+    """A line is not a valid record; the message continues "line N"."""
 
 
 def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
-    """Yield every record as a part. Invalid ones are noted as problems of the file."""
+    """Yield every record as a part. Invalid records are problems of the file."""
     options = reading.options
     for number, line in _lines(reading.text()):
         try:
@@ -44,22 +44,23 @@ def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
 
 
 def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
-    """Yield numbered lines that are not blank; None for one that is too long to be held."""
-    held: list[str] = []
+    """Yield numbered lines that are not blank; None for a line that is too long."""
+    texts: list[str] = []
     size, number = 0, 1
     for piece in chain(pieces, ["\n"]):
-        head, *tail = piece.split("\n")
-        for position, text in enumerate([head, *tail]):
+        for position, text in enumerate(piece.split("\n")):
             if position:
-                line = "".join(held)
-                if size > MAX_RECORD or line.strip():
-                    yield number, line if size <= MAX_RECORD else None
-                held, size, number = [], 0, number + 1
+                line = "".join(texts)
+                if size > MAX_RECORD:
+                    yield number, None
+                elif line.strip():
+                    yield number, line
+                texts, size, number = [], 0, number + 1
             size += len(text)
             if size <= MAX_RECORD:
-                held.append(text)
+                texts.append(text)
             else:
-                held.clear()
+                texts.clear()
 
 
 def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
@@ -71,7 +72,7 @@ def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
     record = _parsed(line)
     text = "\n\n".join(_texts(record, options))
     titles = [title for name in options.record_title if isinstance(title := _find(record, name), str)]
-    title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
+    title = " ".join(" ".join(titles[:1]).split())[:MAX_TITLE]
     try:
         meta = written_metadata(_metadata(record, options), ascii_only=False)
     except ValueError as error:
@@ -87,7 +88,7 @@ def _parsed(line: str | None) -> Mapping[str, Any]:
     except ValueError as error:
         raise _BadRecord(f"is not JSON ({str(error)[:100]})") from None
     except RecursionError:
-        raise _BadRecord("is not JSON (it is nested too deeply)") from None
+        raise _BadRecord("is not JSON (nested too deeply)") from None
     if not isinstance(record, Mapping):
         raise _BadRecord(f"is not an object but {type(record).__name__}")
     return record
@@ -107,7 +108,7 @@ def _texts(record: Mapping[str, Any], options: IngestOptions) -> list[str]:
 
 def _metadata(record: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:
     if options.record_metadata is not None:
-        return {name: found for name in options.record_metadata if (found := _find(record, name)) is not _ABSENT}
+        return {name: value for name in options.record_metadata if (value := _find(record, name)) is not _ABSENT}
     used = {*options.record_text, *options.record_title}
     return {
         name: value
@@ -120,18 +121,18 @@ def _metadata(record: Mapping[str, Any], options: IngestOptions) -> dict[str, An
 def _find(record: Mapping[str, Any], name: str) -> Any:
     if name in record:
         return record[name]
-    found: Any = record
+    value: Any = record
     for key in name.split("."):
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(value, Mapping) or key not in value:
             return _ABSENT
-        found = found[key]
-    return found
+        value = value[key]
+    return value
 
 
 def _storable(text: str, lenient: bool) -> str:
-    """Return the text, if every database can hold it: escapes can make NUL and unpaired surrogates."""
+    """Return the text, if every database accepts it: escapes can create NUL and unpaired surrogates."""
     if lenient:
         return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-    if found := _UNSTORABLE.search(text):
-        raise _BadRecord(f"holds \\u{ord(found[0]):04x}, which cannot be stored")
+    if match := _UNSTORABLE.search(text):
+        raise _BadRecord(f"contains \\u{ord(match[0]):04x}, which cannot be stored")
     return text

@@ -1,4 +1,4 @@
-"""PDF to blocks, page by page, read by a process of its own with limited memory and time."""
+"""Reader of PDF, page by page, in a separate process with limited memory and time."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 __all__ = ["pdf_blocks"]
 
 MAX_PAGE_SECONDS = 60.0
-"""Time for one page."""
+"""Maximum seconds of one page."""
 MAX_FILE_SECONDS, MAX_MB_SECONDS = 120.0, 60.0
-"""Time for all pages: a constant, and more for every megabyte of the file."""
+"""Maximum seconds of all pages: a constant, and more for every megabyte of the file."""
 MAX_FILE_TEXT, MAX_BYTE_TEXT = 2_000_000, 32
-"""Characters of all pages: a constant, and more for every byte. Pages can share content, so that a small file may have
-any amount of text; text that is compressed once is about five times as long as its bytes."""
+"""Maximum characters of all pages: a constant, and more for every byte. Pages can share content, so that a small file
+may have any amount of text; text that is compressed once is about five times as long as its bytes."""
 
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 
 
 def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
-    """Yield every page as a part. Those that cannot be read are noted as problems of the file.
+    """Yield every page as a part. Pages that cannot be read are problems of the file.
 
     Raises:
-        IngestError: The file is encrypted, damaged as a whole, has no text or too much for its size, or takes too long.
+        IngestError: The file is encrypted, corrupt as a whole, has no text or too much for its size, or takes too long.
     """
-    for _ in reading.pieces():  # for the hash; the process reads the file itself, in any order
+    for _ in reading.pieces():
+        # This pass computes the hash; the process reads the file itself, in any order.
         pass
     reading.stream.seek(0)
     title, page, empty = "", 0, True
@@ -55,14 +56,18 @@ def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
                 empty = empty and not text.strip()
                 yield from text_blocks([text], markdown=False)
     if empty and not reading.refused:
-        raise IngestError(reading.file.source, "holds no text, only images perhaps; make it text with OCR first")
-    reading.stream.seek(0, os.SEEK_END)  # the process shares the file position, and all was counted
+        raise IngestError(reading.file.source, "contains no text, perhaps only images; convert it with OCR first")
+    # The process shares the file position, and all bytes are counted already.
+    reading.stream.seek(0, os.SEEK_END)
 
 
 def _rows(reading: FileStream) -> Iterator[list[object]]:
-    """Yield the rows that the process writes, and end it if it takes too long or writes too much.
+    """Yield the rows that the process writes, and kill the process if it takes too long or writes too much.
 
-    Only the time of waiting for it counts.
+    Only the time of waiting for the process counts.
+
+    Raises:
+        IngestError: The process was killed, or exited without a last row.
     """
     size = os.fstat(reading.stream.fileno()).st_size
     max_seconds, max_text = MAX_FILE_SECONDS + MAX_MB_SECONDS * size / 1e6, MAX_FILE_TEXT + MAX_BYTE_TEXT * size
@@ -84,17 +89,18 @@ def _rows(reading: FileStream) -> Iterator[list[object]]:
             while True:
                 timer = Timer(min(MAX_PAGE_SECONDS, max_seconds - waited), stop)
                 timer.daemon = True
-                began = time.monotonic()
+                started = time.monotonic()
                 timer.start()
                 try:
                     line = output.readline()
                 finally:
                     timer.cancel()
-                    waited += time.monotonic() - began
+                    waited += time.monotonic() - started
                 if not line.endswith("\n"):
                     break
                 row = json.loads(line)
-                length += len(row[-1]) if row[0] == "page" else 0
+                if row[0] == "page":
+                    length += len(row[-1])
                 if length > max_text or waited >= max_seconds:
                     break
                 complete = complete or row[0] in ("end", "no")
@@ -102,13 +108,13 @@ def _rows(reading: FileStream) -> Iterator[list[object]]:
         finally:
             process.kill()
     if length > max_text:
-        why = f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb"
+        problem = f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb"
     elif waited >= max_seconds:
-        why = f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it"
+        problem = f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it"
     elif late:
-        why = f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read"
+        problem = f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read"
     elif not complete:
-        why = f"made its reader fail (exit code {process.returncode}); it is damaged"
+        problem = f"crashed its reader (exit code {process.returncode}); it is corrupt"
     else:
         return
-    raise IngestError(reading.file.source, why)
+    raise IngestError(reading.file.source, problem)

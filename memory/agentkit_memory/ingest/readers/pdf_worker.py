@@ -1,6 +1,6 @@
-"""Reads one PDF from stdin and writes its pages to stdout, one JSON array a line. Run as a process of its own.
+"""Reads one PDF from stdin and writes its pages to stdout, one JSON array a line. Runs as a separate process.
 
-A hostile PDF can take any time or memory, or crash the process that reads it: this one.
+A hostile PDF can take any time or memory, or crash the process that reads it, which must not be the caller's process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import BinaryIO
 
 __all__ = ["main"]
 
-_MAX_MEMORY = 1 << 30  # bytes of address space
+_MAX_MEMORY = 1 << 30
+"""Maximum bytes of address space."""
 _PIECE = 65536
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
@@ -27,14 +28,15 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):  # a system without such limits
+    except (ImportError, OSError, ValueError):
+        # The system does not support such limits.
         pass
     try:
         _read(sys.stdin.buffer)
     except MemoryError:
         _write("no", "takes too much memory to read: it may be a zip bomb")
     except Exception as error:
-        _write("no", f"is damaged, or not a PDF ({_described(error)})")
+        _write("no", f"is corrupt, or not a PDF ({_described(error)})")
 
 
 def _read(stream: BinaryIO) -> None:
@@ -53,7 +55,7 @@ def _read(stream: BinaryIO) -> None:
         _write("no", f"is encrypted in a way that needs another library ({_described(error)})")
         return
     count = len(reader.pages)
-    # Cut, whatever its length: the other process holds a line as a whole.
+    # The other process reads whole lines into memory, so a long title is cut.
     _write("title", _clean(str((reader.metadata and reader.metadata.title) or "")[:_PIECE]))
     for number in range(1, count + 1):
         try:

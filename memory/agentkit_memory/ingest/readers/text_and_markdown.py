@@ -1,4 +1,4 @@
-"""Reads text and Markdown into blocks, in pieces: neither is ever held as a whole."""
+"""Reader of text and Markdown, which never stores a whole text in memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Kind
 
 __all__ = ["text_blocks"]
 
-_MAX_LINE = 4096  # characters: a longer line is cut
-_MAX_MARK = 1000  # characters of a line that can make it a heading or the like
+# Characters: a longer line is cut.
+_MAX_LINE = 4096
+# Characters of a line that can make it a heading or the like.
+_MAX_MARK = 1000
 _MAX_FRONT_MATTER = 10_000
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?![^\s])")
 _CLOSING = re.compile(r"(?:^|\s)#+$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\r?\n?\Z")
+_UNDERLINE_LEVELS = {"=": 1, "-": 2}
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]")
 _ROW = re.compile(r" {0,3}\|")
@@ -32,7 +35,7 @@ class _Draft:
         self.continues = False
 
     def add(self, line: str) -> list[Block]:
-        """Add a line; return the part of the block that is full with it, if any."""
+        """Add a line; return the part of the block that the line fills, if any."""
         self.lines.append(line)
         self.size += len(line)
         if self.size < PART:
@@ -42,21 +45,23 @@ class _Draft:
         return [part]
 
     def end(self, kind: Kind = "text") -> list[Block]:
-        """Return the block, if it has lines, and begin the next one, of the given kind."""
-        ended = []
+        """Return the block, if it has lines, and start the next block, of a kind."""
+        blocks = []
         if self.lines:
-            ended.append(Block("".join(self.lines), self.kind, continues=self.continues))
+            blocks.append(Block("".join(self.lines), self.kind, continues=self.continues))
         self.kind, self.lines, self.size, self.continues = kind, [], 0, False
-        return ended
+        return blocks
 
 
 def text_blocks(pieces: Iterable[str], *, markdown: bool) -> Iterator[Block]:
-    """Yield the blocks that tile a text; how it was cut into pieces makes no difference."""
-    return _markdown(_lines(pieces)) if markdown else _plain(_lines(pieces))
+    """Yield the blocks of a text without gaps; they do not depend on its pieces."""
+    if markdown:
+        return _markdown(_lines(pieces))
+    return _plain(_lines(pieces))
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield lines with their ends. What does not end in a newline goes on in the next."""
+    """Yield lines with their ends. A line without a newline at its end continues in the next line."""
     rest = ""
     for piece in pieces:
         rest += piece
@@ -104,15 +109,20 @@ class _MarkdownReader:
 
     def __init__(self) -> None:
         self.draft = _Draft()
-        self._fence = ""  # that began the code that is being read
+        # Opening fence of the code that is being read.
+        self._fence = ""
         self._is_after_blank = True
-        self._only_line = ""  # of the paragraph so far, if an underline would make it a heading
-        self._starts = True  # False for the rest of a line that was cut
+        # First line of the paragraph, if an underline would make it a heading.
+        self._only_line = ""
+        # False for the rest of a line that was cut.
+        self._starts = True
 
     def read(self, line: str) -> list[Block]:
         """Return the blocks that end with a line."""
         starts, self._starts = self._starts, line.endswith("\n")
-        mark = line[:_MAX_MARK] if starts else ""
+        mark = ""
+        if starts:
+            mark = line[:_MAX_MARK]
         if self._fence:
             return self._read_code(line, mark)
         if line.isspace():
@@ -126,7 +136,7 @@ class _MarkdownReader:
             self._is_after_blank, self._only_line = True, ""
             return [*self.draft.end(), Block(line, "heading", len(heading[1]), words[:MAX_TITLE])]
         if self._only_line and (underline := _UNDERLINE.match(mark)):
-            return [self._underlined(line, level=1 if underline[1][0] == "=" else 2)]
+            return [self._underlined(line, _UNDERLINE_LEVELS[underline[1][0]])]
         return self._read_text(line, mark, starts=starts)
 
     def _read_code(self, line: str, mark: str) -> list[Block]:
@@ -138,7 +148,7 @@ class _MarkdownReader:
         return [*blocks, *self.draft.end()]
 
     def _underlined(self, line: str, level: int) -> Block:
-        """Return the heading that the paragraph before this line is."""
+        """Return a heading of the paragraph before this line and the line."""
         title = self._only_line
         self.draft = _Draft()
         self._is_after_blank, self._only_line = True, ""
@@ -146,17 +156,17 @@ class _MarkdownReader:
 
     def _read_text(self, line: str, mark: str, *, starts: bool) -> list[Block]:
         self._only_line = ""
-        ended: list[Block] = []
+        blocks: list[Block] = []
         if self._is_after_blank and starts:
-            ended = self.draft.end(_kind_of(mark))
+            blocks = self.draft.end(_kind_of(mark))
             if len(line) < MAX_TITLE:
                 self._only_line = line
         self._is_after_blank = False
-        return [*ended, *self.draft.add(line)]
+        return [*blocks, *self.draft.add(line)]
 
 
 def _kind_of(mark: str) -> Kind:
-    """Return the kind of the block that a line begins."""
+    """Return the kind of the block that starts with a line."""
     if _ITEM.match(mark):
         return "list"
     if _ROW.match(mark):
@@ -165,18 +175,18 @@ def _kind_of(mark: str) -> Kind:
 
 
 def _split_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """Return the front matter, if a text begins with one, and the lines after it."""
-    held: list[str] = []
+    """Return the front matter, if a text starts with front matter, and the lines after it."""
+    head: list[str] = []
     size = 0
     for line in lines:
-        held.append(line)
+        head.append(line)
         size += len(line)
         rule = len(line) < _MAX_MARK and line.strip() == "---" and line.startswith("---")
-        if len(held) == 1:
+        if len(head) == 1:
             if not rule:
                 break
         elif rule:
-            return "".join(held), lines
+            return "".join(head), lines
         elif size > _MAX_FRONT_MATTER:
             break
-    return "", chain(held, lines)
+    return "", chain(head, lines)

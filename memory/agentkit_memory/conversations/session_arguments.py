@@ -1,0 +1,35 @@
+"""Checks of the arguments of sessions."""
+
+from __future__ import annotations
+
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.scope import check_name
+from agentkit_prompts.errors import brief
+
+__all__ = ["check_append", "check_number"]
+
+_MAX_SEQ = 2**31 - 1
+"""Maximum number of a message in a database."""
+
+
+def check_append(key: str | None, said_at: float | None) -> None:
+    """Check the key and the time of an append.
+
+    Raises:
+        InvalidArgument: The key cannot be stored, or the time is invalid.
+    """
+    if key is not None:
+        check_name("idempotency key", key)
+    if said_at is not None and not is_time(said_at):
+        raise InvalidArgument(f"said_at: expected seconds since 1970, got {brief(said_at)}", name="said_at")
+
+
+def check_number(name: str, number: object) -> None:
+    """Check the number of a message; `name` is the argument.
+
+    Raises:
+        InvalidArgument: It is not a whole number that a database can store.
+    """
+    if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
+        raise InvalidArgument(f"{name}: expected the number of a message, got {brief(number)}", name=name)
