@@ -1,1 +1,1 @@
-"""The runs of agents, stored: one record, one store in SQL, and what executes them."""
+"""Stored runs of agents: the record of a run, the store in SQL, and the protocol of executors."""

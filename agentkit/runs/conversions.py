@@ -1,4 +1,4 @@
-"""How a store of runs of an older format is converted, once, when it is opened."""
+"""Conversions of stores of runs with an older format; a store is converted once, when it is opened."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["CONVERSIONS", "FORMAT"]
 FORMAT = 1
 """Format of the tables that this version writes."""
 CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
-"""By the format that a store has: what makes the next format of it, in the transaction that opens the store."""
+"""Functions that convert a store to the next format, by its present format; called in the transaction that opens it."""

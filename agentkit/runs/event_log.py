@@ -19,14 +19,14 @@ class EventLog:
     """Stores events of runs.
 
     Args:
-        database: Where they are stored.
+        database: The database of the runs.
     """
 
     def __init__(self, database: RunDatabase) -> None:
         self._work = database.work
 
     def add(self, run_id: str, events: Sequence[RunEvent]) -> None:
-        """Store events of a run, after those that it has."""
+        """Add events to the stored events of a run."""
         rows = [{"run": run_id, "seq": seq, "kind": kind, "data": json_text(data)} for seq, kind, data in events]
         if rows:
             self._work(lambda connection: connection.execute(sa.insert(events_table), rows))

@@ -1,4 +1,4 @@
-"""`Executor`: what executes the runs of a store, such as tasks of this process or the workers of a database."""
+"""`Executor`: executes the runs of a store, such as in tasks of this process or on the workers of a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Executor"]
 
 
 class Executor(Protocol):
-    """Executes runs, which are described and stored in a `RunStore`."""
+    """Executes the runs that a `RunStore` contains."""
 
     @property
     def has_deltas(self) -> bool:
@@ -30,7 +30,7 @@ class Executor(Protocol):
         ...
 
     async def open(self) -> None:
-        """Begin to work: continue the runs that a stopped process left."""
+        """Start to execute runs, including the interrupted runs of a stopped process."""
         ...
 
     async def start(self, record: RunRecord) -> RunRecord:
@@ -56,13 +56,13 @@ class Executor(Protocol):
         ...
 
     async def delete(self, record: RunRecord) -> None:
-        """Delete a run that has ended, with all that is stored of it."""
+        """Delete a run that has ended, with its journal, events and decisions."""
         ...
 
     def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of a run after number `after`, until it ends or waits.
 
-        Once they have begun, a database that does not answer is asked again until it does.
+        After the first event, a database that does not respond is queried again until it responds.
         """
         ...
 
@@ -71,5 +71,5 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop: what does not end soon stays stored, for the next process."""
+        """Stop; runs that do not end soon are continued by the next process."""
         ...

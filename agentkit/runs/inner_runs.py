@@ -17,14 +17,14 @@ __all__ = ["InnerRuns"]
 
 _runs = runs_table
 _HEAD, _RESULT = '{"journal":', '{"effect":"CallTools"'
-"""How lines begin: the first line of a journal, and the result of a call."""
+"""Starts of lines: of the first line of a journal, and of the result of a call."""
 _ENDED: Mapping[str, RunState] = {"success": "finished", "cancelled": "cancelled"}
-"""The state of an agent, by the status of its call; any other is `failed`."""
+"""State of an agent by the status of its call; `failed` for other statuses."""
 _MAX_ERROR = 1000
 
 
 class InnerRuns:
-    """The agents inside of one run, as the attempt knows them that stores their lines.
+    """The agents inside of one run, for the attempt that stores their lines.
 
     Args:
         run_id: The run.
@@ -42,7 +42,7 @@ class InnerRuns:
         return cls(run_id, {tuple(json.loads(calls)): inner for inner, calls in rows})
 
     def store(self, connection: sa.Connection, lines: Sequence[tuple[str, tuple[str, ...]]]) -> InnerRuns:
-        """Store which agents begin and end with lines of journals, and return the agents after that."""
+        """Store the agents that start or end with lines of journals, and return the agents after the lines."""
         after = InnerRuns(self._run_id, self._ids)
         for line, calls in lines:
             if calls and line.startswith(_HEAD):
@@ -55,9 +55,10 @@ class InnerRuns:
         return after
 
     def _begin(self, connection: sa.Connection, head: Mapping[str, Any], calls: tuple[str, ...]) -> None:
-        again = [known for known in self._ids if known[: len(calls)] == calls]  # after a tool that failed
-        if again:
-            gone = [self._ids.pop(known) for known in again]
+        # A tool that failed was called again: its earlier agent, and the agents inside of it, are replaced.
+        earlier = [path for path in self._ids if path[: len(calls)] == calls]
+        if earlier:
+            gone = [self._ids.pop(path) for path in earlier]
             connection.execute(sa.delete(_runs).where(_runs.c.run_id.in_(gone)))
         outer = self._ids.get(calls[:-1], self._run_id)
         self._ids[calls] = head["run_id"]
@@ -79,7 +80,7 @@ class InnerRuns:
 
 
 def _end(connection: sa.Connection, run_id: str, result: Mapping[str, Any]) -> None:
-    """Store that an agent has answered the call that it is the tool of."""
+    """Store the end of an agent whose call has a result."""
     state = _ENDED.get(result["status"], "failed")
     text = result["content"] if isinstance(result["content"], str) else ""
     error = RunError(result["status"], text[:_MAX_ERROR]) if state == "failed" else None

@@ -36,7 +36,7 @@ __all__ = [
 T = TypeVar("T")
 
 _SECONDS_LOST = 5.0
-"""How long an operation waits for a database that cannot be reached, such as a server that restarts."""
+"""Seconds that an operation waits for an unavailable database, such as a server that restarts."""
 _PAUSE = 0.2
 _CREATING = 7_239_116_025_340_177
 """The lock on PostgreSQL of the process that creates the tables."""
@@ -50,7 +50,7 @@ _FIRST_WITH_SUBSEC = (3, 42)
 """The first version of SQLite that has `unixepoch('subsec')`."""
 
 _lenient_text = partial(str, encoding="utf-8", errors="replace")
-"""How text is read, so that bytes that are no UTF-8 end no statement."""
+"""Decoder of text, so that bytes that are no UTF-8 do not abort a statement."""
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
 _metadata = sa.MetaData()
 runs_table = sa.Table(

@@ -69,24 +69,28 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, made: Deci
 
 
 def not_decided(run_id: str, state: RunState, calls: Sequence[WaitingCall], made: Decided) -> ApprovalError:
-    """Return why decisions could not be stored."""
+    """Return the error for decisions that could not be stored."""
     waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
     decided = {call.call_id: call for call in calls if call.decision is not None}
-    wrong = [call for call in made if call is not None and call not in waiting]
-    problem, name, value = "", "approve", ", ".join(wrong)
     if not waiting:
         last = "".join([f"; {_decided(call)}" for call in decided.values()][-1:])
-        problem, value = f"no call of it waits{last}; nothing was decided", "nothing waits"
-    elif not wrong:
-        return ApprovalError(
-            f"run {run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}", name="arguments"
-        )
-    else:
-        problems = [_decided(decided[call]) for call in wrong if call in decided]
-        if unknown := [call for call in wrong if call not in decided]:
-            problems.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
-        problem = f"{'; '.join(problems)}; nothing was decided"
-    return ApprovalError(f"run {run_id!r}: {problem}", name=name, value=value)
+        message = f"run {run_id!r}: no call of it waits{last}; nothing was decided"
+        return ApprovalError(message, name="approve", value="nothing waits")
+    wrong = [call for call in made if call is not None and call not in waiting]
+    if not wrong:
+        message = f"run {run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}"
+        return ApprovalError(message, name="arguments")
+    message = f"run {run_id!r}: {_wrong_calls(wrong, decided, waiting)}; nothing was decided"
+    return ApprovalError(message, name="approve", value=", ".join(wrong))
+
+
+def _wrong_calls(wrong: Sequence[str], decided: Mapping[str, WaitingCall], waiting: Sequence[str]) -> str:
+    """Return the problem of calls that do not wait: decided already, or unknown."""
+    problems = [_decided(decided[call]) for call in wrong if call in decided]
+    unknown = [call for call in wrong if call not in decided]
+    if unknown:
+        problems.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
+    return "; ".join(problems)
 
 
 def _decided(call: WaitingCall) -> str:

@@ -30,7 +30,7 @@ class NewRun(NamedTuple):
     head: str
     """The first line of its journal."""
     request: str
-    """What the executor has to know to queue it, as JSON."""
+    """Request for the executor that queues the run, as JSON."""
 
 
 class Leg(NamedTuple):
@@ -116,7 +116,7 @@ class RunQueue:
         self._database.work(adopt)
 
     def request(self, run_id: str) -> str | None:
-        """Return what the executor has to know about a run, as JSON; None if the run is unknown."""
+        """Return the request of a run for its executor, as JSON; None if the run is unknown."""
         query = sa.select(_runs.c.request).where(_runs.c.run_id == run_id)
         return self._database.work(lambda connection: connection.scalar(query))
 

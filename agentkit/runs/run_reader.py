@@ -205,5 +205,5 @@ def _inside(inner: RunRecord, run: RunRecord) -> RunRecord:
 
 
 def can_be_stored(text: str) -> bool:
-    """Return True if both databases store a text: one with a NUL or half of a surrogate pair is nowhere."""
+    """Return True if both databases can store a text: no NUL, and no half of a surrogate pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -113,9 +113,9 @@ class RunRecord:
     worker: str | None = None
     """Id of the worker that executes it, or did so last."""
     problem: str | None = None
-    """Why it does not continue by itself, such as that no worker has its agent."""
+    """Reason for which the run does not continue, such as that no worker has its agent."""
     attempts: int = 0
-    """How often the run was begun or continued."""
+    """Number of attempts."""
     input: UserInput | None = None
     """None if the run continues a session without an input."""
     usage: Usage = NO_USAGE
@@ -141,7 +141,7 @@ class RunRecord:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the run added to the conversation, the user's message first; empty without the journal."""
+        """Messages that the run added to the conversation, the message of the user first; empty without the journal."""
         return () if self.journal is None else self.journal.messages
 
     @property

@@ -316,7 +316,7 @@ class RunStore(RunReader):
             raise not_decided(run_id, self.get(run_id).state, self.calls(run_id), made)
         return state
 
-    # How many runs are kept
+    # The limit of stored runs
 
     def _shrink(self) -> None:
         """Delete the oldest half of the ended runs: the journals are larger than they may be."""

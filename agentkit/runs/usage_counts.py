@@ -1,4 +1,4 @@
-"""`UsageCounts`: what the runs of tenants used, per day."""
+"""`UsageCounts`: tokens and money of the runs of tenants, by day."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["DayUsage", "UsageCounts"]
 
 
 class DayUsage(NamedTuple):
-    """What the runs of a tenant used on a day."""
+    """Usage of the runs of a tenant on one day."""
 
     runs: int
     usage: Usage
 
 
 class UsageCounts:
-    """Counts what tenants use.
+    """Counts the usage of tenants.
 
     Args:
-        database: Where it is stored.
+        database: The database of the runs.
     """
 
     def __init__(self, database: RunDatabase) -> None:
         self._database = database
 
     def add(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
-        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
+        """Add the usage of runs; `day` is a date such as 2026-11-22, in UTC."""
         counts = {
             "runs": runs,
             "input_tokens": usage.input_tokens,
@@ -47,7 +47,7 @@ class UsageCounts:
         self._database.work(lambda connection: connection.execute(statement))
 
     def of(self, tenant: str, *, since: str = "") -> Mapping[str, DayUsage]:
-        """Return what a tenant used on each day, from the day `since` on."""
+        """Return the usage of a tenant by day, from the day `since`."""
         query = sa.select(usage_table).where(usage_table.c.tenant == tenant, usage_table.c.day >= since)
         rows = self._database.work(lambda connection: connection.execute(query.order_by(usage_table.c.day)).all())
         return {

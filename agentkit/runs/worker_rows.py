@@ -25,7 +25,7 @@ class WorkerRow:
     state: str
     """`alive`, `stopped` (it ended in order) or `dead` (its lease ended)."""
     beat: int
-    """How often it has renewed its lease; below 0 if the row is damaged."""
+    """Number of renewals of its lease; below 0 if the row is corrupt."""
     serves: tuple[tuple[str, str], ...]
     """Names and versions of its agents."""
     lease: float
@@ -47,8 +47,8 @@ class WorkerRows:
     """Stores workers.
 
     Args:
-        database: Where they are stored.
-        leases: The connections that renew leases: what waits for a lock may have all other connections.
+        database: The database of the runs.
+        leases: Connections that renew leases; operations that wait for a lock may use all other connections.
     """
 
     def __init__(self, database: RunDatabase, leases: sa.Engine) -> None:
@@ -76,7 +76,7 @@ class WorkerRows:
         return self._database.work(lambda connection: connection.execute(ended.values(state=state)).rowcount > 0)
 
     def forget(self, seconds: float) -> None:
-        """Delete the workers that ended so long ago."""
+        """Delete workers that ended more than `seconds` ago."""
         old = sa.delete(_workers).where(_workers.c.state != "alive", _workers.c.beat_at < self._now - seconds)
         self._database.work(lambda connection: connection.execute(old))
 
@@ -88,7 +88,7 @@ class WorkerRows:
 
 
 def _worker(row: Any) -> WorkerRow:
-    """Return a worker from its row; a lease that is damaged has ended."""
+    """Return a worker from its row; a corrupt lease has ended."""
     return WorkerRow(
         str(row.id),
         str(row.state),
