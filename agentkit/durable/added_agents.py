@@ -1,4 +1,4 @@
-"""The agents that durable runs are found to be of, by their names and versions."""
+"""Registry of the agents of durable runs, by name and version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OpenSession: TypeAlias = Callable[[SessionName], SessionProtocol]
 
 
 class DurableAgent(Protocol):
-    """What is needed of an agent."""
+    """The parts of an agent that durable runs use."""
 
     runs: Any
 
@@ -48,14 +48,14 @@ class AddedAgent:
 
     @property
     def queue(self) -> str:
-        """The queue of its runs."""
+        """Name of the queue of its runs."""
         return f"{self.agent.name}@{self.version}"
 
     def session(self, name: SessionName) -> SessionProtocol:
-        """Open a conversation.
+        """Open a session by name.
 
         Raises:
-            AgentDefinitionError: Nobody says how.
+            AgentDefinitionError: The agent has neither `sessions` nor a memory with sessions.
         """
         if self.sessions is not None:
             return self.sessions(name)
@@ -63,33 +63,35 @@ class AddedAgent:
         within, base = getattr(memory, "within", None), getattr(memory, "scope", None)
         if within is None or base is None:
             raise AgentDefinitionError(
-                f"agent {self.agent.name!r}: nobody says how another process opens session {name.id!r}: "
+                f"agent {self.agent.name!r}: a worker cannot open session {name.id!r}: pass a function, "
                 "runs.add(agent, sessions=lambda name: memory.session(name.id))",
                 name="session",
                 value=name.id,
             )
-        scoped = memory if name.scope is None else within(type(base)(*name.scope))
+        scoped = memory
+        if name.scope is not None:
+            scoped = within(type(base)(*name.scope))
         return cast(SessionProtocol, scoped.session(name.id, branch=name.branch or "main"))
 
 
 class AddedAgents:
-    """Those of one process. Safe to use from several threads."""
+    """The agents of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._added: dict[tuple[str, str], AddedAgent] = {}
         self._lock = threading.Lock()
 
     def add(self, added: AddedAgent) -> None:
-        """Add one, or replace it.
+        """Add an agent, or replace its registration.
 
         Raises:
-            AgentDefinitionError: There is another one of this name and version.
+            AgentDefinitionError: Another agent has this name and version.
         """
         with self._lock:
             if added.key in self._added and self._added[added.key].agent is not added.agent:
                 raise AgentDefinitionError(
-                    f"runs.add: there is an agent {added.agent.name!r} of version {added.version!r}: give one of them "
-                    "another name=, or version=",
+                    f"runs.add: another agent {added.agent.name!r} has version {added.version!r}: change the name= or "
+                    "version= of one agent",
                     name="version",
                     value=added.version,
                 )
@@ -97,47 +99,50 @@ class AddedAgents:
 
     @property
     def all(self) -> tuple[AddedAgent, ...]:
-        """All of them, in the order in which they were added."""
+        """All agents, in the order of registration."""
         return tuple(self._added.values())
 
     def latest(self, agent: DurableAgent | str) -> AddedAgent:
-        """Return an agent as it was added; of several of a name the last one.
+        """Return the registration of an agent; the latest version of a name.
 
         Raises:
-            DurableError: It was not added.
+            DurableError: The agent was not added.
         """
-        fitting = [one for one in self.all if one.agent is agent or one.agent.name == agent]
-        if not fitting:
-            raise self._unknown("start: ", agent if isinstance(agent, str) else agent.name)
-        return fitting[-1]
+        matches = [added for added in self.all if added.agent is agent or added.agent.name == agent]
+        if matches:
+            return matches[-1]
+        name = agent
+        if not isinstance(name, str):
+            name = name.name
+        raise self._unknown("start: ", name)
 
     def find(self, request: RunRequest) -> AddedAgent | None:
-        """Return the agent of a run, where it was added."""
+        """Return the agent of a run, or None if it was not added."""
         return self._added.get((request.agent, request.version))
 
     def of(self, request: RunRequest) -> AddedAgent:
         """Return the agent of a run.
 
         Raises:
-            DurableError: It was not added, or has another version.
+            DurableError: The agent was not added, or only with other versions.
         """
-        found = self.find(request)
-        if found is not None:
-            return found
-        versions = [one.version for one in self.all if one.agent.name == request.agent]
+        match = self.find(request)
+        if match is not None:
+            return match
+        versions = [added.version for added in self.all if added.agent.name == request.agent]
         if versions:
             raise DurableError(
-                f"the run began with version {request.version!r} of agent {request.agent!r}; added are "
-                f"{', '.join(map(repr, versions))}: add that version too, or cancel the run",
+                f"the run started with version {request.version!r} of agent {request.agent!r}; added versions: "
+                f"{', '.join(map(repr, versions))}: add the version of the run too, or cancel the run",
                 name="version",
                 value=request.version,
             )
         raise self._unknown("", request.agent)
 
-    def _unknown(self, doing: str, name: str) -> DurableError:
-        known = sorted({one.agent.name for one in self.all})
+    def _unknown(self, action: str, name: str) -> DurableError:
+        names = sorted({added.agent.name for added in self.all})
         return DurableError(
-            f"{doing}there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one",
+            f"{action}unknown agent {name!r}{nearest(name, names)}; add it with runs.add(agent)",
             name="agent",
             value=name,
         )

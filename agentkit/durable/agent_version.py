@@ -1,4 +1,4 @@
-"""`version_of`: a version of an agent that changes with what the model is sent, and is the same in every process."""
+"""`version_of`: version of an agent, derived from the content of its requests and equal in every process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PLAIN = (str, int, float)
 
 
 def version_of(agent: Any) -> str:
-    """Return a version that changes with what the model is sent: prompts, tools, output type, model and settings.
+    """Return a hash of the content of requests: prompts, tools, output type, model and settings.
 
-    Of code, such as the methods of a prompt or a selector, it has the names only.
+    Code, such as the methods of a prompt or a selector, is represented by its names only.
     """
     chain = agent.definition.chain
     model, specs = chain.model, agent.definition.tools.specs
@@ -37,10 +37,10 @@ def version_of(agent: Any) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Return a value as JSON data, of which the same is made in every process."""
+    """Return a value as JSON data, equal in every process."""
     if value is None or isinstance(value, _PLAIN):
         return value
-    if isinstance(value, Template):  # a file is read when the template is made: its text is what counts
+    if isinstance(value, Template):  # its version is a hash of the text, also if the text is from a file
         return ["Template", value.version, value.engine, _content(value.params_schema)]
     if isinstance(value, Mapping):
         return {str(key): _content(item) for key, item in value.items()}
@@ -51,10 +51,10 @@ def _content(value: Any) -> Any:
     if isinstance(value, BaseModel) and not isinstance(value, type):
         names: Any = type(value).model_fields
     elif is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in fields(value)]
+        names = [row.name for row in fields(value)]
     elif isinstance(name := getattr(value, "__qualname__", None), str):
         return name
-    else:  # an object of somebody's own, such as a selector: what is plain of it
-        known = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
-        names = [name for name in known if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]
+    else:  # a custom object, such as a selector: its public attributes with plain values
+        attributes = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
+        names = [name for name in attributes if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]
     return [type(value).__qualname__, {name: _content(getattr(value, name)) for name in names}]

@@ -1,4 +1,4 @@
-"""What can go wrong with runs that outlive their process."""
+"""Errors of durable runs."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ __all__ = [
 
 
 class DatabaseUnavailable(DurableError):
-    """The database of the runs does not answer, or refuses what it is asked: it is down, out of reach or full.
+    """The database of the runs does not respond, or refuses a request: it is down, unreachable or full.
 
-    Whether what was asked for is stored is not known then: runs go on either way, and `start` with the same `run_id`
-    begins a run once.
+    It is unknown if the last change was stored. Runs continue in any case, and `start` with the same `run_id` starts a
+    run only once.
     """
 
 
 class RunIdTaken(DurableError, ValueError):
-    """The id of a new run is that of another one: of another agent, input or session. Nothing was started.
+    """A run with this id exists, with another agent, input or session. Nothing was started.
 
     Attributes:
-        run_id: Id that was asked for.
+        run_id: The requested id.
     """
 
     def __init__(self, run_id: str, what: str) -> None:
-        super().__init__(f"run {run_id!r} exists, with another {what}: give every run an id of its own")
+        super().__init__(f"run {run_id!r} exists, with another {what}: use a unique id for every run")
         self.run_id = run_id
 
 
 class RunFailed(DurableError):
-    """The run ended with an error, as a rule in another process. `journal`, `messages` and `usage` are those of it.
+    """The run failed with an error, usually in another process. Has the `journal`, `messages` and `usage` of the run.
 
     Attributes:
         run_id: Id of the run.
         kind: Name of the class of the error, such as `ModelUnavailable`.
-        message: Its text.
-        data: Kind and message: what DBOS stores of an error.
+        message: Text of the error.
+        data: Kind and message, as DBOS stores an error.
     """
 
     def __init__(self, run_id: str, kind: str, message: str) -> None:
@@ -54,16 +54,16 @@ class RunFailed(DurableError):
 
 
 class RunCancelled(DurableError):
-    """The run was cancelled. `journal`, `messages` and `usage` are those of the run.
+    """The run was cancelled. Has the `journal`, `messages` and `usage` of the run.
 
     Attributes:
         run_id: Id of the run.
     """
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id!r} was cancelled: `resume` goes on with it")
+        super().__init__(f"run {run_id!r} was cancelled: `resume` continues the run")
         self.run_id = run_id
 
 
 class WorkerError(DurableError):
-    """A worker cannot start, or may not go on: the message says which, and what to do."""
+    """A worker cannot start, or cannot continue a run."""

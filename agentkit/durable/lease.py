@@ -1,7 +1,7 @@
-"""`Lease`: how long a worker may act on the runs it took, renewed by counting up in its row.
+"""`Lease`: the time in which a worker can act on its runs, renewed by a counter in the row of the worker.
 
-The others watch the count on clocks of their own, so that no clock that jumps matters, and a worker stops acting before
-its lease has ended. Neither waits for anything else that the worker does.
+Other workers observe the counter with their own clocks, so that clock changes do not matter. A worker stops acting
+before its lease expires.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from agentkit.durable.stored.durable_store import DurableStore
 __all__ = ["Lease", "seconds_now"]
 
 _SAFE = 0.6
-"""Which part of its lease a worker acts in without having renewed it."""
+"""Part of the lease in which a worker acts without a renewal."""
 _MAX_PAUSE = 1.0
 _log = logging.getLogger("agentkit")
 
 
 class Lease:
-    """The lease of a worker. One thread renews it, which may have to wait for the database, and another one watches it.
+    """The lease of a worker. One thread renews the lease, and can wait for the database; another thread watches it.
 
-    On a SQLite file it does not end by time: the worker has the lock of the file, so that nobody else goes on with its
-    runs while it lives, however long many writers keep it from renewing.
+    On a SQLite file the lease does not expire by time: the worker has locked the file, and no other worker can take its
+    runs, even if other writers delay the renewal.
 
     Args:
-        store: Where the row of the worker is.
-        worker: Its id.
-        seconds: After which the others go on with its runs, where it has not been renewed.
-        on_end: Called from a thread, again and again, while the worker must not act.
+        store: The store with the row of the worker.
+        worker: Id of the worker.
+        seconds: Seconds without renewal after which other workers take over its runs.
+        on_end: Called repeatedly from a thread while the worker must not act.
     """
 
     def __init__(self, store: DurableStore, worker: str, seconds: float, on_end: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class Lease:
         self._is_sqlite = store.is_sqlite
         self._seconds, self._on_end = seconds, on_end
         self.is_lost = False
-        """Whether the others took the worker for dead: it does nothing any more."""
+        """True if other workers took over the runs: this worker does nothing any more."""
         self._renewed = seconds_now()
         self._is_over = threading.Event()
         names = {self._renew: "agentkit-lease", self._watch: "agentkit-lease-watch"}
@@ -47,19 +47,19 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether the runs of the worker are its own: no other one goes on with them."""
+        """True if no other worker can have taken over the runs."""
         if self.is_lost:
             return False
         return self._is_sqlite or seconds_now() - self._renewed <= self._seconds * _SAFE
 
     def begin(self) -> None:
-        """Begin to renew it; the worker has its row."""
+        """Start to renew the lease of an existing row."""
         self._renewed = seconds_now()
         for thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Renew it no more."""
+        """Stop to renew the lease."""
         self._is_over.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -77,7 +77,7 @@ class Lease:
                 self._renewed = at
             else:
                 self.is_lost = True
-                _log.error("worker %s: the others took it for dead; it does nothing any more", self._worker)
+                _log.error("worker %s: lease lost: its runs were taken over; the worker has stopped", self._worker)
 
     def _watch(self) -> None:
         while not self._is_over.wait(self._pause):
@@ -90,5 +90,7 @@ class Lease:
 
 
 def seconds_now() -> float:
-    """Return seconds that go on while the machine sleeps, where it can be known."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    """Return seconds of a monotonic clock, including the time that the machine sleeps if the system supports this."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.monotonic()
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

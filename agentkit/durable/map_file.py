@@ -1,4 +1,4 @@
-"""`MapFile`: the file of the answers of a map, which goes on behind those that are there."""
+"""`MapFile`: the file with the answers of a map, which a later call continues."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from agentkit_prompts.system.private_files import private_file
 __all__ = ["MapFile"]
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""They do not wait for the other end of a pipe."""
+"""Flags that do not wait for the other end of a pipe."""
 
 
 class MapFile:
-    """One line of JSON for each run of a map, in order. Nobody else writes it until it is closed.
+    """One line of JSON for each run of a map, in order. The file is locked until it is closed.
 
     Args:
-        path: The file. A last line that was cut is written again.
+        path: The file. An incomplete last line is written again.
         ids: Ids of the runs, in order.
 
     Raises:
-        DurableError: It has something else, which stays as it is; it cannot be written; or a map is writing it.
+        DurableError: The file has other content, which stays unchanged; it cannot be written; or another map writes it.
 
     Attributes:
-        written: How many answers it has.
-        failed: How many of them are errors.
+        written: Number of answers.
+        failed: Number of answers that are errors.
     """
 
     def __init__(self, path: Path, ids: Sequence[str]) -> None:
@@ -53,10 +53,10 @@ class MapFile:
             raise
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Write answers behind those that are there.
+        """Append answers.
 
         Raises:
-            DurableError: The disk is full, or gone; the map goes on where it was once there is room.
+            DurableError: The disk is full or missing. Another call of the map continues the file.
         """
         try:
             for line in lines:
@@ -69,7 +69,7 @@ class MapFile:
             raise self._refused(error) from error
 
     def close(self) -> None:
-        """Let others write it."""
+        """Unlock and close the file."""
         unlock(self._file)
         os.close(self._file)
 
@@ -80,61 +80,68 @@ class MapFile:
         self.close()
 
     def _read(self, ids: Sequence[str]) -> None:
-        """Go behind the answers that are there, and take a last line away that was cut."""
+        """Read the existing answers, and remove an incomplete last line."""
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise DurableError(
-                f"{self._path}: expected a regular file, got a folder, a pipe or a device: name another one",
+                f"{self._path}: expected a regular file, got a folder, a pipe or a device",
                 path=str(self._path),
                 value="no file",
             )
         if not locked(self._file):
             raise DurableError(
-                f"{self._path}: a map is writing it: wait until it has ended, or stop it",
+                f"{self._path}: another map writes this file: wait for its end, or stop it",
                 path=str(self._path),
                 value="busy",
             )
         whole = 0
         with os.fdopen(os.dup(self._file), "rb") as lines:
             for line in lines:
-                wanted = ids[self.written] if self.written < len(ids) else None
-                if not line.endswith(b"\n") and wanted is not None and _is_part(line, wanted):
+                if self.written == len(ids):
+                    raise self._unexpected(line, "the end of the file")
+                run_id, is_complete = ids[self.written], line.endswith(b"\n")
+                if not is_complete and _is_part(line, run_id):
                     break
-                found = _parsed(line)
-                if wanted is None or not line.endswith(b"\n") or found.get("run_id") != wanted:
-                    expected = "no more" if wanted is None else f"the answer of run {wanted!r}"
-                    raise DurableError(
-                        f"{self._path}, line {self.written + 1}: expected {expected}, got "
-                        f"{line[:60].decode('utf-8', 'replace')!r}: it is the file of something else, or of another "
-                        "map: name another one",
-                        path=str(self._path),
-                        line=self.written + 1,
-                    )
+                answer = _parsed(line)
+                if not is_complete or answer.get("run_id") != run_id:
+                    raise self._unexpected(line, f"the answer of run {run_id!r}")
                 self.written += 1
-                self.failed += "error" in found
+                self.failed += "error" in answer
                 whole += len(line)
         if os.fstat(self._file).st_size > whole:
             os.ftruncate(self._file, whole)
         os.lseek(self._file, whole, os.SEEK_SET)
 
-    def _refused(self, error: Exception) -> DurableError:
-        what = (error.strerror if isinstance(error, OSError) else None) or error
+    def _unexpected(self, line: bytes, expected: str) -> DurableError:
+        number = self.written + 1
         return DurableError(
-            f"{self._path}: the answers cannot be written: {what}: see to it, and ask for the map again: it goes on "
-            "where it was",
+            f"{self._path}, line {number}: expected {expected}, got {line[:60].decode('utf-8', 'replace')!r}: the file "
+            "belongs to another map, or has other content: choose another file",
             path=str(self._path),
-            value=str(what),
+            line=number,
+        )
+
+    def _refused(self, error: Exception) -> DurableError:
+        reason: object = error
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        return DurableError(
+            f"{self._path}: the answers cannot be written: {reason}: then call map again, which continues the file",
+            path=str(self._path),
+            value=str(reason),
         )
 
 
 def _is_part(line: bytes, run_id: str) -> bool:
-    """Whether this is how the answer of a run begins; a machine that stopped leaves zeros behind it."""
-    line, begun = line.rstrip(b"\0"), json.dumps({"run_id": run_id})[:-1].encode()
-    return begun.startswith(line) or line.startswith(begun + b",")
+    """Return True if a line is the start of the answer of a run; a crash of the machine can append zeros."""
+    line, start = line.rstrip(b"\0"), json.dumps({"run_id": run_id})[:-1].encode()
+    return start.startswith(line) or line.startswith(start + b",")
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(line)
+        data = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(data, dict):
+        return {}
+    return data

@@ -28,26 +28,26 @@ _OPTIONS = frozenset(("concurrency", "rate", "tenant", "tenant_concurrency", "pr
 _PAGE = 500
 _MAX_LISTED = 10
 _MAX_RUNS = 1_000_000
-"""At once, or in a second: what no database of runs reaches."""
+"""Maximum of concurrent runs, and of runs per second: more than any database can reach."""
 _MIN_RATE = 0.000_001
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
 _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
-"""Of the queue of an agent that no worker has served yet."""
+"""Defaults of the queue of an agent that no worker has served yet."""
 
 Request = Callable[[Any, "RunOptions[Any, Any]"], StartedRun]
-"""Returns what is stored of the run of an input."""
+"""Returns the stored form of the run of an input."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapReport:
-    """What became of the inputs of a map."""
+    """Result of a map."""
 
     total: int
     finished: int
     failed: int
-    """Those that failed or were cancelled: `agentkit runs resume` goes on with one, and the map, asked for again under
-    another file, has its answer."""
+    """Number of runs that failed or were cancelled. `agentkit runs resume` resumes a run; another call of the map with
+    another file writes its answer."""
     path: Path
     """One line of JSON for each input, in order: `run_id`, and `output` or `error`."""
 
@@ -61,30 +61,32 @@ async def mapped(
     path: Path,
     options: RunOptions[Any, Any],
 ) -> MapReport:
-    """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
+    """Start the runs that are missing, and write the outcome of all runs; see `Agent.map`."""
     check_options("map", options, _OPTIONS)
-    wanted = await in_thread(lambda: _requested(request, inputs, name, options))
-    ids = [one.run_id for one in wanted]
+    runs = await in_thread(lambda: _requested(request, inputs, name, options))
+    ids = [run.run_id for run in runs]
     progress, wait = options.get("on_progress"), _MIN_WAIT
-    with await in_thread(lambda: MapFile(path, ids)) as file:  # what cannot be written costs no run
-        await store.ask(lambda: _begin(store, added, wanted, options))
+    with await in_thread(lambda: MapFile(path, ids)) as file:  # opened first: without a file no run starts
+        await store.ask(lambda: _start(store, added, runs, options))
         while file.written < len(ids):
             page = ids[file.written : file.written + _PAGE]
             lines = await store.wait_for(partial(_ended, store, page))
             file.add(lines)
             if progress is not None and lines:
                 progress(file.written, len(ids))
-            wait = _MIN_WAIT if lines else min(wait * 1.5, _MAX_WAIT)
+            wait = min(wait * 1.5, _MAX_WAIT)
+            if lines:
+                wait = _MIN_WAIT
             if file.written < len(ids) and len(lines) < len(page):
                 await asyncio.sleep(wait)
     return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
 def _requested(request: Request, inputs: Iterable[Any], name: str, options: RunOptions[Any, Any]) -> list[StartedRun]:
-    """Return what is stored of all runs.
+    """Return the stored form of all runs.
 
     Raises:
-        DurableError: Names what is wrong with the options, or with the first inputs that cannot be run.
+        DurableError: Options are invalid, or inputs cannot be run. The error lists the first of them.
     """
     problems: list[str] = []
     check_name("name", name, problems)
@@ -101,35 +103,39 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: RunO
         raise DurableError(f"map: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     tenant = options.get("tenant", "")
 
-    def wanted(number: int, given: Any) -> StartedRun:
+    def requested(number: int, user_input: Any) -> StartedRun:
         try:
-            about: RunOptions[Any, Any] = {
+            tenant_name = tenant
+            if callable(tenant):
+                tenant_name = tenant(user_input)
+            run_options: RunOptions[Any, Any] = {
                 "run_id": f"{name}/{number}",
-                "tenant": tenant(given) if callable(tenant) else tenant,
+                "tenant": tenant_name,
                 "priority": options.get("priority", PRIORITY),
             }
-            return request(given, about)
+            return request(user_input, run_options)
         except Exception as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
-    return all_made(f"map {name!r}", ((f"inputs[{at}]", partial(wanted, at, one)) for at, one in enumerate(inputs)))
+    makers = ((f"inputs[{number}]", partial(requested, number, row)) for number, row in enumerate(inputs))
+    return all_made(f"map {name!r}", makers)
 
 
 def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> list[Made]:
-    """Return what is made of all inputs.
+    """Return the results of all functions.
 
     Args:
-        what: Stands before the error.
-        makers: For each input, its place, and what makes something of it or raises ValueError or TypeError.
+        what: Prefix of the error.
+        makers: Position of each input, and a function that returns its result or raises ValueError or TypeError.
 
     Raises:
-        DurableError: Names the first that nothing can be made of.
+        DurableError: Functions failed. The error lists the first of them.
     """
-    found: list[Made] = []
+    results: list[Made] = []
     problems: list[str] = []
     for place, make in makers:
         try:
-            found.append(make())
+            results.append(make())
         except (ValueError, TypeError) as error:
             problems.append(f"{place}: {error}")
             if len(problems) == _MAX_LISTED:
@@ -137,37 +143,40 @@ def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> lis
                 break
     if problems:
         raise DurableError(f"{what}: {'; '.join(problems)}; nothing was started", **named_problems(problems))
-    return found
+    return results
 
 
-def _begin(store: DurableStore, added: AddedAgent, wanted: Sequence[StartedRun], options: RunOptions[Any, Any]) -> None:
-    """Set the limits, and store the runs that are new."""
+def _start(store: DurableStore, added: AddedAgent, runs: Sequence[StartedRun], options: RunOptions[Any, Any]) -> None:
+    """Set the limits of the queue, and store new runs."""
     rate, limits = options.get("rate"), dict[str, Any]()
-    if rate is not None:  # DBOS counts whole runs in a window of time
+    if rate is not None:  # DBOS counts whole runs per period
         limit = max(1, int(rate))
         limits["limiter"] = {"limit": limit, "period": limit / rate}
     limits |= {
         "global_concurrency": options.get("concurrency"),
         "partition_concurrency": options.get("tenant_concurrency"),
     }
-    name, own = f"{added.queue}/map", store.client.retrieve_queue(added.queue)
-    queue, each = store.client.retrieve_queue(name), _CONCURRENCY if own is None else own.worker_concurrency
-    limits["worker_concurrency"] = min(each, options.get("concurrency") or each)
+    name = f"{added.queue}/map"
+    queue, agent_queue = store.client.retrieve_queue(name), store.client.retrieve_queue(added.queue)
+    per_worker = _CONCURRENCY
+    if agent_queue is not None:
+        per_worker = agent_queue.worker_concurrency
+    limits["worker_concurrency"] = min(per_worker, options.get("concurrency") or per_worker)
     if queue is None:
         store.client.register_queue(name, polling_interval_sec=_POLL, **limits)
     elif {option: getattr(queue, option) for option in ("limiter", *_LIMITS)} != {"limiter": None, **limits}:
         poll = queue.polling_interval_sec
         store.client.register_queue(name, polling_interval_sec=poll, **limits)
-        time.sleep(2 * poll)  # workers read the limits before they wait, and take runs after that
-    store.enqueue(wanted)
+        time.sleep(2 * poll)  # workers read the limits once per polling interval
+    store.enqueue(runs)
 
 
 def _ended(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return how the first of these runs ended, as far as all before them have."""
-    found = {one.run_id: one for one in store.rows.page(RunsWanted(ids=run_ids, limit=len(run_ids)))}
+    """Return the outcomes of these runs, up to the first run that has not finished."""
+    records = {record.run_id: record for record in store.rows.page(RunsWanted(ids=run_ids, limit=len(run_ids)))}
     lines: list[dict[str, Any]] = []
     for run_id in run_ids:
-        record, line = found.get(run_id), dict[str, Any]({"run_id": run_id})
+        record, line = records.get(run_id), dict[str, Any]({"run_id": run_id})
         if record is None:
             line["error"] = {"kind": "RunNotFound", "message": str(RunNotFound(run_id))}
         elif not record.has_ended:

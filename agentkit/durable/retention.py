@@ -1,4 +1,4 @@
-"""Which durable runs a database keeps: those that ended are deleted by their ids, or by when they ended."""
+"""Deletion of finished runs, by id or by age."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ __all__ = ["delete_ended", "delete_runs"]
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _PAGE = 500
 _MIN_AGE_SCHEDULED = timedelta(hours=1)
-"""How long it stays known that a schedule was due: another worker may only now look for what is due."""
+"""Minimum age of deleted workflows of schedules: a slow worker can still look for due schedules."""
 
 
 def delete_runs(store: DurableStore, run_ids: Sequence[str]) -> int:
-    """Delete runs that have ended, with all that is stored of them, and return how many; others stay.
+    """Delete finished runs with all their data, and return their number. Other runs stay.
 
     Raises:
-        RunNotFound: There is no run of one of the ids; nothing was deleted.
+        RunNotFound: A run is unknown; nothing was deleted.
     """
     ids = list(dict.fromkeys(run_ids))
-    found = {
+    records = {
         record.run_id: record
         for at in range(0, len(ids), _PAGE)
         for record in store.rows.page(RunsWanted(ids=ids[at : at + _PAGE], limit=_PAGE))
     }
     for run_id in ids:
-        if run_id not in found:
-            store.rows.get(run_id)  # raises that it is not there, or what it is
-    ended = [run_id for run_id in ids if found[run_id].has_ended]
-    store.delete(ended)
-    return len(ended)
+        if run_id not in records:
+            store.rows.get(run_id)  # raises RunNotFound
+    finished = [run_id for run_id in ids if records[run_id].has_ended]
+    store.delete(finished)
+    return len(finished)
 
 
 def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None = None) -> int:
-    """Delete the runs that ended so long ago, all or those of a tenant, and return how many.
+    """Delete runs that finished more than `older_than` ago, of all tenants or one, and return their number.
 
     Raises:
-        DurableError: The time is no `timedelta`, or below 0; nothing was deleted.
+        DurableError: The age is not a `timedelta`, or is negative; nothing was deleted.
     """
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise DurableError(
@@ -59,7 +59,7 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
 
 
 def _forget_schedules(store: DurableStore, before: datetime) -> None:
-    """Delete what DBOS notes each time a schedule is due."""
+    """Delete finished workflows of schedules, which DBOS adds each time a schedule is due."""
     while True:
         page = store.client.list_workflows(
             name=SCHEDULED,
@@ -71,6 +71,6 @@ def _forget_schedules(store: DurableStore, before: datetime) -> None:
             load_output=False,
         )
         if page:
-            store.client.delete_workflows([one.workflow_id for one in page])
+            store.client.delete_workflows([row.workflow_id for row in page])
         if len(page) < _PAGE:
             return

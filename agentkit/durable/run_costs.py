@@ -1,4 +1,4 @@
-"""What durable runs cost: tokens and money from their journals, by run, agent, tenant, session, tool or layer."""
+"""Costs of durable runs: tokens and money of their journals, by run, agent, tenant, session, tool or layer."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _log = logging.getLogger("agentkit")
 
 @dataclass(slots=True)
 class RunCost:
-    """What the runs of a tenant cost, or those of an agent, one run, the calls of a tool, or a layer of prompts."""
+    """Cost of a run, an agent, a tenant, a session, a tool or a layer."""
 
     name: str
     runs: int = 0
-    """Runs; where it is a tool, its calls, and where it is a layer, the model calls that it was sent with."""
+    """Number of runs; of a tool: of its calls; of a layer: of the model calls that contained it."""
     usage: Usage = NO_USAGE
-    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs. Of a layer: its part
-    of the tokens of prompts and of their price; what was written is the layer `reply`. Layers add up to the whole."""
+    """Tokens, and US dollars if prices are known. Of a tool: usage of the agents that it runs. Of a layer: its share of
+    the tokens and the price of prompts; the layer `reply` has the usage of replies. Layers add up to the total."""
 
 
 def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
-    """Return what the runs in a database cost, the most expensive first; only those of a tenant where it is given.
+    """Return the costs of the runs of all tenants or one, most expensive first.
 
-    A run whose journal cannot be read is left out, and logged.
+    A run whose journal cannot be read is omitted, and logged.
 
     Raises:
-        DurableError: There is no such way to count.
+        DurableError: `by` is invalid.
     """
     if by not in get_args(CostBy):
         raise DurableError(
             f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}", name="by", value=str(by)
         )
-    found: dict[str, RunCost] = {}
+    costs: dict[str, RunCost] = {}
     for info in _infos(store, tenant):
         try:
             journal = store.journal(info.run_id)
@@ -54,10 +54,10 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
             _log.warning("run %s is not counted: its journal cannot be read, or it was deleted meanwhile", info.run_id)
             continue
         for name, usage in _parts(journal, info, by):
-            cost = found.setdefault(name, RunCost(name))
+            cost = costs.setdefault(name, RunCost(name))
             cost.runs += 1
             cost.usage += usage
-    return sorted(found.values(), key=lambda one: (-(one.usage.money or 0), -one.usage.input_tokens, one.name))
+    return sorted(costs.values(), key=lambda cost: (-(cost.usage.money or 0), -cost.usage.input_tokens, cost.name))
 
 
 def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
@@ -84,9 +84,9 @@ def _parts(journal: Journal, info: RunRecord, by: CostBy) -> Iterator[tuple[str,
 
 
 def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
-    """Yield what each layer took of each model call, those of agents inside included: `agent/layer`.
+    """Yield the usage of each layer in each model call, with inner agents: `agent/layer`.
 
-    What is known as a whole only is `agent/tool`, of a tool whose code runs agents, and `agent/compaction`.
+    Usage that cannot be split is `agent/tool`, for a tool whose function runs agents, or `agent/compaction`.
     """
     for step in journal.steps():
         usage = step.usage or NO_USAGE
@@ -96,21 +96,27 @@ def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
             for layer, part in _parts_of_call(usage, step.layers):
                 yield f"{journal.agent}/{layer}", part
         elif usage != NO_USAGE:
-            name = "compaction" if step.call is None else step.call.name
+            name = "compaction"
+            if step.call is not None:
+                name = step.call.name
             yield f"{journal.agent}/{name}", usage
 
 
 def _parts_of_call(usage: Usage, sent: SentLayers | None) -> Iterator[tuple[str, Usage]]:
     """Yield the part of each layer in the usage of a model call, and the part of the reply."""
-    if sent is None:  # of a release before layers were noted
+    if sent is None:  # the journal has no layers
         yield "unknown", usage
         return
     whole, before, count = sum(sent.tokens.values()) or 1, 0, 0
     for layer, tokens in sent.tokens.items():
         count += tokens
         until = round((usage.input_tokens or whole) * count / whole)  # so that the parts add up to the whole
-        money = None if sent.money is None else sent.money * tokens / whole
+        money = None
+        if sent.money is not None:
+            money = sent.money * tokens / whole
         yield layer, Usage(until - before, money=money)
         before = until
-    rest = None if usage.money is None or sent.money is None else usage.money - sent.money
+    rest = None
+    if usage.money is not None and sent.money is not None:
+        rest = usage.money - sent.money
     yield "reply", Usage(0, usage.output_tokens, money=rest)

@@ -1,4 +1,4 @@
-"""`RunHandle`: a run that any process may look at, wait for, decide about, cancel and go on with."""
+"""`RunHandle`: a durable run by its id: reads, waits for, decides about, cancels and resumes the run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
-from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
+from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
 
 __all__ = ["RunHandle", "entry_events"]
 
 _MIN_WAIT, _MAX_WAIT = 0.02, 0.5
-"""Seconds between two looks at a run that has not ended."""
+"""Seconds between two reads of a run that has not finished."""
 
 
 class RunHandle(Generic[Output]):
-    """A durable run, by its id. It costs nothing to have, and may be made anew in any process: `runs.handle(run_id)`.
+    """A durable run, by its id. `runs.handle(run_id)` creates a handle in any process, without a request.
 
     Attributes:
         run_id: Id of the run.
@@ -40,37 +40,37 @@ class RunHandle(Generic[Output]):
         self.run_id = run_id
 
     async def info(self) -> RunRecord:
-        """Return what is known of the run now.
+        """Return the record of the run.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         return await self._store.ask(lambda: self._store.any_info(self.run_id))
 
     async def inside(self) -> list[RunRecord]:
-        """Return what is known of the agents that run inside of it as tools, at any depth, in the order they began.
+        """Return the records of inner agents that run as tools, at any depth, in the order of their start.
 
-        Each has a handle of its own, `runs.handle(info.run_id)`, with `info`, `journal`, `trace` and `events`. It is
-        part of the run: whoever decides, cancels or resumes does that with the run.
+        `runs.handle(info.run_id)` is a handle of an inner agent, with `info`, `journal`, `trace` and `events`.
+        Decisions, cancellation and resumption belong to the outer run.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         return await self._store.ask(lambda: self._store.rows.inside(self.run_id))
 
     async def journal(self) -> Journal:
-        """Return what the run asked for and was answered so far: its messages, usage and decisions.
+        """Return the journal of the run so far: its messages, usage and decisions.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         return await self._store.ask(lambda: self._store.journal(self.run_id))
 
     async def decided(self) -> tuple[WaitingCall, ...]:
-        """Return the calls that waited and were decided, each with the decision, who made it and when.
+        """Return the decided calls, with their decisions, and the author and time of each decision.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         return await self._store.ask(lambda: self._store.decided(self.run_id))
 
@@ -78,20 +78,22 @@ class RunHandle(Generic[Output]):
         """Return the run so far as spans, as JSON data; see `TraceSpan`.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         return (await self.journal()).trace()
 
     async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
-        """Yield the events so far, each as soon as its step is stored; with `follow` until the run pauses or ends.
+        """Yield the events so far; with `follow` also later events, until the run pauses or finishes.
 
-        They come from the journal: whole replies, no deltas. With `follow`, a database that stops answering is asked
-        again until it does.
+        The events derive from the journal: whole replies, no deltas. With `follow`, requests are repeated while the
+        database does not respond.
         """
         seen, wait, ask = 0, _MIN_WAIT, self._store.ask
         while True:
-            # The state before the journal: nothing comes later.
-            state = (await ask(lambda: self._store.any_info(self.run_id))).state if follow else "finished"
+            # The state is read before the journal: the journal of a finished run is then complete.
+            state: RunState = "finished"
+            if follow:
+                state = (await ask(lambda: self._store.any_info(self.run_id))).state
             journal = await ask(lambda: self._store.journal(self.run_id))
             ask = self._store.wait_for
             fresh = [event for number, events in entry_events(journal) if number >= seen for event in events]
@@ -100,24 +102,26 @@ class RunHandle(Generic[Output]):
                 yield event
             if state not in ("queued", "running"):
                 return
-            wait = _MIN_WAIT if fresh else min(wait * 1.5, _MAX_WAIT)
+            wait = min(wait * 1.5, _MAX_WAIT)
+            if fresh:
+                wait = _MIN_WAIT
             await asyncio.sleep(wait)
 
     async def result(self, *, timeout: float | None = None) -> RunRecord:
-        """Wait until the run ends, and return how.
+        """Wait until the run finishes, and return its record.
 
-        A database that stops answering meanwhile is asked again until it does.
+        Requests are repeated while the database does not respond.
 
         Args:
-            timeout: Seconds to wait; None for as long as it takes. The run goes on either way.
+            timeout: Maximum seconds; None: unlimited. The run continues after a timeout.
 
         Raises:
-            Paused: It waits for decisions: `approve` or `deny` go on with it. `calls` and `journal` are those of it.
-            RunFailed: It ended with an error.
-            RunCancelled: It was cancelled.
-            TimeoutError: It has not ended by then.
-            RunNotFound: There is no such run.
-            DatabaseUnavailable: The database does not answer the first time it is asked.
+            Paused: The run waits for decisions; `approve` and `deny` continue the run.
+            RunFailed: The run failed with an error.
+            RunCancelled: The run was cancelled.
+            TimeoutError: The run has not finished within `timeout`.
+            RunNotFound: The run is unknown.
+            DatabaseUnavailable: The database does not respond to the first request.
         """
         async with asyncio.timeout(timeout):
             wait, record = _MIN_WAIT, await self._store.ask(lambda: self._store.rows.get(self.run_id))
@@ -129,7 +133,7 @@ class RunHandle(Generic[Output]):
             return await self._store.wait_for(lambda: self._ended(stopped))
 
     def _ended(self, record: RunRecord) -> RunRecord:
-        """Return how the run ended, with its journal."""
+        """Return the record of a finished run, with its journal; raise for other states."""
         journal = self._store.journal(self.run_id)
         error: RunFailed | RunCancelled | Paused
         if record.state == "finished":
@@ -152,36 +156,36 @@ class RunHandle(Generic[Output]):
     async def approve(
         self, call: str | None = None, arguments: Mapping[str, Any] | None = None, *, by: str = ""
     ) -> None:
-        """Let calls run that wait, and go on with the run once all are decided.
+        """Approve waiting calls. The run continues when all waiting calls are decided.
 
         Args:
-            call: Id of one call; None for all that wait.
-            arguments: What that call runs with in place of what the model wrote.
-            by: Who decided; kept with the decision.
+            call: Id of a call; None: all waiting calls.
+            arguments: Arguments that replace the arguments of the model.
+            by: Author of the decision, stored with the decision.
 
         Raises:
-            ApprovalError: No such call waits, or it was decided already; nothing was stored.
-            RunNotFound: There is no such run.
+            ApprovalError: The call does not wait, or was decided already; nothing was stored.
+            RunNotFound: The run is unknown.
         """
         await self.decide({call: Approved(arguments)}, by=by)
 
     async def deny(self, call: str | None = None, reason: str = "", *, by: str = "") -> None:
-        """Have calls that wait not run. See `approve`; the model reads the reason."""
+        """Deny waiting calls. The model receives the reason. See `approve`."""
         await self.decide({call: Denied(reason)}, by=by)
 
-    async def decide(self, made: Mapping[str, Decision] | Mapping[str | None, Decision], *, by: str = "") -> None:
-        """Store decisions by the ids of calls, None for all that wait: every one of them or none. See `approve`."""
-        checked = {call: decision(one, call or "all calls") for call, one in made.items()}
+    async def decide(self, decisions: Mapping[str, Decision] | Mapping[str | None, Decision], *, by: str = "") -> None:
+        """Store all decisions or none. Keys are call ids, or None for all waiting calls. See `approve`."""
+        checked = {call: decision(answer, call or "all calls") for call, answer in decisions.items()}
         store = self._store
         await store.ask(lambda: store.rows.decide(self.run_id, checked, by, store.queue_leg))
 
     async def cancel(self) -> None:
-        """End the run: nothing more of it begins, and what is under way is cancelled within seconds.
+        """Cancel the run: no step starts, and running steps are cancelled within seconds.
 
-        A run that has ended stays as it is.
+        A finished run stays unchanged.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         await self._store.ask(self._cancel)
 
@@ -190,13 +194,13 @@ class RunHandle(Generic[Output]):
             self._store.rows.get(self.run_id)  # raises RunNotFound if the run is unknown
 
     async def resume(self) -> None:
-        """Go on with a run that failed or was cancelled: what was done is not done again.
+        """Resume a failed or cancelled run after its last stored step.
 
         Raises:
-            DurableError: It has finished, or waits for decisions.
-            RunNotFound: There is no such run.
+            DurableError: The run has finished, or waits for decisions.
+            RunNotFound: The run is unknown.
         """
-        await self._store.ask(lambda: self._store.go_on(self.run_id))
+        await self._store.ask(lambda: self._store.resume(self.run_id))
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"

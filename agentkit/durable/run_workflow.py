@@ -36,19 +36,19 @@ __all__ = ["RunAttempt", "TakenOver"]
 T = TypeVar("T")
 
 _SECONDS_BUSY = 60.0
-"""How long a run waits for one of the same session whose end is under way in this process."""
+"""Maximum seconds in which a run waits for another run of its session in this process."""
 _PAUSE = 0.1
 _MAX_ATTEMPTS = 100
-"""How often a run is begun with, for each line that it stored."""
+"""Maximum attempts per stored line of a run."""
 _log = logging.getLogger("agentkit")
 
 
 class TakenOver(BaseException):
-    """The run is not this worker's any more, or it cannot know: nothing more is done. No handler may stop it."""
+    """The worker has lost the run, or cannot know. Not an `Exception`, so that tools do not catch it."""
 
 
 class _StoreKeeper(Keeper):
-    """Keeps the lines of a journal in the store, which refuses lines of an attempt that has ended."""
+    """Writes the lines of a journal to the store, which refuses lines of an old attempt."""
 
     __slots__ = ("_check", "_rows", "attempt", "has_ended")
 
@@ -57,15 +57,15 @@ class _StoreKeeper(Keeper):
         self._rows, self._check = rows, check
         self.attempt = attempt
         self.has_ended = False
-        """Whether the run was cancelled or deleted, or another attempt continues it."""
+        """True if the run was cancelled or deleted, or another attempt continues the run."""
 
     async def written(self) -> None:
-        """Wait until all lines are stored, and refuse to go on where the lease has ended."""
+        """Wait until all lines are stored, and raise if the lease has expired."""
         await super().written()
         self.check()
 
     def write(self) -> None:
-        """Store all lines that wait, at once, from any thread."""
+        """Store all pending lines in one transaction, from any thread."""
         with self._lock:
             if waiting := len(self._lines):
                 self._store([self._lines[number] for number in range(waiting)])
@@ -73,7 +73,7 @@ class _StoreKeeper(Keeper):
                     self._lines.popleft()
 
     def check(self) -> None:
-        """Refuse to go on where the run may belong to another worker."""
+        """Raise `TakenOver` if another worker can have the run."""
         if not self.is_taken:
             try:
                 self._check()
@@ -89,13 +89,13 @@ class _StoreKeeper(Keeper):
         try:
             self._rows.add_lines(self.attempt, lines)
         except AttemptEnded as error:
-            # After a cancellation the conversation is still completed; after a takeover that is the other's.
+            # After a cancellation this attempt completes the conversation; after a takeover the other attempt does.
             self.has_ended = True
             self.is_taken = not error.is_cancelled
             raise
         except SQLAlchemyError as error:
             self.is_taken = True
-            _log.warning("a line of a run could not be stored, the run is tried again: %s", error)
+            _log.warning("a line of a run could not be stored; the run is retried: %s", error)
             raise TakenOver from error
 
 
@@ -103,10 +103,10 @@ class RunAttempt:
     """One attempt at a run, on a worker.
 
     Args:
-        store: Where the run is.
-        agents: What its agent is found in.
-        attempt: What may store something of the run.
-        check: Raises `TakenOver` where the worker may not act any more.
+        store: The store of the run.
+        agents: The agents of the process.
+        attempt: The attempt, with the fence of the run.
+        check: Raises `TakenOver` if the worker must not act any more.
     """
 
     __slots__ = ("_agents", "_keeper", "_loop", "_store", "_task", "attempt", "run_id")
@@ -131,12 +131,12 @@ class RunAttempt:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def execute(self) -> None:
-        """Continue the run until it ends or waits, and store the outcome.
+        """Continue the run until it finishes or waits, and store the outcome.
 
         Raises:
-            CancelledError: The run is to be started again.
+            CancelledError: The run must be started again.
         """
-        # What tools do with DBOS is no step of the leg, which has none: the context of DBOS is not theirs.
+        # Tools that use DBOS must not see the context of this workflow, which has no steps.
         self._task = self._loop.create_task(self._execute(), context=contextvars.Context())
         try:
             await self._task
@@ -148,8 +148,9 @@ class RunAttempt:
 
     async def _execute(self) -> None:
         try:
-            if (ended := await self._outcome()) is not None:
-                await self._end(ended)
+            outcome = await self._outcome()
+            if outcome is not None:
+                await self._end(outcome)
         except AttemptEnded:
             self._keeper.has_ended = True
             raise
@@ -172,28 +173,31 @@ class RunAttempt:
             raise
 
     async def _stored(self, work: Callable[[], T]) -> T:
-        """Ask the database of the runs, in a thread; where it does not answer, the run is begun with again later."""
+        """Call `work` in a thread; if the database does not respond, the run is started again later."""
         try:
             return await in_thread(work)
         except SQLAlchemyError as error:
             self._keeper.is_taken = True
-            _log.warning("run %s: its database does not answer, it is begun with again later: %s", self.run_id, error)
+            _log.warning(
+                "run %s: the database does not respond; the run is started again later: %s", self.run_id, error
+            )
             raise TakenOver from error
 
     async def _outcome(self) -> RunRecord | None:
-        """Return the run as it ended; None if it waits for decisions, which is stored then."""
+        """Return the record of the finished run; None if the run waits, which is stored already."""
         record = await self._stored(lambda: self._store.rows.get(self.run_id))
         request = RunRequest.loads(await self._stored(lambda: self._store.queue.request(self.run_id)))
         added = self._agents.of(request)
         if record.attempts > _MAX_ATTEMPTS * (self.attempt.lines + 1):
             raise WorkerError(
-                f"{record.attempts} workers began with it and did not end it: it may be what ends them",
+                f"{record.attempts} workers started the run and did not finish it: the run can have ended them",
                 name="attempts",
                 value=record.attempts,
             )
         journal = await self._stored(lambda: self._store.journal(self.run_id))
-        named = request.session
-        session = None if named is None else await in_thread(lambda: added.session(named))
+        name, session = request.session, None
+        if name is not None:
+            session = await in_thread(lambda: added.session(name))
         while True:
             try:
                 result = await self._resumed(added, journal, session)
@@ -204,9 +208,11 @@ class RunAttempt:
                 if await self._end(waiting, added.approval_timeout):
                     return None
                 continue
-            is_cut = result.limit is not None
+            output = result.output
             try:
-                output = _storable(result.output if is_cut else added.agent.definition.chain.answer.data(result.output))
+                if result.limit is None:
+                    output = added.agent.definition.chain.answer.data(output)
+                output = _storable(output)
             except (ValueError, TypeError, RecursionError) as error:
                 raise JournalError(f"the answer cannot be stored as JSON: {error}", name="output") from error
             return replace(
@@ -218,7 +224,7 @@ class RunAttempt:
                 usage=result.usage,
                 steps=result.steps,
                 finish_reason=result.finish_reason,
-                citations=[citation_form(one) for one in result.citations],
+                citations=[citation_form(citation) for citation in result.citations],
                 unknown_labels=list(result.unknown_labels),
             )
 
@@ -231,16 +237,16 @@ class RunAttempt:
                 return await added.agent.resume(
                     journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
                 )
-            except (RunBusy, SessionBusy):  # an attempt that was left has not ended
+            except (RunBusy, SessionBusy):  # an abandoned attempt has not finished yet
                 if self._loop.time() > until:
                     raise
                 await asyncio.sleep(_PAUSE)
 
     def _decisions(self, journal: Journal) -> dict[str, Decision]:
-        """Return what was decided since the run paused."""
+        """Return the decisions since the run paused."""
         return self._store.rows.decisions(self.run_id, journal)
 
 
 def _storable(data: Any) -> Any:
-    """Return JSON data without halves of surrogate pairs, which no database holds."""
+    """Return JSON data without lone surrogates, which no database can store."""
     return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""`Runs`: durable runs, and the agents that are found by name where these go on."""
+"""`Runs`: durable runs of one database, and the registered agents that execute them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_NUMBER = 2**31 - 1
 class Runs:
     """Durable runs in one database.
 
-    A server uses it like this, in any number of processes that need no worker of their own:
+    Example of a server. Its processes need no workers:
 
         handle = await agent.start("Pay bill 7", run_id="bill-7", session=session)   # or runs.start(agent, ...)
         handle = runs.handle("bill-7")                      # the same run, from any process
@@ -52,21 +52,21 @@ class Runs:
         await handle.approve("c1", by="ada")                # or deny, cancel, resume
         for info in await runs.list_runs(state="waiting"): ...
 
-    The runs themselves are done by workers: `agentkit worker MODULE`, or `with runs.worker():` in a program.
+    Workers execute the runs: `agentkit worker MODULE`, or `with runs.worker():` in a program.
 
     Args:
-        url: The database: `sqlite:///runs.db` for one machine, `postgresql://...` for any number of them.
+        url: The database: `sqlite:///runs.db` for one machine, `postgresql://...` for several machines.
 
     Raises:
-        DurableError: The url is neither. All that asks the database raises its subclass `DatabaseUnavailable` where
-            the database does not answer within seconds.
+        DurableError: The url is invalid. All methods with requests raise its subclass `DatabaseUnavailable` if the
+            database does not respond within seconds.
     """
 
     def __init__(self, url: str) -> None:
         self.store = DurableStore(url)
-        """The database, for what there is no handle for."""
+        """Direct access to the database."""
         self.agents = AddedAgents()
-        """The agents that were added."""
+        """The registered agents."""
 
     # Agents
 
@@ -79,20 +79,20 @@ class Runs:
         version: str | None = None,
         approval_timeout: float | None = None,
     ) -> None:
-        """Add an agent, which workers find by its name and version.
+        """Register an agent, which workers find by name and version.
 
         Args:
-            agent: The agent. Its runs are started with `agent.start`.
-            deps: Handed to its tools in their `ToolContext`.
-            sessions: Opens the conversation of a name; when not given, the memory of the agent does.
-            version: Changes when runs that have begun must not go on with the agent as it is now; a hash of what the
-                model is sent (prompts, tools, output type, model, settings) when not given. Agents of several versions
-                may be added: a run goes on with the one it began with, or waits for a worker that has it.
-            approval_timeout: Seconds after which a call that waits for a person is denied; None for never.
+            agent: The agent. `agent.start` starts its runs.
+            deps: Passed to its tools in their `ToolContext`.
+            sessions: Opens a session by name; by default, the memory of the agent.
+            version: Version of the agent; by default a hash of the content of requests (prompts, tools, output type,
+                model, settings). Change it if running runs must not continue with the new agent. A run continues with
+                the version with which it started, or waits for a worker that has this version.
+            approval_timeout: Seconds after which a waiting call is denied; None: never.
 
         Raises:
-            AgentDefinitionError: There is one of this name and version, or a name cannot be stored.
-            DepsMismatch: Its tools need other deps.
+            AgentDefinitionError: Another agent has this name and version, or a name cannot be stored.
+            DepsMismatch: Tools require deps of another type.
         """
         problems: list[str] = []
         check_name("name", agent.name, problems)
@@ -113,13 +113,13 @@ class Runs:
     async def start(
         self, agent: DurableAgent | str, user_input: Any, **options: Unpack[RunOptions[Any, Any]]
     ) -> RunHandle[Any]:
-        """Begin a run, of an agent or of the one of this name that was added last; see `Agent.start`."""
+        """Start a run of an agent, or of the latest agent with this name; see `Agent.start`."""
         return await in_thread(lambda: self._start(agent, user_input, options))
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: RunOptions[Any, Any]) -> RunHandle[Any]:
         check_options("start", options, _OPTIONS)
         started = self.requested(self.agents.latest(agent), user_input, options)
-        with self.store.answering(f"then start it again with run_id={started.run_id!r}: it begins once"):
+        with self.store.answering(f"then start it again with run_id={started.run_id!r}: the run starts only once"):
             self.store.enqueue([started], delay=options.get("delay"))
         return RunHandle(self.store, self.agents, started.run_id)
 
@@ -132,7 +132,7 @@ class Runs:
         out: Path | str,
         **options: Unpack[RunOptions[Any, Any]],
     ) -> MapReport:
-        """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
+        """Start a run for each input, and write the outcomes; see `Agent.map`."""
         added = self.agents.latest(agent)
 
         def request(user_input: Any, about: RunOptions[Any, Any]) -> StartedRun:
@@ -142,7 +142,7 @@ class Runs:
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
 
     def requested(self, added: AddedAgent, user_input: Any, options: RunOptions[Any, Any]) -> StartedRun:
-        """Return what is stored of a run: checked, and nothing stored yet."""
+        """Return the stored form of a new run, after all checks. Nothing is stored yet."""
         problems: list[str] = []
         tenant: Any = options.get("tenant", "")
         run_id = options.get("run_id")
@@ -165,15 +165,16 @@ class Runs:
         journal = new_journal(agent, memory, user_input, session, run_id)
         if user_input is not None:
             agent.chain.preflight(journal.context.user_input)
-        named = None
+        session_name = None
         if session is not None:
-            scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
-            named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
-            added.session(named)  # the worker has to
+            session_name = SessionName.of(session)
+            added.session(session_name)  # raises now instead of in the worker
         user = options.get("user", "")
-        request = RunRequest(agent.name, added.version, named, tenant, user=user, priority=priority)
-        asked = None if user_input is None else journal.context.user_input
-        return StartedRun(run_id, request, journal.dumps(), asked)
+        request = RunRequest(agent.name, added.version, session_name, tenant, user=user, priority=priority)
+        stored_input = None
+        if user_input is not None:
+            stored_input = journal.context.user_input
+        return StartedRun(run_id, request, journal.dumps(), stored_input)
 
     async def schedule(
         self,
@@ -186,29 +187,27 @@ class Runs:
         catches_up: bool = False,
         **options: Unpack[RunOptions[Any, Any]],
     ) -> None:
-        """Begin a run whenever it is due, from now on, in place of the schedule of this name.
+        """Store a schedule, which starts a run at each due time; replace a schedule of the same name.
 
-        Workers see to it, one of them each time: the run that was due at 6 is `name/2026-11-22T06:00:00.000Z`.
-        The run is of the version of the agent that the worker has then.
+        One worker starts the run: the id of the run that was due at 6 is `name/2026-11-22T06:00:00.000Z`. The run uses
+        the version of the agent in this worker.
 
         Args:
-            agent: The agent, or the name of one that was added.
-            user_input: As `Agent.run` takes it.
+            agent: The agent, or the name of an added agent.
+            user_input: As in `Agent.run`.
             name: Unique in the database.
-            cron: Such as `0 6 * * 1`; six fields begin with seconds.
+            cron: Cron expression, such as `0 6 * * 1`; the first of six fields is seconds.
             timezone: IANA name of the time zone of `cron`.
-            catches_up: Whether runs that were due while there was no worker begin when there is one.
+            catches_up: True if runs that were due without a worker start later.
             **options: See `RunOptions`; neither `run_id` nor `delay`.
 
         Raises:
-            DurableError: The name, `cron` or `timezone` is invalid, or there is no such agent; nothing was stored.
+            DurableError: The name, `cron` or `timezone` is invalid, or the agent is unknown; nothing was stored.
         """
         check_options("schedule", options, _OPTIONS)
-        if given := sorted({"run_id", "delay"} & options.keys()):
-            raise DurableError(
-                f"schedule: {', '.join(given)}: each run has its own: leave it out", name=", ".join(given)
-            )
-
+        names = ", ".join(sorted({"run_id", "delay"} & options.keys()))
+        if names:
+            raise DurableError(f"schedule: {names}: remove the option, as each run has a separate value", name=names)
         started = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
         await self.store.ask(lambda: set_schedule(self.store, name, started, cron, timezone, catches_up=catches_up))
 
@@ -217,18 +216,18 @@ class Runs:
         return await self.store.ask(lambda: known_schedules(self.store))
 
     async def unschedule(self, name: str) -> None:
-        """Delete a schedule; runs that it began go on.
+        """Delete a schedule; its running runs continue.
 
         Raises:
             DurableError: No schedule has this name.
         """
         names = await self.store.ask(lambda: schedule_names(self.store))
         if name not in names:
-            raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}", name="schedule", value=name)
+            raise DurableError(f"unknown schedule {name!r:.80}{nearest(name, names)}", name="schedule", value=name)
         await self.store.ask(lambda: self.store.client.delete_schedule(name))
 
     def handle(self, run_id: str) -> RunHandle[Any]:
-        """Return the handle of a run; nothing is looked up yet."""
+        """Return the handle of a run, without a request."""
         return RunHandle(self.store, self.agents, run_id)
 
     async def list_runs(
@@ -242,43 +241,43 @@ class Runs:
         limit: int = 100,
         offset: int = 0,
     ) -> list[RunRecord]:
-        """Return runs, the latest first: all, or those of a state, agent, tenant, user, or id of a session."""
+        """Return runs, latest first, optionally filtered by state, agent, tenant, user or session id."""
         about: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session}
         wanted = RunsWanted(state=state, **about, is_short=True, limit=limit, offset=offset)
         return await self.store.ask(lambda: self.store.listed(wanted))
 
     def worker(self, **options: Any) -> Worker:
-        """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
+        """Return a worker for the runs of the added agents, which must be started; see `Worker`."""
         return Worker(self.store, self.agents, **options)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
-        """Delete runs that have ended, with all that is stored of them, and return how many; others stay.
+        """Delete finished runs with all their data, and return their number. Other runs stay.
 
         Raises:
-            RunNotFound: There is no run of one of the ids; nothing was deleted.
+            RunNotFound: A run is unknown; nothing was deleted.
         """
         return await self.store.ask(lambda: delete_runs(self.store, [*run_ids]))
 
     async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
-        """Delete the runs that ended so long ago, with all that is stored of them, and return how many.
+        """Delete runs that finished more than `older_than` ago, with all their data, and return their number.
 
         Args:
-            older_than: Time since they finished, failed or were cancelled. Those that wait stay.
-            tenant: Only those of this one.
+            older_than: Age since the run finished, failed or was cancelled. Waiting runs stay.
+            tenant: Tenant of the runs; None: all.
 
         Raises:
-            DurableError: The time is below 0; nothing was deleted.
+            DurableError: The age is negative; nothing was deleted.
         """
         return await self.store.ask(lambda: delete_ended(self.store, older_than, tenant))
 
     async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
-        """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""
+        """Return the costs of runs from their journals, most expensive first; see `run_costs`."""
         return await self.store.ask(lambda: run_costs(self.store, by, tenant))
 
     async def workers(self) -> list[WorkerRow]:
-        """Return the workers, and those that ended lately."""
+        """Return the live workers, and workers that stopped recently."""
         return await self.store.ask(lambda: self.store.workers.all())
 
     def close(self) -> None:
-        """Close the connections; whatever is called next opens them again."""
+        """Close the connections. The next request opens them again."""
         self.store.close()

@@ -1,4 +1,4 @@
-"""Runs that begin by the clock: schedules of DBOS, each of which starts a run of an agent whenever it is due."""
+"""Schedules: DBOS schedules that start runs of agents at set times."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agentkit.runs.worker_rows import WorkerRow
 __all__ = [
     "SCHEDULED",
     "ScheduleInfo",
-    "begin_scheduled",
     "known_schedules",
-    "pause_damaged",
+    "pause_corrupt",
     "schedule_names",
     "set_schedule",
+    "start_scheduled",
 ]
 
 SCHEDULED = "agentkit.scheduled"
@@ -35,62 +35,62 @@ SCHEDULED = "agentkit.scheduled"
 _MAX_CRON = 1_000
 _log = logging.getLogger("agentkit")
 _RANDOM = re.compile(r"(?<![A-Za-z])[rR](?![A-Za-z])")
-"""A field that croniter chooses anew by chance."""
+"""A random field, whose value croniter changes at every read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule, and what became of it."""
+    """A schedule and its last run."""
 
     name: str
     agent: str
     cron: str
     timezone: str
     tenant: str
-    """Whose runs it begins."""
+    """Tenant of its runs."""
     catches_up: bool
-    """Whether runs that were due while there was no worker begin when there is one."""
+    """True if runs that were due without a worker start later."""
     next_at: datetime
-    """When it is due next, in its time zone."""
+    """Next due time, in the time zone of the schedule."""
     last_at: datetime | None
-    """When it was due last and a worker saw to it, in its time zone; None where that has not been."""
+    """Last due time that a worker handled, in the time zone of the schedule, or None."""
     last_run: RunRecord | None
-    """The run that it began last; None before the first, or where that run was deleted."""
+    """The latest run; None before the first run, or if the run was deleted."""
     problem: str | None
-    """Why it will not go on by itself, such as that no worker has its agent."""
+    """Reason why the schedule starts no runs, such as a missing worker, or None."""
 
 
 def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
     """Return the schedules in a database, by name."""
     rows = sorted(_rows(store), key=lambda row: str(row["schedule_name"]))
-    alive = [one for one in store.workers.all() if one.is_alive]
-    found: list[ScheduleInfo] = []
+    alive = [worker for worker in store.workers.all() if worker.is_alive]
+    infos: list[ScheduleInfo] = []
     for row in rows:
         try:
-            found.append(_schedule_info(row, _last_run(store, row["schedule_name"]), alive))
-        except _DAMAGED as error:
+            infos.append(_schedule_info(row, _last_run(store, row["schedule_name"]), alive))
+        except _CORRUPT as error:
             _log.warning(_REPORT, str(row["schedule_name"]), "listed", error)
-    return found
+    return infos
 
 
 def schedule_names(store: DurableStore) -> list[str]:
-    """Return the names of the schedules in a database, those that are damaged included."""
+    """Return the names of all schedules in a database, including corrupt schedules."""
     return [str(row["schedule_name"]) for row in _rows(store)]
 
 
-def pause_damaged(store: DurableStore) -> None:
-    """Pause the schedules that cannot be read: DBOS would begin with none any more."""
+def pause_corrupt(store: DurableStore) -> None:
+    """Pause corrupt schedules, which would stop DBOS from starting other schedules."""
     for row in _rows(store):
         try:
             _schedule_info(row, None, ())
-        except _DAMAGED as error:
+        except _CORRUPT as error:
             if row["status"] == "ACTIVE":
-                _log.warning(_REPORT, str(row["schedule_name"]), "begun with", error)
+                _log.warning(_REPORT, str(row["schedule_name"]), "started", error)
                 store.client.pause_schedule(row["schedule_name"])
 
 
-_DAMAGED = (DurableError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
-_REPORT = "schedule %r is damaged and is not %s: delete it, and make it anew: %s"
+_CORRUPT = (DurableError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
+_REPORT = "schedule %r is corrupt and is not %s: delete it and create it again: %s"
 
 
 def _rows(store: DurableStore) -> Sequence[Mapping[str, Any]]:
@@ -99,23 +99,26 @@ def _rows(store: DurableStore) -> Sequence[Mapping[str, Any]]:
 
 
 def _last_run(store: DurableStore, name: str) -> RunRecord | None:
-    """Return the run that a schedule began last; None before the first, or where that run was deleted."""
+    """Return the latest run of a schedule, or None."""
     return next(iter(store.listed(RunsWanted(schedule=name, limit=1))), None)
 
 
 def _schedule_info(row: Mapping[str, Any], last_run: RunRecord | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:
-    """Return what a row of DBOS holds; `workers` are those that are alive."""
+    """Return the schedule of a row of DBOS; `workers` are the live workers."""
     from zoneinfo import ZoneInfo
 
     from croniter import croniter
 
     request = RunRequest.of_data(row["context"]["request"])
     name, cron, zone = row["schedule_name"], row["schedule"], row.get("cron_timezone") or "UTC"
-    place, last = ZoneInfo(zone), row["last_fired_at"]
+    zone_info, last_at = ZoneInfo(zone), None
+    if row["last_fired_at"] is not None:
+        last_at = datetime.fromisoformat(row["last_fired_at"]).astimezone(zone_info)
     problem = None
-    if not any(request.agent in {agent for agent, _ in one.serves} for one in workers):
-        what = f"no worker has agent {request.agent!r}, so that its runs wait" if workers else "there is no worker"
-        problem = f"{what}: start one"
+    if not workers:
+        problem = "no worker is running: start one"
+    elif not any(request.agent in {agent for agent, _ in worker.serves} for worker in workers):
+        problem = f"no worker has agent {request.agent!r}, so that its runs wait: start one"
     return ScheduleInfo(
         name=name,
         agent=request.agent,
@@ -123,8 +126,8 @@ def _schedule_info(row: Mapping[str, Any], last_run: RunRecord | None, workers: 
         timezone=zone,
         tenant=request.tenant,
         catches_up=bool(row["automatic_backfill"]),
-        next_at=croniter(cron, datetime.now(place), second_at_beginning=True).get_next(datetime),
-        last_at=None if last is None else datetime.fromisoformat(last).astimezone(place),
+        next_at=croniter(cron, datetime.now(zone_info), second_at_beginning=True).get_next(datetime),
+        last_at=last_at,
         last_run=last_run,
         problem=problem,
     )
@@ -133,7 +136,7 @@ def _schedule_info(row: Mapping[str, Any], last_run: RunRecord | None, workers: 
 def set_schedule(
     store: DurableStore, name: str, started: StartedRun, cron: str, timezone: str, *, catches_up: bool
 ) -> None:
-    """Store a schedule, in place of the one of this name.
+    """Store a schedule; replace a schedule of the same name.
 
     Raises:
         DurableError: The name, the cron expression or the time zone is invalid; nothing was stored.
@@ -148,12 +151,12 @@ def set_schedule(
     if not isinstance(cron, str) or len(cron) > _MAX_CRON or not croniter.is_valid(cron, second_at_beginning=True):
         problems.append(f"cron={cron!r:.60}: {expected}")
     elif _RANDOM.search(cron):
-        problems.append(f"cron={cron!r:.60}: R is another time whenever it is read; {expected}")
+        problems.append(f"cron={cron!r:.60}: R is a random time; {expected}")
     else:
         try:
             croniter(cron, second_at_beginning=True).get_next()
         except CroniterBadDateError:
-            problems.append(f"cron={cron!r:.60}: there is no such time, so it would never start anything; {expected}")
+            problems.append(f"cron={cron!r:.60}: this time does not exist; {expected}")
     try:
         ZoneInfo(timezone)
     except (KeyError, ValueError, TypeError, OSError):
@@ -174,21 +177,23 @@ def set_schedule(
     )
 
 
-def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: Mapping[str, Any]) -> str:
-    """Start the run of a schedule that is due, and return its id; the same however often it is called.
+def start_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: Mapping[str, Any]) -> str:
+    """Start the run of a due schedule, only once, and return its id.
 
-    Of the agent as this process has it, and else of the version there was when the schedule was made.
+    The run uses the version of the agent in this process, or else the version at the creation of the schedule.
     """
     name = context["name"]
     request, run_id = RunRequest.of_data(context["request"]), f"{name}/{at}"
     journal = Journal.loads(context["head"])
     journal.run_id = run_id
-    added = [one for one in agents.all if one.agent.name == request.agent]
+    added = [row for row in agents.all if row.agent.name == request.agent]
     if added:
         journal.context = journal.context.evolve(tools=added[-1].agent.definition.tools.specs)
         request = replace(request, version=added[-1].version)
     request = replace(request, schedule=name)
-    asked = None if journal.continues_session else journal.context.user_input
-    with suppress(RunIdTaken):  # begun by a worker that has another version
-        store.enqueue([StartedRun(run_id, request, journal.dumps(), asked)])
+    user_input = None
+    if not journal.continues_session:
+        user_input = journal.context.user_input
+    with suppress(RunIdTaken):  # started by a worker with another version
+        store.enqueue([StartedRun(run_id, request, journal.dumps(), user_input)])
     return run_id

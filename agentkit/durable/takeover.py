@@ -1,4 +1,4 @@
-"""`Takeover`: finds the runs that nobody does any more, of workers that died and of one's own, and puts them back."""
+"""`Takeover`: queues runs of dead workers, and orphaned runs of this worker, again."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from agentkit.runs.run_record import RunState
 __all__ = ["Takeover"]
 
 _MIN_SECONDS_ORPHANED = 5.0
-"""How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
+"""Minimum seconds before a run without an attempt is an orphan; the lease, if longer."""
 _OPEN: tuple[RunState, ...] = ("queued", "running")
 _log = logging.getLogger("agentkit")
 
 
 class Takeover:
-    """What a worker knows of the others, watched on its own clock: a clock that jumps takes no run from anybody.
+    """Observes other workers with a monotonic clock, so that clock changes cause no takeover.
 
     Args:
-        store: Where the runs are.
-        worker: The id of the worker that looks.
-        seconds: The length of its own lease.
+        store: The store of the runs.
+        worker: Id of this worker.
+        seconds: Lease of this worker in seconds.
     """
 
     def __init__(self, store: DurableStore, worker: str, seconds: float) -> None:
@@ -33,25 +33,27 @@ class Takeover:
         self._orphans: dict[str, float] = {}
 
     def from_dead_workers(self) -> None:
-        """Go on with the runs of workers whose lease has ended."""
+        """Queue the runs of workers whose lease has expired."""
         rows, now = self._store.workers, seconds_now()
-        ended: list[str] = []
+        dead: list[str] = []
         for worker in rows.all():
             if worker.state == "alive":
                 if self._watched.get(worker.id, (None,))[0] != worker.beat:
                     self._watched[worker.id] = worker.beat, now
                 silent = now - self._watched[worker.id][1]
-                beat = None if worker.beat < 0 else worker.beat
+                beat: int | None = worker.beat
+                if worker.beat < 0:
+                    beat = None
                 if worker.id != self._worker and silent > worker.lease and rows.end(worker.id, "dead", beat):
-                    _log.warning("worker %s: silent for %.0f s, others go on with its runs", worker.id, silent)
-                    ended.append(worker.id)
-            elif worker.id != self._worker:  # this one will hear of its own end, and begins nothing anew
-                ended.append(worker.id)
-        if ended:
-            self.hand_over(ended)
+                    _log.warning("worker %s: silent for %.0f s; other workers take over its runs", worker.id, silent)
+                    dead.append(worker.id)
+            elif worker.id != self._worker:  # this worker detects the loss of its lease itself
+                dead.append(worker.id)
+        if dead:
+            self.hand_over(dead)
 
     def hand_over(self, workers: list[str]) -> None:
-        """Queue the runs of ended workers again; each only once, even if several workers do this."""
+        """Queue the runs of dead or stopped workers again; only once, even if several workers call this."""
         for leg in self._store.queue.running(workers):
             self._store.queue.again(leg.run_id, _OPEN, leg.number)
         self._put_back(self._pending(workers, WORKFLOW))
@@ -62,7 +64,7 @@ class Takeover:
         """Restart runs of this worker that no attempt executes, such as after a line could not be stored.
 
         Args:
-            attempts: The ids of the legs that it executes, as they are at any moment.
+            attempts: Ids of the legs that this worker executes; another thread can change them.
         """
         now = seconds_now()
         running = [leg_id(leg) for leg in self._store.queue.running([self._worker])]
@@ -72,14 +74,14 @@ class Takeover:
         self._put_back([leg for leg, since in self._orphans.items() if now - since > longest and leg not in attempts])
 
     def _pending(self, workers: list[str], name: str) -> list[str]:
-        """Return the ids of the workflows that workers have taken from their queues and not ended."""
-        found = self._store.client.list_workflows(
+        """Return the ids of unfinished workflows that workers have taken from their queues."""
+        workflows = self._store.client.list_workflows(
             executor_id=workers, status="PENDING", name=name, load_input=False, load_output=False
         )
-        return [one.workflow_id for one in found]
+        return [workflow.workflow_id for workflow in workflows]
 
     def _put_back(self, legs: Collection[str]) -> None:
-        """Queue the runs of legs again, each as its next leg, and end these legs: one may hold a session."""
+        """Queue the runs of legs again as new legs, and cancel the old legs, which can block a session."""
         for leg in legs:
             run_id, number = leg_of(leg)
             self._store.queue.again(run_id, _OPEN, number)

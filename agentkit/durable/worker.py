@@ -1,6 +1,6 @@
-"""`Worker`: does the runs of its agents, and goes on with those of workers that died.
+"""`Worker`: executes the runs of its agents, and takes over the runs of dead workers.
 
-It acts while it has its lease; DBOS refuses what it stores after that.
+It acts only while it has its lease; the store refuses later writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import RunAttempt, TakenOver
-from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
+from agentkit.durable.schedules import SCHEDULED, pause_corrupt, start_scheduled
 from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore, leg_of
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
@@ -34,41 +34,41 @@ from agentkit_prompts.system.threads import Threads
 
 __all__ = ["Worker"]
 
-_SECONDS_KEPT = 86_400.0
-"""How long a worker that ended is listed."""
+_SECONDS_LISTED = 86_400.0
+"""Seconds for which a stopped worker is listed."""
 _SECONDS_LEFT = 10.0
-"""How long attempts have to end that are handed over."""
+"""Seconds for attempts to stop before they are handed over."""
 _SECONDS_DBOS = 2
-"""How long DBOS may wait for legs when it stops."""
+"""Maximum seconds in which DBOS waits for legs when it stops."""
 _SECONDS_AGAIN = 1.0
-"""Between two attempts to begin the run of a schedule."""
+"""Seconds between two attempts to start the run of a schedule."""
 _SECONDS_SCHEDULES = 5.0
-"""Between two looks for schedules that are new or have changed."""
+"""Seconds between two reads of the schedules."""
 _MIN_LEASE, _MIN_POLL = 1.0, 0.001
 _MAX_SECONDS, _MAX_RUNS = 31_536_000, 1_000_000
-"""A year, and more runs at once than a process can do."""
+"""One year, and more concurrent runs than a process can execute."""
 _log = logging.getLogger("agentkit")
 _current: Worker | None = None
-"""DBOS is one instance per process, and so is a worker."""
+"""The worker of this process: DBOS allows one instance per process."""
 _current_lock = threading.Lock()
 _is_registered = False
 
 
 class Worker:
-    """Does runs until it is stopped: `with runs.worker():`, or `agentkit worker MODULE`.
+    """Executes runs until it is stopped: `with runs.worker():`, or `agentkit worker MODULE`.
 
     Args:
-        store: Where the runs are.
-        agents: The agents whose runs it does.
-        concurrency: How many runs it does at once, of each agent.
-        lease: Seconds after which the others go on with its runs when it dies.
-        grace: Seconds that runs have to end when it is stopped; what has not ended then is handed over.
-        poll: Seconds between two looks into a queue.
-        tenant_concurrency: How many runs of one tenant are done at once, on all workers; None for no limit.
+        store: The store of the runs.
+        agents: The agents whose runs are executed.
+        concurrency: Maximum number of concurrent runs of each agent.
+        lease: Seconds after which other workers take over the runs of a dead worker.
+        grace: Seconds for runs to finish when the worker is stopped; unfinished runs are handed over.
+        poll: Seconds between two reads of a queue.
+        tenant_concurrency: Maximum number of concurrent runs of one tenant, on all workers; None: no limit.
 
     Raises:
-        WorkerError: There is no agent, a number makes no sense, this process has a worker, or another process has one
-            on the same SQLite file.
+        WorkerError: No agent was added, a number is out of range, this process has a worker already, or another
+            process has a worker on the same SQLite file.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Worker:
     ) -> None:
         problems: list[str] = []
         if not agents.all:
-            problems.append("agents: none was added: runs.add(agent)")
-        for name, value, least in (("lease", lease, _MIN_LEASE), ("grace", grace, 0.0), ("poll", poll, _MIN_POLL)):
-            if type(value) not in (int, float) or not least <= value <= _MAX_SECONDS:
-                problems.append(f"{name}={value!r:.40}: expected {least:g} to {_MAX_SECONDS:,} seconds")
+            problems.append("agents: no agent was added: runs.add(agent)")
+        for name, value, minimum in (("lease", lease, _MIN_LEASE), ("grace", grace, 0.0), ("poll", poll, _MIN_POLL)):
+            if type(value) not in (int, float) or not minimum <= value <= _MAX_SECONDS:
+                problems.append(f"{name}={value!r:.40}: expected {minimum:g} to {_MAX_SECONDS:,} seconds")
         for name, count in (("concurrency", concurrency), ("tenant_concurrency", tenant_concurrency)):
             if count is None and name == "tenant_concurrency":
                 continue
@@ -99,41 +99,43 @@ class Worker:
         self._concurrency, self._tenant_concurrency = concurrency, tenant_concurrency
         self._seconds, self._grace, self._poll = lease, grace, poll
         self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
-        """Unique: no two workers ever have the same."""
+        """Unique id of the worker."""
         self._attempts: dict[str, RunAttempt] = {}
-        """By the ids of the runs."""
+        """Running attempts by run id."""
         self._legs: set[str] = set()
-        """Those that it executes, by the ids of their workflows."""
+        """Workflow ids of the legs that this worker executes."""
         self._takeover = Takeover(store, self.id, lease)
         self._lease: Lease | None = None
         self._is_stopping, self._has_stopped = threading.Event(), threading.Event()
-        self._caring: threading.Thread | None = None
+        self._housekeeping_thread: threading.Thread | None = None
         self._lock_file: int | None = None
         self._dbos: Any = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the others took it for dead: it does nothing any more."""
+        """True if other workers took over its runs: this worker does nothing any more."""
         return self._lease is not None and self._lease.is_lost
 
     # Start and stop
 
     def start(self) -> None:
-        """Begin to do runs, in threads of its own.
+        """Start to execute runs, in separate threads.
 
         Raises:
-            WorkerError: This process has a worker, or another one has one on the same SQLite file.
-            DatabaseUnavailable: The database does not answer.
+            WorkerError: This process has a worker, or another process has a worker on the same SQLite file.
+            DatabaseUnavailable: The database does not respond.
         """
         global _current
         with _current_lock:
             if _current is not None:
-                raise WorkerError("worker: this process has one already: one process, one worker", name="worker")
+                raise WorkerError(
+                    "worker: this process has a worker already, and a process can have only one", name="worker"
+                )
             _current = self
         try:
             with self._store.answering("then start the worker again"):
                 self._lock()
-                _elsewhere(self._launch)
+                _in_plain_thread(self._launch)
         except BaseException:
             if self._lease is not None:
                 self._lease.end()
@@ -143,12 +145,12 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Take no more runs, let those under way end within `grace` seconds, and hand over what has not ended."""
+        """Take no more runs, wait up to `grace` seconds for running attempts, and hand over unfinished runs."""
         global _current
         if self._is_stopping.is_set() or self._dbos is None:
             return
         try:
-            _elsewhere(self._shut_down)
+            _in_plain_thread(self._shut_down)
         finally:
             with _current_lock:
                 _current = None
@@ -166,8 +168,8 @@ class Worker:
 
         _register()
         workers, added = self._store.workers, self._agents.all
-        workers.add(self.id, [one.key for one in added], self._seconds, socket.gethostname(), os.getpid())
-        self._lease = Lease(self._store, self.id, self._seconds, self._leave_all)
+        workers.add(self.id, [row.key for row in added], self._seconds, socket.gethostname(), os.getpid())
+        self._lease = Lease(self._store, self.id, self._seconds, self._leave_attempts)
         self._lease.begin()
         config: DBOSConfig = {
             "name": APPLICATION,
@@ -180,27 +182,29 @@ class Worker:
             "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
         }
         self._dbos = DBOS(config=config)
-        queues = {name: limits for one in added for name, limits in self._queues(one.queue).items()}
+        queues = {name: limits for row in added for name, limits in self._queues(row.queue).items()}
         DBOS.listen_queues([*queues])
         for name, limits in queues.items():
             queue = self._store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
-        pause_damaged(self._store)
+        pause_corrupt(self._store)
         DBOS.launch()
-        if self._store.is_sqlite:  # this process has the lock of the file: the process that had it is dead
+        if self._store.is_sqlite:  # this process has the lock of the file: earlier workers are dead
             for other in workers.all():
                 if other.state == "alive" and other.id != self.id:
                     workers.end(other.id, "dead")
-        self._caring = threading.Thread(target=self._care, name="agentkit-worker", daemon=True)
-        self._caring.start()
+        self._housekeeping_thread = threading.Thread(target=self._housekeeping, name="agentkit-worker", daemon=True)
+        self._housekeeping_thread.start()
 
     def _queues(self, queue: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the queues of an agent, with their limits."""
-        tenants = {} if self._tenant_concurrency is None else {"partition_concurrency": self._tenant_concurrency}
+        tenant_limits: dict[str, Any] = {}
+        if self._tenant_concurrency is not None:
+            tenant_limits["partition_concurrency"] = self._tenant_concurrency
         return {
             queue: {},
             f"{queue}/session": {"partition_concurrency": 1},
-            f"{queue}/tenant": tenants,
+            f"{queue}/tenant": tenant_limits,
             f"{queue}/map": {"on_conflict": "never_update"},  # a map sets its limits
         }
 
@@ -208,16 +212,19 @@ class Worker:
         from dbos import DBOS
 
         self._is_stopping.set()
-        for event in self._dbos.background_thread_stop_events:  # nothing is taken from the queues any more
+        for event in self._dbos.background_thread_stop_events:  # DBOS takes nothing from the queues any more
             event.set()
         self._wait_for_attempts(self._grace)
-        self._leave_all()
+        self._leave_attempts()
         self._wait_for_attempts(_SECONDS_LEFT)
-        # DBOS waits for the legs that have not ended yet, and for the threads that take from queues.
-        DBOS.destroy(workflow_completion_timeout_sec=_SECONDS_DBOS if self._legs else 0)
+        # DBOS waits for unfinished legs, and for the threads of its queues.
+        seconds = 0
+        if self._legs:
+            seconds = _SECONDS_DBOS
+        DBOS.destroy(workflow_completion_timeout_sec=seconds)
         self._has_stopped.set()
-        if self._caring is not None:
-            self._caring.join()
+        if self._housekeeping_thread is not None:
+            self._housekeeping_thread.join()
         if self._lease is not None:
             self._lease.end()
         if not self.is_lost:
@@ -225,10 +232,14 @@ class Worker:
                 self._takeover.hand_over([self.id])
                 self._store.workers.end(self.id, "stopped")
             except SQLAlchemyError as error:
-                _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
+                _log.warning(
+                    "worker %s: runs are not handed over; other workers wait until its lease expires: %s",
+                    self.id,
+                    error,
+                )
 
     def _wait_for_attempts(self, seconds: float) -> None:
-        """Wait until all attempts have ended."""
+        """Wait until all attempts have finished."""
         until = seconds_now() + seconds
         while self._legs and seconds_now() < until and not self.is_lost:
             time.sleep(0.02)
@@ -239,7 +250,7 @@ class Worker:
         """Execute a leg of a run, on the event loop of DBOS.
 
         Raises:
-            CancelledError: The run is to be begun with again.
+            CancelledError: The run must be started again.
         """
         if self._is_stopping.is_set() or self.is_lost:
             raise asyncio.CancelledError
@@ -251,16 +262,16 @@ class Worker:
 
     async def _attempted(self, run_id: str, leg: int) -> None:
         try:
-            begin = partial(self._store.rows.begin_attempt, run_id, leg=leg, worker=self.id)
-            begun = await in_thread(begin)
+            row = await in_thread(partial(self._store.rows.begin_attempt, run_id, leg=leg, worker=self.id))
         except SQLAlchemyError as error:
-            _log.warning("run %s: its database does not answer, it is begun with again later: %s", run_id, error)
+            _log.warning("run %s: the database does not respond; the run is started again later: %s", run_id, error)
             raise asyncio.CancelledError from error
-        if begun is None:
-            return  # it was cancelled, or queued again
-        if (before := self._attempts.get(run_id)) is not None:  # cancelled and resumed before anybody looked
-            before.leave(is_taken=True, has_ended=True)
-        attempt = RunAttempt(self._store, self._agents, begun, self._check_lease)
+        if row is None:
+            return  # the run was cancelled, or queued again
+        # The run was cancelled and resumed before the housekeeping noticed.
+        if run_id in self._attempts:
+            self._attempts[run_id].leave(is_taken=True, has_ended=True)
+        attempt = RunAttempt(self._store, self._agents, row, self._check_lease)
         self._attempts[run_id] = attempt
         try:
             await attempt.execute()
@@ -269,57 +280,59 @@ class Worker:
                 del self._attempts[run_id]
 
     async def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
-        """Begin the run of a schedule that was due at `at`, and return its id.
+        """Start the run of a schedule that was due at `at`, and return its id.
 
         Raises:
-            CancelledError: The worker stops, and the database does not answer: another one begins it.
+            CancelledError: The worker stops: another worker starts the run.
         """
         while not (self._is_stopping.is_set() or self.is_lost):
             try:
-                return await in_thread(lambda: begin_scheduled(self._store, self._agents, at, context))
+                return await in_thread(lambda: start_scheduled(self._store, self._agents, at, context))
             except SQLAlchemyError as error:
-                _log.warning("the run of a schedule could not be begun, it is tried again: %s", error)
+                _log.warning("the run of a schedule could not be started; this is retried: %s", error)
                 await asyncio.sleep(_SECONDS_AGAIN)
         raise asyncio.CancelledError
 
     def _check_lease(self) -> None:
-        """Refuse to act where another worker may go on with the runs of this one."""
+        """Raise `TakenOver` if another worker can have taken over the runs."""
         if self._lease is None or not self._lease.is_held:
             raise TakenOver
 
-    def _leave_all(self) -> None:
-        """End all attempts: others go on with their runs."""
+    def _leave_attempts(self) -> None:
+        """Abandon all attempts: other workers continue their runs."""
         for attempt in [*self._attempts.values()]:
             attempt.leave(is_taken=True, has_ended=False)
 
-    # Who looks after the runs of others
+    # Housekeeping
 
-    def _care(self) -> None:
-        """Look after runs until the worker has stopped."""
+    def _housekeeping(self) -> None:
+        """Look for dead workers, orphaned and cancelled runs until the worker stops."""
         while not self.is_lost:
             try:
-                self._look_after()
+                self._keep_house()
             except Exception as error:
-                _log.warning("worker %s: the database does not answer: %s", self.id, error)
+                _log.warning("worker %s: the database does not respond: %s", self.id, error)
             if self._has_stopped.wait(min(1.0, self._seconds / 6)):
                 return
 
-    def _look_after(self) -> None:
+    def _keep_house(self) -> None:
         self._leave_cancelled()
         if self._is_stopping.is_set():
             return
         self._takeover.from_dead_workers()
         self._takeover.own_orphans(self._legs)
-        pause_damaged(self._store)
+        pause_corrupt(self._store)
         self._store.queue.expire()
-        self._store.workers.forget(_SECONDS_KEPT)
+        self._store.workers.forget(_SECONDS_LISTED)
 
     def _leave_cancelled(self) -> None:
-        """Leave attempts at runs that were cancelled, or deleted after that, or that others go on with."""
+        """Abandon attempts whose run was cancelled or deleted, or is continued by another attempt."""
         attempts = dict(self._attempts)
-        known = self._store.rows.fences([*attempts]) if attempts else {}
+        if not attempts:
+            return
+        fences = self._store.rows.fences([*attempts])
         for run_id, attempt in attempts.items():
-            state, fence = known.get(run_id, (None, None))
+            state, fence = fences.get(run_id, (None, None))
             if fence != attempt.attempt.fence:
                 attempt.leave(is_taken=state != "cancelled", has_ended=True)
 
@@ -336,8 +349,8 @@ class Worker:
             os.close(file)
             pid = json.loads(about).get("pid", "?")
             raise WorkerError(
-                f"worker: process {pid} works on {self._store.url.database}, and a SQLite file takes one worker: "
-                "raise its concurrency, or use PostgreSQL for several",
+                f"worker: process {pid} is the worker of {self._store.url.database}, and a SQLite file allows only "
+                "one: raise its concurrency, or use PostgreSQL for several workers",
                 name="worker",
                 value=pid,
             )
@@ -352,26 +365,26 @@ class Worker:
             os.close(file)
 
 
-def _elsewhere(work: Callable[[], object]) -> None:
-    """Work in a thread that has no event loop: DBOS would do all runs on that of whoever launches it."""
+def _in_plain_thread(work: Callable[[], object]) -> None:
+    """Call a function in a thread without event loop: DBOS would execute all runs in the event loop of the caller."""
     Threads(1, "agentkit-worker-launch").submit(work).result()
 
 
 def _register() -> None:
-    """Register the workflow, once per process."""
+    """Register the workflows, once per process."""
     global _is_registered
     if _is_registered:
         return
     from dbos import DBOS, WorkflowSerializationFormat
 
-    # An attempt counts by itself how many there were: a run that gets on is not what ends its workers.
+    # Runs count attempts themselves, relative to their stored lines: a run with progress is not stopped.
     portable = WorkflowSerializationFormat.PORTABLE
 
     @DBOS.workflow(name=WORKFLOW, serialization_type=portable, max_recovery_attempts=None)
     async def run(run_id: str) -> None:
         worker, workflow_id = _current, DBOS.workflow_id
         if worker is None or workflow_id is None:
-            raise WorkerError(f"the run {run_id} began without a worker")
+            raise WorkerError(f"run {run_id} started without a worker")
         await worker.execute(workflow_id)
 
     @DBOS.workflow(name=SCHEDULED, serialization_type=portable)

@@ -282,7 +282,7 @@ runs_app.command("map")(map_)
 def _runs(url: str) -> Runs:
     """Return the runs in a database that has some: a mistyped address makes no new one."""
     runs = Runs(utf8(url))
-    run_blocking(runs.store.check_made())
+    run_blocking(runs.store.check_created())
     return runs
 
 

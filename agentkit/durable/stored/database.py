@@ -1,4 +1,4 @@
-"""The database of durable runs: its address, and how it is opened."""
+"""Address and connections of the database of durable runs."""
 
 from __future__ import annotations
 
@@ -16,55 +16,57 @@ from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_store import MAX_KEPT, RunStore
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["OpenedDatabase", "checked_url", "is_made", "opened_database", "shown_url"]
+__all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database", "shown_url"]
 
 _SECONDS_CONNECT = 10
 _SECONDS_IDLE = 10
-"""After which PostgreSQL ends a transaction whose client sends nothing more: less than the default lease. A worker that
-was stopped in a transaction has locks that other workers need to execute its runs. DBOS sets no limit for connections
-that it does not open itself."""
+"""Seconds after which PostgreSQL ends an idle transaction, less than the default lease. A worker that was stopped in a
+transaction has locks which other workers need. DBOS sets no limit for connections that it does not open itself."""
 _CONNECTIONS, _MORE_CONNECTIONS = 5, 20
-"""Of a process to PostgreSQL, those that stay open and those that are opened when they are needed."""
+"""Permanent and additional connections of a process to PostgreSQL."""
 
 
 def checked_url(url: object) -> sa.URL:
     """Return the address of a database.
 
     Raises:
-        DurableError: It is no address, or one of another kind of database.
+        DurableError: The value is not an address, or belongs to another kind of database.
     """
     try:
         if not isinstance(url, str):
             raise TypeError
-        made = sa.make_url(url)
+        address = sa.make_url(url)
     except (TypeError, ValueError, exc.ArgumentError):
-        made = None
-    if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
+        address = None
+    if address is None or address.get_backend_name() not in ("sqlite", "postgresql"):
         raise DurableError(
             f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {_scheme(url)}", name="url"
         )
-    if made.get_backend_name() == "sqlite":
-        if made.database in (None, "", ":memory:"):
+    if address.get_backend_name() == "sqlite":
+        if address.database in (None, "", ":memory:"):
             raise DurableError(
-                "Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db",
+                "Runs: a database in memory is lost with the process: use a file, sqlite:///runs.db",
                 name="url.database",
             )
-        if made.query or made.host or made.username or made.drivername != "sqlite":
+        if address.query or address.host or address.username or address.drivername != "sqlite":
             raise DurableError(
-                "Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db", name="url.query"
+                "Runs: expected a SQLite address with a file only, such as sqlite:///runs.db", name="url.query"
             )
-        return sa.URL.create("sqlite", database=os.path.realpath(str(made.database)))  # one file, one worker and name
-    return made
+        return sa.URL.create(
+            "sqlite", database=os.path.realpath(str(address.database))
+        )  # one file, one worker and name
+    return address
 
 
 def _scheme(url: object) -> str:
-    """Return what an error may show of an address: the rest may hold a password."""
-    scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
-    return f"{scheme[:40]}://..." if found else f"{type(url).__name__} that is no address"
+    """Return the scheme of an address for an error: the rest can contain a password."""
+    if not isinstance(url, str) or "://" not in url:
+        return f"{type(url).__name__} that is no address"
+    return f"{url.partition('://')[0][:40]}://..."
 
 
-def is_made(url: sa.URL) -> bool:
-    """Return whether a database has the tables of runs; nothing of it is made or changed."""
+def is_created(url: sa.URL) -> bool:
+    """Return True if a database has the tables of runs. Nothing is created or changed."""
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return False
     engine = sa.create_engine(_engine_url(url), poolclass=sa.NullPool)
@@ -77,7 +79,7 @@ class OpenedDatabase(NamedTuple):
     client: Any
     """The `DBOSClient` of the database."""
     engine: sa.Engine
-    """The connections that DBOS and the store share: so one transaction can write what belongs to both."""
+    """Connections that DBOS and the store share, so that one transaction can write to both."""
     leases: sa.Engine
     rows: RunStore
 
@@ -89,11 +91,11 @@ class OpenedDatabase(NamedTuple):
 
 
 def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
-    """Open a database for one application, and make the tables that are missing.
+    """Open a database for one application, and create missing tables.
 
     Raises:
         DurableError: DBOS is not installed.
-        DatabaseUnavailable: There is no such file, and it cannot be made.
+        DatabaseUnavailable: There is no such file, and it cannot be address.
         RunStoreError: The database has another format.
     """
     try:
@@ -111,7 +113,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         except OSError as error:
             raise DatabaseUnavailable(
                 f"Runs: the database {shown_url(url)} cannot be opened: {error.strerror or error}: name a file in "
-                "a folder that may be written to",
+                "a writable folder",
                 name="url",
                 path=shown_url(url),
             ) from error
@@ -131,7 +133,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
             system_database_engine=engine,
             serializer=DBOSPortableJSONSerializer(),
             application_name=application,
-            retry_connection_errors=False,  # without an end: whoever asks shall know
+            retry_connection_errors=False,  # DBOS would retry without an end
         )
     except BaseException:
         engine.dispose()
@@ -141,7 +143,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
 
 
 def _engine_url(url: sa.URL) -> sa.URL:
-    """Return what SQLAlchemy connects to: a server that cannot be reached is given up after seconds."""
+    """Return the address for SQLAlchemy, with a connect timeout."""
     if url.get_backend_name() == "sqlite":
         return url
     url = url.set(drivername="postgresql+psycopg")
@@ -149,13 +151,13 @@ def _engine_url(url: sa.URL) -> sa.URL:
 
 
 def _limit_idle_transactions(connection: Any, _: object) -> None:
-    """Have PostgreSQL release the locks of a client that stops in a transaction."""
-    # Not by `options` of the address, which may contain others, and which poolers of connections refuse.
+    """Set the timeout with which PostgreSQL releases the locks of a stopped client."""
+    # `options` of the address is not used: it can contain other options, and connection poolers refuse it.
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{_SECONDS_IDLE}s'")
     connection.commit()
 
 
 def shown_url(url: sa.URL) -> str:
-    """Return what an error may show of the address of a database."""
-    return url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
+    """Return the address of a database for an error, without secrets."""
+    return url.set(query={}).render_as_string(hide_password=True)  # a query can contain a password too

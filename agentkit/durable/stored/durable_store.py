@@ -1,8 +1,8 @@
-"""`DurableStore`: the durable runs in a database, and the queues of DBOS that workers take them from.
+"""`DurableStore`: durable runs in a database, and their DBOS queues.
 
-The runs are in tables of agentkit: journals, decisions, states. DBOS decides when a worker executes a run: each time a
-run is to continue, a new workflow, a leg, is queued in the transaction that stores the reason. A leg begins an attempt,
-which has the fence of the run until another attempt begins. So DBOS needs no data of runs, only its public API is used.
+Tables of agentkit contain the runs: journals, decisions, states. DBOS schedules workers: each time a run must continue,
+a new workflow (a leg) is queued, in the transaction that stores the reason. A leg starts an attempt, which has the
+fence of the run until the next attempt starts. DBOS stores no data of runs, and only its public API is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken
-from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_made, opened_database, shown_url
+from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_created, opened_database, shown_url
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
@@ -38,31 +38,35 @@ __all__ = ["APPLICATION", "VERSION", "WORKFLOW", "DurableStore", "StartedRun", "
 T = TypeVar("T")
 
 APPLICATION = "agentkit"
-"""The application that the workflows belong to: others may share the database."""
+"""DBOS application of the workflows: other applications can share the database."""
 WORKFLOW = "agentkit.run"
 VERSION = "agentkit-1"
-"""The version that DBOS knows; agents have versions of their own."""
+"""Application version for DBOS, independent of the versions of agents."""
 
 _PAGE = 500
 _SECONDS_AGAIN = 1.0
-"""Between two questions to a database that does not answer."""
+"""Seconds between two requests to a database that does not respond."""
 _MAX_SHOWN = 300
+_SILENT = "it was stopped, or cannot write to the database: see its log"
 _log = logging.getLogger("agentkit")
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run that is to be stored."""
+    """A new run before it is stored."""
 
     run_id: str
     request: RunRequest
     head: str
-    """The first line of its journal: what it was asked."""
+    """First line of its journal, with the input."""
     input: UserInput | None
 
     def new(self) -> NewRun:
-        """Return the run as the store takes it."""
+        """Return the row of the run."""
         request, now = self.request, time.time()
+        session_id = None
+        if request.session is not None:
+            session_id = request.session.id
         record = RunRecord(
             run_id=self.run_id,
             agent=request.agent,
@@ -72,7 +76,7 @@ class StartedRun:
             updated_at=now,
             tenant=request.tenant,
             user=request.user,
-            session=None if request.session is None else request.session.id,
+            session=session_id,
             schedule=request.schedule,
             executor="dbos",
             input=self.input,
@@ -81,14 +85,16 @@ class StartedRun:
 
 
 class DurableStore:
-    """The runs in a database. Its methods block, and raise what SQLAlchemy does where the database does not answer:
-    `RunHandle` and `Runs` ask them by `ask` or `wait_for`.
+    """The runs in a database.
+
+    Methods block, and raise errors of SQLAlchemy if the database does not respond. `RunHandle` and `Runs` call them by
+    `ask` or `wait_for`.
 
     Args:
-        url: The database.
+        url: Address of the database.
 
     Raises:
-        DurableError: It is of another kind.
+        DurableError: The address is invalid.
     """
 
     def __init__(self, url: str) -> None:
@@ -97,94 +103,105 @@ class DurableStore:
         self._opened: OpenedDatabase | None = None
 
     @contextmanager
-    def answering(self, again: str = "then ask again") -> Iterator[None]:
-        """Within it, a database that does not answer is a `DatabaseUnavailable`.
+    def answering(self, again: str = "then try again") -> Iterator[None]:
+        """Convert errors of the database to `DatabaseUnavailable`.
 
         Args:
-            again: What to do once it answers.
+            again: Advice of the error: the next action when the database responds.
         """
         try:
             yield
-        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # a damaged file may break what SQLite says of it
-            what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # a corrupt file can break the error text of SQLite
+            reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
             raise DatabaseUnavailable(
-                f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it "
-                f"runs, can be reached and has room, {again}",
+                f"the database of the runs, {shown_url(self.url)}, does not respond or refuses: {reason}: check that "
+                f"it runs, is reachable and has space, {again}",
                 name="database",
                 path=shown_url(self.url),
             ) from error
 
-    async def check_made(self) -> None:
-        """Check that the database has been used for runs: whoever only looks at runs makes none.
+    async def check_created(self) -> None:
+        """Check that the database contains runs, for callers that only read and must not create a database.
 
         Raises:
-            DurableError: There is no database, or one of something else.
-            DatabaseUnavailable: The database does not answer.
+            DurableError: The database is missing, or has other content.
+            DatabaseUnavailable: The database does not respond.
         """
-        if not await self.ask(lambda: is_made(self.url)):
+        if not await self.ask(lambda: is_created(self.url)):
             raise DurableError(
-                f"{shown_url(self.url)} has no runs: see that this is their address; it is made when the first run is "
-                "started",
+                f"{shown_url(self.url)} has no runs: check the address; the first started run creates the database",
                 name="url",
             )
 
     async def ask(self, work: Callable[[], T]) -> T:
-        """Return what a function returns that asks the database, in a thread.
+        """Return the result of a database function, called in a thread.
 
         Raises:
-            DatabaseUnavailable: The database does not answer.
+            DatabaseUnavailable: The database does not respond.
         """
 
-        def asked() -> T:
+        def call() -> T:
             with self.answering():
                 return work()
 
-        return await in_thread(asked)
+        return await in_thread(call)
 
     async def wait_for(self, work: Callable[[], T]) -> T:
-        """Return what a function returns that only reads; while the database does not answer it is asked again."""
-        is_noted = False
+        """Return the result of a function that only reads; repeat the call while the database does not respond."""
+        is_logged = False
         while True:
             try:
                 return await self.ask(work)
             except DatabaseUnavailable as error:
-                if not is_noted:
-                    _log.warning("%s; until then it is asked again each second", error)
-                is_noted = True
+                if not is_logged:
+                    _log.warning("%s; the request is repeated every second", error)
+                is_logged = True
                 await asyncio.sleep(_SECONDS_AGAIN)
 
-    def enqueue(self, wanted: Sequence[StartedRun], *, delay: float | None = None) -> None:
-        """Store runs that are to begin. One that is there already stays as it is.
+    def enqueue(self, runs: Sequence[StartedRun], *, delay: float | None = None) -> None:
+        """Store new runs. Existing runs stay unchanged.
 
         Raises:
-            RunIdTaken: It is another one; nothing was stored.
+            RunIdTaken: An id belongs to a run with another request; nothing was stored.
         """
-        if len(wanted) > 1:  # one is stored, or it is not
-            for at in range(0, len(wanted), _PAGE):
-                self._check_same(wanted[at : at + _PAGE])
-        queue = self.queue if delay is None else RunQueue(self.rows.database, partial(self.queue_leg, delay=delay))
-        for at in range(0, len(wanted), _PAGE):
-            page = {one.run_id: one for one in wanted[at : at + _PAGE]}
-            known = queue.add([one.new() for one in page.values()])
-            self._check_same([page[one.record.run_id] for one in known])
+        # Several runs are checked before any of them is stored.
+        if len(runs) > 1:
+            for at in range(0, len(runs), _PAGE):
+                self._check_existing(runs[at : at + _PAGE])
+        queue = self.queue
+        if delay is not None:
+            queue = RunQueue(self.rows.database, partial(self.queue_leg, delay=delay))
+        for at in range(0, len(runs), _PAGE):
+            page = {run.run_id: run for run in runs[at : at + _PAGE]}
+            existing = queue.add([run.new() for run in page.values()])
+            self._check_existing([page[row.record.run_id] for row in existing])
 
-    def _check_same(self, wanted: Sequence[StartedRun]) -> None:
-        """Check that runs that are there already are these.
+    def _check_existing(self, runs: Sequence[StartedRun]) -> None:
+        """Check that existing runs with these ids have the same requests.
 
         Raises:
-            RunIdTaken: One is another one.
+            RunIdTaken: A run has another request.
         """
-        known = {one.run_id: one for one in self.rows.page(RunsWanted(ids=[one.run_id for one in wanted], limit=_PAGE))}
-        for one in wanted:
-            if one.run_id in known:
-                stored = self.queue.request(one.run_id)
-                what = "agent" if stored is None else one.request.differs(RunRequest.loads(stored))
-                if what is None and self.rows.first_line(one.run_id) != one.head:
-                    what = "input"
-                if what is not None:
-                    raise RunIdTaken(one.run_id, what)
-            elif self.rows.has(one.run_id):
-                raise RunIdTaken(one.run_id, "agent")
+        ids = [run.run_id for run in runs]
+        existing = {record.run_id for record in self.rows.page(RunsWanted(ids=ids, limit=_PAGE))}
+        for run in runs:
+            difference = None
+            if run.run_id in existing:
+                difference = self._difference(run)
+            elif self.rows.has(run.run_id):  # an inner agent
+                difference = "agent"
+            if difference is not None:
+                raise RunIdTaken(run.run_id, difference)
+
+    def _difference(self, run: StartedRun) -> str | None:
+        """Return the first difference between a new run and the stored run with its id; None if they are equal."""
+        stored = self.queue.request(run.run_id)
+        if stored is None:
+            return "agent"
+        difference = run.request.differs(RunRequest.loads(stored))
+        if difference is None and self.rows.first_line(run.run_id) != run.head:
+            return "input"
+        return difference
 
     def queue_leg(self, connection: sa.Connection, leg: Leg, delay: float | None = None) -> None:
         """Queue a leg of a run as a workflow of DBOS, in a transaction."""
@@ -206,7 +223,7 @@ class DurableStore:
         self.client.enqueue_in_transaction(connection, options, leg.run_id)
 
     def info(self, run_id: str) -> RunRecord:
-        """Return what is known of a run. Blocks.
+        """Return the record of a run. Blocks.
 
         Raises:
             RunNotFound: The run is unknown.
@@ -215,12 +232,12 @@ class DurableStore:
         return self._with_problems(short or [self.rows.get(run_id)])[0]
 
     def any_info(self, run_id: str) -> RunRecord:
-        """Return what is known of a run, or of an agent inside of one. Blocks."""
+        """Return the record of a run, or of an inner agent. Blocks."""
         short = self.rows.page(RunsWanted(ids=[run_id], is_short=True, limit=1))
         return self._with_problems(short or [self.rows.any(run_id)])[0]
 
     def listed(self, wanted: RunsWanted) -> list[RunRecord]:
-        """Return runs, the latest first. Blocks.
+        """Return runs, latest first. Blocks.
 
         Raises:
             DurableError: The state is unknown.
@@ -234,70 +251,70 @@ class DurableStore:
         return self._with_problems(self.rows.page(wanted))
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a run, or of an agent inside of one, so far. Blocks.
+        """Return the journal of a run, or of an inner agent. Blocks.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal is corrupt.
             RunNotFound: The run is unknown.
         """
         journal = self.rows.journal(run_id)
         if journal is None:
             self.rows.any(run_id)
-            raise JournalError(f"what is stored of the journal of {run_id!r} is damaged", name="journal")
+            raise JournalError(f"the stored journal of run {run_id!r} is corrupt", name="journal")
         return journal
 
     def decided(self, run_id: str) -> tuple[WaitingCall, ...]:
-        """Return the calls of a run that were decided, in the order in which they were asked. Blocks."""
+        """Return the decided calls of a run, in the order of the calls. Blocks."""
         self.rows.get(run_id)
         return tuple([call for call in self.rows.calls(run_id) if call.decision is not None])
 
-    def go_on(self, run_id: str) -> None:
-        """Have a run that stopped go on from its journal. Blocks; see `RunHandle.resume`."""
+    def resume(self, run_id: str) -> None:
+        """Queue a failed or cancelled run again. Blocks; see `RunHandle.resume`."""
         record = self.rows.get(run_id)
         if record.state == "finished":
             raise DurableError(f"run {run_id!r} has finished: start a new one", name="run_id", value=run_id)
         if record.state == "waiting":
-            named = ", ".join(f"{call.tool} ({call.call_id})" for call in record.waiting)
+            calls = ", ".join(f"{call.tool} ({call.call_id})" for call in record.waiting)
             raise DurableError(
-                f"run {run_id!r} waits for decisions about {named}: approve or deny them", name=named, value=run_id
+                f"run {run_id!r} waits for decisions about {calls}: approve or deny them", name=calls, value=run_id
             )
         self.queue.again(run_id, ("failed", "cancelled"))
 
     def delete(self, run_ids: Sequence[str]) -> None:
-        """Delete runs with all that is stored of them. Blocks."""
+        """Delete runs with all their data. Blocks."""
         for at in range(0, len(run_ids), _PAGE):
             page = run_ids[at : at + _PAGE]
             legs = self.queue.legs(page)
             self.rows.delete(*page)
-            every = [leg._replace(number=number) for leg in legs for number in range(leg.number + 1)]
-            self.client.delete_workflows([leg_id(leg) for leg in every])
+            all_legs = [leg._replace(number=number) for leg in legs for number in range(leg.number + 1)]
+            self.client.delete_workflows([leg_id(leg) for leg in all_legs])
 
     def _with_problems(self, records: Sequence[RunRecord]) -> list[RunRecord]:
-        """Return runs with the reason why they do not continue by themselves."""
-        if not any(one.state in ("queued", "running") and one.executor == "dbos" for one in records):
+        """Return records with the reasons why runs do not continue."""
+        if not any(record.state in ("queued", "running") and record.executor == "dbos" for record in records):
             return [*records]
         workers = self.workers.all()
-        return [replace(one, problem=_problem(one, workers)) for one in records]
+        return [replace(record, problem=_problem(record, workers)) for record in records]
 
     @property
     def rows(self) -> RunStore:
-        """The runs."""
+        """Rows of the runs."""
         return self._open().rows
 
     @property
     def queue(self) -> RunQueue:
-        """What queues runs."""
+        """Queue of the runs."""
         return RunQueue(self.rows.database, self.queue_leg)
 
     @property
     def workers(self) -> WorkerRows:
-        """The workers."""
+        """Rows of the workers."""
         opened = self._open()
         return WorkerRows(opened.rows.database, opened.leases)
 
     @property
     def engine(self) -> sa.Engine:
-        """The connections, which DBOS uses too."""
+        """Connections, shared with DBOS."""
         return self._open().engine
 
     @property
@@ -307,11 +324,11 @@ class DurableStore:
 
     @property
     def client(self) -> Any:
-        """The `DBOSClient` of the database, for what DBOS has beside runs."""
+        """`DBOSClient` of the database."""
         return self._open().client
 
     def close(self) -> None:
-        """Close the connections; whatever is called next opens them again."""
+        """Close the connections. The next request opens them again."""
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
@@ -328,29 +345,34 @@ class DurableStore:
 def leg_id(leg: Leg) -> str:
     """Return the id of the workflow of a leg.
 
-    DBOS takes the runs of a session in the order in which they were queued, by a clock of seconds on SQLite, and of the
-    same time in the order of these ids.
+    DBOS executes the runs of a session in the order of their queue time (in seconds on SQLite), and then of these ids.
     """
     return f"{leg.order:016d}/{leg.run_id}/{leg.number}"
 
 
 def leg_of(workflow_id: str) -> tuple[str, int]:
-    """Return the run of a workflow, and the number of its leg."""
+    """Return the run id of a workflow, and the number of its leg."""
     run_id, _, number = workflow_id.partition("/")[2].rpartition("/")
     return run_id, int(number)
 
 
 def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
-    """Return why a run does not continue by itself; None if it does, or has ended."""
-    alive = [one for one in workers if one.is_alive]
+    """Return the reason why a run does not continue; None if it continues or has finished."""
+    if record.parent is not None:
+        return None
+    alive = [worker for worker in workers if worker.is_alive]
+    if record.state == "running" and record.worker not in {worker.id for worker in alive}:
+        return f"its worker is silent: {_SILENT}; another worker continues the run when the lease expires"
     key = record.agent, record.version
-    if record.state == "queued" and record.parent is None and not any(key in one.serves for one in alive):
-        if silent := [one.id for one in workers if one.state == "alive" and key in one.serves]:
-            return f"worker {silent[-1]} is silent: it was stopped, or cannot write to the database: see its log"
-        others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
-        have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
-        return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
-    if record.state == "running" and record.parent is None and record.worker not in {one.id for one in alive}:
-        cause = "it was stopped, or cannot write to the database: see its log"
-        return f"its worker is silent: {cause}; another worker continues it when its lease has ended"
-    return None
+    if record.state != "queued" or any(key in worker.serves for worker in alive):
+        return None
+    silent = [worker.id for worker in workers if worker.state == "alive" and key in worker.serves]
+    if silent:
+        return f"worker {silent[-1]} is silent: {_SILENT}"
+    versions = sorted({version for worker in alive for name, version in worker.serves if name == record.agent})
+    available = ""
+    if versions:
+        available = f"; running workers have {', '.join(map(repr, versions))}"
+    return (
+        f"no worker has version {record.version!r} of agent {record.agent!r}{available}: start one, or cancel the run"
+    )

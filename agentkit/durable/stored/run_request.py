@@ -1,37 +1,48 @@
-"""What a run is started with, and what is stored of that: enough for any worker to begin it."""
+"""`RunRequest`: stored data with which any worker can start a run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit.runs.run_errors import DurableError
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["PRIORITY", "RunRequest", "SessionName", "check_name"]
 
 _FORMAT = 1
 PRIORITY = 100
-"""That of a run that was given none."""
+"""Default priority of a run."""
 _MAX_NAME = 255
 _SAME = ("agent", "session", "tenant", "user")
-"""What a run keeps that is started again with the same id."""
+"""Fields that must be equal if a run is started again with the same id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionName:
-    """Which conversation a run goes on with."""
+    """Name of the conversation of a run."""
 
     id: str
     scope: tuple[str, ...] | None = None
-    """The names of its scope; None where sessions have none."""
+    """Names of the scope; None if sessions have no scope."""
     branch: str | None = None
-    """Which fork of it; None where sessions have none."""
+    """Branch of the conversation; None if sessions have no branches."""
+
+    @classmethod
+    def of(cls, session: SessionProtocol) -> SessionName:
+        """Return the name of a session."""
+        scope = getattr(session, "scope", None)
+        if scope is not None:
+            scope = tuple(scope.names)
+        return cls(session.id, scope, getattr(session, "branch", None))
 
     @property
     def key(self) -> str:
-        """The same for every session on the conversation: runs of one key are done one after the other."""
+        """Key of the conversation: runs with the same key are executed in order."""
         return json.dumps([self.id, self.scope, self.branch])
 
 
@@ -44,29 +55,31 @@ class RunRequest:
     session: SessionName | None = None
     tenant: str = ""
     is_mapped: bool = False
-    """Whether it is one of many, see `Agent.map`."""
+    """True if the run is part of a map; see `Agent.map`."""
     user: str = ""
-    """Whose it is within the tenant."""
+    """User of the tenant."""
     priority: int = PRIORITY
     schedule: str | None = None
     """Name of the schedule that starts it."""
     format: int = _FORMAT
 
     def data(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the request as JSON data."""
         return asdict(self)
 
     @classmethod
     def of_data(cls, data: Any) -> RunRequest:
-        """Read what `data` wrote.
+        """Read the JSON data of a request.
 
         Raises:
-            DurableError: It is of a newer agentkit, or something else.
+            DurableError: The data is from a newer agentkit, or is not a request.
         """
-        version = data.get("format") if isinstance(data, Mapping) else None
+        version = None
+        if isinstance(data, Mapping):
+            version = data.get("format")
         if isinstance(version, int) and version > _FORMAT:
             raise DurableError(
-                f"the run was started by a newer agentkit: it has format {version}, this one reads up to {_FORMAT}",
+                f"the run was started by a newer agentkit: format {version}; supported up to format {_FORMAT}",
                 name="format",
                 value=version,
             )
@@ -74,57 +87,65 @@ class RunRequest:
             session = data["session"]
             if session is not None:
                 scope = session["scope"]
-                session = SessionName(session["id"], None if scope is None else tuple(scope), session["branch"])
+                if scope is not None:
+                    scope = tuple(scope)
+                session = SessionName(session["id"], scope, session["branch"])
             return cls(**{**data, "session": session})
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(
-                f"what was stored of the run is no run of agentkit: {type(error).__name__}: {error}", name="request"
+                f"the stored request of the run is corrupt: {type(error).__name__}: {error}", name="request"
             ) from error
 
     @classmethod
     def loads(cls, text: str | None) -> RunRequest:
-        """Read the JSON that `dumps` wrote.
+        """Read the JSON text of a request.
 
         Raises:
-            DurableError: It is of a newer agentkit, or something else.
+            DurableError: The text is from a newer agentkit, or is not a request.
         """
         try:
             data = json.loads(text or "")
         except (ValueError, RecursionError) as error:
-            raise DurableError(f"what was stored of the run is no run of agentkit: {error}", name="request") from error
+            raise DurableError(f"the stored request of the run is corrupt: {error}", name="request") from error
         return cls.of_data(data)
 
     def dumps(self) -> str:
-        """Return it as JSON."""
+        """Return the request as JSON text."""
         return json.dumps(self.data())
 
     @property
     def queue(self) -> str:
-        """The queue it waits in."""
+        """Name of the queue of the run."""
         queue = f"{self.agent}@{self.version}"
         if self.is_mapped:
             return f"{queue}/map"
         if self.session is not None:
             return f"{queue}/session"
-        return f"{queue}/tenant" if self.tenant else queue
+        if self.tenant:
+            return f"{queue}/tenant"
+        return queue
 
     @property
     def partition(self) -> str | None:
-        """What shares a limit with it in that queue: a session has one run at a time, a tenant its own limit."""
+        """Partition of the queue: a session has one run at a time, a tenant has a separate limit."""
         if self.session is not None:
             return self.session.key
-        return self.tenant or ("-" if self.is_mapped else None)
+        if self.tenant:
+            return self.tenant
+        if self.is_mapped:
+            return "-"
+        return None
 
     def differs(self, other: RunRequest) -> str | None:
-        """Return in what another request with the same id is another one: `agent`, `session`, `tenant` or `user`."""
+        """Return the first field that differs: `agent`, `session`, `tenant` or `user`; None for an equal request."""
         return next((name for name in _SAME if getattr(self, name) != getattr(other, name)), None)
 
 
 def check_name(what: str, name: object, problems: list[str]) -> None:
-    """Add what is wrong with a name that goes into the database."""
+    """Add the problem of a name that the database must store, if any."""
     if not isinstance(name, str) or not name:
         problems.append(f"{what}: expected a name, got {name!r:.40}")
     elif len(name) > _MAX_NAME:
         problems.append(f"{what}: {len(name):,} characters; at most {_MAX_NAME} can be stored")
     elif not name.isprintable():
-        problems.append(f"{what}={name!r:.60}: it has characters that cannot be printed")
+        problems.append(f"{what}={name!r:.60}: it contains characters that cannot be printed")
