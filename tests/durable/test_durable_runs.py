@@ -174,7 +174,7 @@ async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with
     first, second = "agentkit_runs", "agentkit_decisions"  # what is read first, and after it
 
     def missed() -> int:
-        return caplog.text.count("run r: its database does not answer")
+        return caplog.text.count("run r: the database does not respond")
 
     handle = await agent.start("Go.", run_id="r", delay=0.5)
     database.execute(f"ALTER TABLE {first} RENAME TO hidden")

@@ -58,7 +58,7 @@ async def test_a_schedule_that_nobody_can_begin_shows_why(runs: Runs, url: str) 
     runs.add(agent)
     await runs.schedule(agent, "work", name="a", cron="* * * * *")
     (known,) = await runs.schedules()
-    assert known.problem == "there is no worker: start one"
+    assert known.problem == "no worker is running: start one"
     runs.store.workers.add("w", [("other", "1")], 60, "host", 1)
     (known,) = await runs.schedules()
     assert known.problem == "no worker has agent 'nightly', so that its runs wait: start one"

@@ -68,7 +68,7 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
                 print(name, await call())
         for words in (["list"], ["cancel", "x"], ["delete", "x"], ["cost"]):
             shown = await asyncio.to_thread(CliRunner().invoke, app, ["runs", *words, "--url", postgres_url])
-            assert shown.exit_code == 1 and "does not answer" in shown.stderr, words
+            assert shown.exit_code == 1 and "does not respond" in shown.stderr, words
             assert "Traceback" not in shown.stderr
         assert not results.done() and not followed.done()
     await handle.cancel()
