@@ -1,4 +1,4 @@
-"""Everything that can go wrong in a run that is not the fault of a prompt, a tool, a model or memory."""
+"""Errors of runs, except errors of prompts, tools, models and memory."""
 
 from __future__ import annotations
 
@@ -37,23 +37,28 @@ _NAME = re.compile(r"\w+(\[[^]]*\])*(?=[:=])")
 _UNITS = {"money": "US dollars"}
 _STOPPED = {
     "refusal": "the model refused to answer",
-    "length": "it was cut at the tokens that the model may answer with: allow more (max_tokens), or ask for less",
+    "length": "the answer was cut at the maximum tokens of a reply: raise max_tokens, or request a shorter answer",
     "content_filter": "the content filter of the endpoint stopped it",
 }
 
 
 def named_problems(problems: Iterable[str]) -> Place:
-    """Return problems as an error keeps them. A problem begins with the name of an option: `steps=0 must be ...`."""
+    """Return the attributes of an error with problems, which start with an option name: `steps=0 must be ...`."""
     matches = [(_NAME.match(problem), problem) for problem in problems]
-    pairs = [(match[0] if match else "", problem) for match, problem in matches]
+    pairs: list[tuple[str, str]] = []
+    for match, problem in matches:
+        name = ""
+        if match is not None:
+            name = match[0]
+        pairs.append((name, problem))
     return {"name": ", ".join(dict.fromkeys([name for name, _ in pairs if name])), "problems": pairs}
 
 
 class AgentError(Picklable):
     """Base of the errors of the runtime.
 
-    Every error that ends a run, of whatever class, has the attributes `messages` (what the run added to the
-    conversation), `usage` (tokens of its model calls) and `journal` (what `Agent.resume` takes).
+    Every error that ends a run, of any class, has the attributes `messages` (messages of the run), `usage` (usage of
+    its model calls) and `journal` (for `Agent.resume`).
     """
 
     messages: tuple[Message, ...] = ()
@@ -62,14 +67,14 @@ class AgentError(Picklable):
 
 
 class AgentDefinitionError(AgentError, ValueError):
-    """An agent, chain or limit that can never work as it was written."""
+    """The definition of an agent, chain or limit is invalid."""
 
 
 class UnknownOption(AgentDefinitionError, TypeError):
-    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant.
+    """Options are unknown. The error lists all of them, with suggestions.
 
     Attributes:
-        meant: The option that may have been meant, or None, by the name of each unknown option.
+        meant: The suggested option, or None, by unknown option.
     """
 
     def __init__(self, message: str, meant: Mapping[str, str | None] = MappingProxyType({})) -> None:
@@ -78,37 +83,35 @@ class UnknownOption(AgentDefinitionError, TypeError):
 
 
 class ApprovalError(AgentError, TypeError):
-    """A call could not be decided about, and did not run.
+    """A call has no valid decision, and did not run.
 
-    What was asked for approval gave an answer that is no decision; or an agent that plain code of a tool runs waits for
-    one, which the run around it cannot do: `__cause__` is the `Paused` of that agent.
+    The result of the approver is not a decision; or an agent that is run by a function of a tool waits for a decision,
+    for which the outer run cannot pause: `__cause__` is the `Paused` of this agent.
     """
 
 
 class DepsMismatch(AgentError, TypeError):
-    """Tools need `deps` that the run was not given, or of another type. Nothing was sent or kept.
+    """`deps` is missing, or has another type than tools require. Nothing was sent or stored.
 
     Attributes:
-        problems: What is wrong, one text per tool.
+        problems: One message per tool.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(
-            f"{'; '.join(problems)}: give the run what they need, such as agent.run(..., deps=...)", name="deps"
-        )
+        super().__init__(f"{'; '.join(problems)}: pass deps to the run, such as agent.run(..., deps=...)", name="deps")
         self.problems = tuple(problems)
 
 
 class JournalError(AgentError, ValueError):
-    """A journal that cannot be read, or is that of another agent or conversation. Nothing was sent or kept."""
+    """A journal is corrupt, or belongs to another agent or conversation. Nothing was sent or stored."""
 
 
 class LimitExceeded(AgentError):
-    """A run reached one of its limits. The session holds the messages until then, a valid history.
+    """A run reached a limit. The session contains the messages so far, which are a valid history.
 
     Attributes:
         limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `money`, `seconds` or `nested_runs`.
-        value: What the limit allows.
+        value: Value of the limit.
     """
 
     def __init__(self, limit: str, allowed: float, advice: str) -> None:
@@ -120,15 +123,15 @@ class LimitExceeded(AgentError):
 
 
 class NothingToContinue(AgentError):
-    """A run without input, and a conversation whose last message is an answer, or that is empty."""
+    """No input, and no message in the conversation to answer."""
 
 
 class OutputError(AgentError):
-    """The model's answer is not the output type, after all repair turns.
+    """The answer of the model does not match the output type, after all repairs.
 
     Attributes:
         text: The last answer.
-        problems: What was wrong with it.
+        problems: Problems of the answer.
         name: Place of the first problem in the answer, such as `inhabitants`; None if the answer could not be read.
     """
 
@@ -139,10 +142,10 @@ class OutputError(AgentError):
 
 
 class OutputStopped(OutputError):
-    """The model stopped before there was an answer of the output type. Asking again would not help: it is not repaired.
+    """The model stopped before the end of its answer, so that a repair would not help.
 
     Attributes:
-        reason: Why it stopped: `refusal`, `length` (the answer was cut) or `content_filter`.
+        reason: Finish reason: `refusal`, `length` (the answer was cut) or `content_filter`.
     """
 
     def __init__(self, type_name: str, text: str, reason: str) -> None:
@@ -151,22 +154,22 @@ class OutputStopped(OutputError):
 
 
 class AskAgain(AgentError):
-    """An output validator raises it: the model reads the message and answers again, as `Limits.repairs` allows."""
+    """Raised by output validators: the model receives the message and answers again, up to `Limits.repairs` times."""
 
 
 class Paused(AgentError):
-    """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` goes on with it.
+    """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` resumes the run.
 
     Attributes:
-        calls: The calls that wait, none of which has run: all of a reply, also where only some are decided. That of an
-            agent that runs as a tool has the id of the tool's call, a slash and its own, such as `c1/c7`.
-        agents: The tool that each such call comes from, by the id of the call; `a/b` where `b` is a tool of agent `a`.
-        journal: The run until here; `journal.dumps()` is text to store.
+        calls: The waiting calls, all of a reply, none of which has run. The id of a call of an agent as a tool is
+            prefixed with the id of the outer call and a slash, such as `c1/c7`.
+        agents: Tool of each such inner call, by call id; `a/b` if `b` is a tool of agent `a`.
+        journal: The journal of the run; `journal.dumps()` returns text.
     """
 
     def __init__(self, calls: Sequence[ToolCall], agents: Mapping[str, str] = MappingProxyType({})) -> None:
-        whose = {call: f" of {name}" for call, name in agents.items()}
-        names = ", ".join(f"{call.name} ({call.id}){whose.get(call.id, '')}" for call in calls)
+        suffixes = {call: f" of {name}" for call, name in agents.items()}
+        names = ", ".join(f"{call.name} ({call.id}){suffixes.get(call.id, '')}" for call in calls)
         super().__init__(
             f"the run waits for a decision about {names}: resume it with approve=, a function or a mapping of call ids "
             "to decisions"
@@ -176,7 +179,7 @@ class Paused(AgentError):
 
 
 class RunBusy(AgentError):
-    """The run is going on already, in this process or in another one that keeps it in its file. Nothing was done.
+    """The run is in progress, in this process or in another process with its journal file. Nothing was done.
 
     Attributes:
         run_id: Id of the run.
@@ -184,14 +187,14 @@ class RunBusy(AgentError):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"run {run_id!r} is going on already, and two at once would do everything twice: wait until that one has "
-            "ended, then resume its journal as it is then"
+            f"run {run_id!r} is in progress, and concurrent attempts would repeat its steps: wait for its end, "
+            "then resume its latest journal"
         )
         self.run_id = run_id
 
 
 class RunIdReused(AgentError):
-    """The conversation has a run of this id with another input. Nothing was sent or kept.
+    """The conversation contains a run with this id and another input. Nothing was sent or stored.
 
     Attributes:
         run_id: Id of the run.
@@ -199,17 +202,17 @@ class RunIdReused(AgentError):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"run id {run_id!r} was used for another input in this conversation: give every run an id of its own"
+            f"run id {run_id!r} was used for another input in this conversation: use a unique id for every run"
         )
         self.run_id = run_id
 
 
 class ScopeMismatch(AgentError):
-    """A run was to read memory in one scope and to go on with a conversation of another. Nothing was read or sent."""
+    """The scopes of memory, session and run do not match. Nothing was read or sent."""
 
 
 class SessionBusy(AgentError):
-    """Another run is using the session. Nothing was sent or kept.
+    """Another run uses the session. Nothing was sent or stored.
 
     Attributes:
         session: Id of the session.
@@ -217,7 +220,7 @@ class SessionBusy(AgentError):
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"session {session!r} is in use by another run, and two at once would mix their messages: "
-            "wait until that one has ended, or give each run a session of its own"
+            f"session {session!r} is in use by another run, and concurrent runs would mix their messages: wait for the "
+            "end of the other run, or use separate sessions"
         )
         self.session = session

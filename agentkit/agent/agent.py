@@ -60,29 +60,29 @@ _DEFAULT_LIMITS = Limits()
 
 @refusing_unknown(**AGENT_ELSEWHERE)
 class Agent(Generic[Deps, Output]):
-    """Answers user input, calling tools on the way.
+    """Answers user input with a model, and calls tools.
 
     Args:
-        model: A model, its name such as "openai:gpt-5-mini", or a `Chain` that brings layers and output type with it.
+        model: A model, its name such as "openai:gpt-5-mini", or a `Chain` with layers and output type.
         instructions: Text or a prompt: the system prompt, the first layer of `system`. With a memory, recalled items
             are shown before the input.
         layers: The full tree of prompts, instead of `instructions`: `Layers`, or a `Prompter`.
         settings: Default settings of the model, such as `ModelSettings(temperature=0)` or a dict. The settings of a run
             replace them field by field, and they replace the settings of the model.
-        tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
+        tools: Functions decorated with `@tool`, or plain functions; or a toolset that creates the tools of each run:
             `DynamicToolset`, `MCPToolset`.
-        memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
-        recall: How memory is asked.
-        compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
-        output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
-        budget: Tokens a composition may have at most.
-        counter: Counts tokens; a fast estimate when not given.
-        deps: The type of what tools receive in their `ToolContext`; only for type checkers.
-        limits: What one run may use.
-        name: What journals call it: a journal is resumed by the agent of that name only.
+        memory: Memory that is searched before each run; its scope must cover the scopes of the runs, see `RunOptions`.
+        recall: Options of each recall.
+        compaction: Compaction of long conversations: `Trim()` or `Summarise(model)`.
+        output: The output type, a function that finishes the run, or an `OutputSpec`; see `Chain`.
+        budget: Maximum tokens of a composition.
+        counter: Token counter; a fast estimate by default.
+        deps: Type of the `deps` of tools in their `ToolContext`; for type checkers only.
+        limits: Limits of one run.
+        name: Name of the agent in journals: only an agent with this name can resume them.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, or one cannot be offered to a model.
+        ToolDefinitionError: Two tools have the same name, or a tool cannot be sent to a model.
         PromptError: A prompt can never render.
         AgentDefinitionError: The model does not support the output type or a setting, both `instructions` and `layers`
             are set, or a `Chain` has its own; no prompt shows recalled items; or the name of the model is unknown.
@@ -93,7 +93,7 @@ class Agent(Generic[Deps, Output]):
     definition: AgentDefinition[Output]
     """The parts of the agent that its runs read."""
     runs: Runs | None
-    """The runs that the agent was added to; `start` and `map` begin runs there."""
+    """The `Runs` to which the agent was added; `start` and `map` start runs there."""
 
     @overload
     def __init__(
@@ -178,22 +178,22 @@ class Agent(Generic[Deps, Output]):
 
     @property
     def chain(self) -> Chain[Output]:
-        """The prompts, the model and the type of the answer."""
+        """Prompts, model and output type."""
         return self.definition.chain
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """The tools by name; empty if each run makes its tools."""
+        """The tools by name; empty if each run creates its tools."""
         return self.definition.tools.tools
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as they are offered to the model."""
+        """The specifications of the tools for the model."""
         return self.definition.tools.specs
 
     @property
     def memory(self) -> RecallSource | None:
-        """The memory that is asked before each run."""
+        """The memory that is searched before each run."""
         return self.definition.memory
 
     @property
@@ -203,42 +203,42 @@ class Agent(Generic[Deps, Output]):
 
     @property
     def compaction(self) -> Compaction | None:
-        """The rule for conversations that have grown long."""
+        """Compaction of long conversations."""
         return self.definition.compaction
 
     @property
     def limits(self) -> Limits:
-        """The limits of one run."""
+        """Limits of one run."""
         return self.definition.limits
 
     def with_changes(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
-        """Return a copy of the agent with other parts: see the first options of `RunOptions`. Raises like the class."""
-        check_options("but", changes, CHANGES)
-        changed = cast("Agent[Deps, Any]", object.__new__(Agent))  # its parts are checked already
+        """Return a copy with changes: the first options of `RunOptions`. Raises the errors of the class."""
+        check_options("with_changes", changes, CHANGES)
+        changed = cast("Agent[Deps, Any]", object.__new__(Agent))  # its definition is checked below
         changed.runs = None
         changed.definition = changed_definition(self.definition, changes)
         return changed
 
     def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
-        """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
+        """Context in which all code composes, runs and resumes with changes: for tests.
 
-        It holds for what is called in the block, not for threads and tasks that ran before; a block in it adds to it.
+        Threads and tasks that were started before the block are not affected. Nested blocks add their changes.
         """
         return overriding(self, overridden(self).with_changes(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """What the prompts require of the user's `additional_kwargs`."""
+        """JSON Schema of the required `additional_kwargs`."""
         return self.chain.additional_kwargs_schema
 
     def context(self, user_input: Input, session: SessionProtocol | None = None) -> PromptContext:
-        """Return the context of a run, without recalled items and without tools that each run makes."""
+        """Return the context of a run, without recalled items and without tools that each run creates."""
         return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
         self, user_input: Input, *, session: SessionProtocol | None = None, scope: Scope | str | None = None
     ) -> Composition:
-        """Return the first composition of a run. Memory is asked; nothing is sent or stored."""
+        """Return the first composition of a run. The memory is searched; nothing is sent or stored."""
         from agentkit.agent.first_prompt import first_prompt
 
         return first_prompt(overridden(self).definition, user_input, session, scope)
@@ -247,23 +247,23 @@ class Agent(Generic[Deps, Output]):
         """Answer one user input.
 
         Args:
-            user_input: Text, parts, a `UserInput` with additional kwargs, the slots of the chain's prompter, or a whole
-                context, which the agent completes with the conversation of the session, its tools, and what memory
-                recalls. None goes on with a session whose last message has no answer yet, as after a failed run.
+            user_input: Text, parts, a `UserInput` with additional kwargs, the slots of the prompter, or a context,
+                which the agent completes with the conversation of the session, its tools and recalled items. None
+                answers the last message of a session, such as after a failed run.
             **options: See `RunOptions`.
 
         Raises:
-            PromptError: A prompt cannot be rendered, or kwargs are missing; nothing was sent or kept.
-            ModelError: The model could not be reached or did not answer.
-            OutputError: The answer is not the output type.
-            LimitExceeded: The run used more than its limits allow.
-            Paused: A tool call needs approval, and nobody is there to ask.
-            ApprovalError: What `approve` answered is no decision.
-            DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
-            ScopeMismatch: Memory, session and `scope` do not belong together.
-            SessionBusy: Another run is using the session.
-            RunBusy: A run of that `run_id` is going on already.
-            NothingToContinue: There is no input, and nothing without an answer.
+            PromptError: A prompt cannot be rendered, or kwargs are missing; nothing was sent or stored.
+            ModelError: The model could not be reached or did not reply.
+            OutputError: The answer does not match the output type.
+            LimitExceeded: The run exceeded a limit.
+            Paused: A tool call needs approval, and the run has no `approve`.
+            ApprovalError: The result of `approve` is not a decision.
+            DepsMismatch: `deps` is missing or has another type than tools require; nothing was sent or stored.
+            ScopeMismatch: The scopes of memory, session and `scope` do not match.
+            SessionBusy: Another run uses the session.
+            RunBusy: A run with this `run_id` is in progress.
+            NothingToContinue: No input, and no message without an answer.
         """
         from agentkit.run.engine.start import start_run
 
@@ -280,43 +280,42 @@ class Agent(Generic[Deps, Output]):
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[RunOptions[Deps, Output]]
     ) -> RunResult[Output]:
-        """Go on with a run from its journal, in this process or another one: what was done is not done again.
+        """Resume a run from its journal, in this process or another. Recorded steps are not repeated.
 
         Args:
-            journal: The journal from `Paused`, from any error of a run or from `Journal.loads`; or its file. The file
-                of a journal is continued.
-            **options: See `RunOptions`. `session` is the session of the run, opened again; required if the run had
-                one.
+            journal: The journal of `Paused`, of any error of a run or of `Journal.loads`; or its file, which is
+                continued.
+            **options: See `RunOptions`. `session` is the session of the run; required if the run had a session.
 
         Raises:
-            JournalError: It cannot be read, is of another agent, conversation or memory, or the run continued since.
-            RunBusy: The run is going on already.
-            AgentError: As `run` does.
+            JournalError: The journal is corrupt, belongs to another agent, conversation or memory, or is outdated.
+            RunBusy: The run is in progress.
+            AgentError: See `run`.
         """
         from agentkit.run.engine.start import resume_run
 
         return await resume_run(self._defined("resume", options, RESUME), journal, options)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
-        """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
+        """Answer one user input from synchronous code, also inside a running event loop. See `run`."""
         return run_blocking(self.run(user_input, **options))
 
     def resume_sync(
         self, journal: Journal | Path | str, /, **options: Unpack[RunOptions[Deps, Output]]
     ) -> RunResult[Output]:
-        """Go on with a run from code that is not async. See `resume`."""
+        """Resume a run from synchronous code. See `resume`."""
         return run_blocking(self.resume(journal, **options))  # pyright: ignore[reportArgumentType]  # `journal` is positional
 
     async def start(self, user_input: Input | None, **options: Unpack[RunOptions[Any, Any]]) -> RunHandle[Output]:
-        """Begin a run that outlives this process, on the workers of the `Runs` that this agent was added to.
+        """Start a durable run, which workers of the `Runs` of this agent execute.
 
         Args:
-            user_input: As `run` takes it.
+            user_input: See `run`.
             **options: See `RunOptions`. The same `run_id` with the same input returns the existing run.
 
         Raises:
             AgentDefinitionError: The agent was added to no `Runs`.
-            RunIdTaken: There is a run of this id, of another agent or input.
+            RunIdTaken: A run with this id has another agent or input.
             PromptError: Kwargs that the prompts require are missing; nothing was started.
         """
         return await self._runs_of().start(self, user_input, **options)
@@ -324,28 +323,28 @@ class Agent(Generic[Deps, Output]):
     async def map(
         self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[RunOptions[Any, Any]]
     ) -> MapReport:
-        """Begin a durable run for each of many inputs, and write how they end, in the order of the inputs.
+        """Start a durable run for each input, and write the outcomes in the order of the inputs.
 
-        After a stop it may be called again, with the same name, inputs and file: existing runs continue, and
+        After an interruption it can be called again, with the same name, inputs and file: existing runs continue, and
         written answers stay.
 
         Args:
-            inputs: Each as `run` takes it; 10,000 are no problem. The run of input 7 is `name/7`.
+            inputs: Inputs of runs, see `run`; 10,000 are possible. The id of the run of input 7 is `name/7`.
             name: Unique in the database.
-            out: The file: a line of JSON for each input.
+            out: File with a line of JSON for each input.
             **options: See `RunOptions`.
 
         Raises:
-            DurableError: Inputs that cannot be run, by their numbers; or the file belongs to something else, cannot be
-                written, or is being written by a map; nothing was started. Or the disk is full meanwhile.
-            RunIdTaken: There is a map of this name with other inputs; nothing was started.
+            DurableError: Inputs are invalid, or the file has other content, cannot be written, or is written by another
+                map; nothing was started. Or the disk is full.
+            RunIdTaken: A map with this name has other inputs; nothing was started.
         """
         return await self._runs_of().map(self, inputs, name=name, out=out, **options)
 
     def _runs_of(self) -> Runs:
         if self.runs is None:
             raise AgentDefinitionError(
-                f"agent {self.name!r} was added to no runs, so that no worker would find it: "
+                f"agent {self.name!r} was not added to runs, so that no worker can execute it: "
                 "runs = Runs('sqlite:///runs.db'); runs.add(agent)",
                 name=self.name,
             )
@@ -360,24 +359,24 @@ class Agent(Generic[Deps, Output]):
         history: History = "none",
         **policy: Unpack[PolicyOptions],
     ) -> Tool[..., Any]:
-        """Return this agent as a tool for another one.
+        """Return this agent as a tool of another agent.
 
-        Each call is a run of its own, without a session: the model that calls asks in one text, and the
-        additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
-        run is an error result of the call. The run gets the `deps` of the outer one and its approver, pauses with it
-        and is cancelled with it; its tokens count there and it may use no more than are left there; its journal is part
-        of that one's; its events arrive as `Nested`. With `final=True` its answer is that of the outer run: a hand-off.
+        Each call is a separate run without a session. The parameters of the tool are the input, as one text, and the
+        required additional kwargs of the prompts. Errors of the run are error results of the call. The run shares
+        `deps`, approver, pauses and cancellation with the outer run; its tokens count in the limits of the outer run,
+        whose journal contains its journal; its events arrive as `Nested`. With `final=True` its answer is the answer of
+        the outer run (a hand-off).
 
         Args:
-            name: Name for the model.
-            description: Text for the model: what this agent is good for, and what it cannot do.
-            argument: Name of the parameter that is the user input of this agent.
-            history: What this agent sees of the conversation before: `none` of it; the `text` of users and assistants;
-                `all`, tool calls and results included; or a function that is given all messages and returns some.
-            **policy: Fields of `ToolPolicy`; `timeout` is 600 seconds if it is not given.
+            name: Name of the tool for the model.
+            description: Purpose of the agent, and its restrictions, for the model.
+            argument: Name of the parameter with the user input.
+            history: Messages of the outer conversation for this agent: `none`; `text` (the texts of users and
+                assistants); `all`, with tool calls and results; or a function that selects messages.
+            **policy: Fields of `ToolPolicy`; the default of `timeout` is 600 seconds.
 
         Raises:
-            ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
+            ToolDefinitionError: An additional kwarg has the name `argument`, or the policy is invalid.
         """
         from agentkit.agent.agent_tool import AgentAsTool
 
@@ -387,10 +386,10 @@ class Agent(Generic[Deps, Output]):
     def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[Event[Output], None]:
-        """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
+        """Answer one user input and yield events; the last event is `RunFinished`. Raises the errors of `run`.
 
-        The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
-        going on, use `contextlib.aclosing`.
+        The run waits for the reader when the queue of events is full. Closing the generator early cancels the run;
+        `contextlib.aclosing` also waits for its end.
         """
         from agentkit.run.engine.event_sink import streaming
 
@@ -399,9 +398,9 @@ class Agent(Generic[Deps, Output]):
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> Generator[Event[Output], None, None]:
-        """Answer one user input from code that is not async, yielding events. See `stream`.
+        """Answer one user input from synchronous code and yield events. See `stream`.
 
-        The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
+        The run waits for the reader when the queue of events is full. Closing the generator early cancels the run.
         """
         return streamed(self._passing_on(user_input, options))
 
@@ -433,11 +432,11 @@ class Agent(Generic[Deps, Output]):
     def _passing_on(
         self, user_input: Input | None, options: Any
     ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
-        """Return what runs, passing each event on to who reads the stream."""
+        """Return a function that runs the agent and passes each event to its argument."""
         from agentkit.run.engine.event_sink import both
 
         def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
-            heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}
-            return self.run(user_input, **heard)
+            run_options: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}
+            return self.run(user_input, **run_options)
 
         return run

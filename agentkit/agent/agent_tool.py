@@ -1,4 +1,4 @@
-"""An agent as a tool for another one."""
+"""An agent as a tool of another agent."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentAsTool", "History"]
 
 History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
-"""What an agent that is a tool sees of the conversation before: nothing, the texts, all, or what a function returns.
-"""
+"""Messages of the outer conversation for an agent as a tool: none, the texts, all, or the result of a function."""
 _HISTORIES = ("none", "text", "all")
 _SECONDS = 600.0
 """Time limit, if the policy has none."""
@@ -36,19 +35,19 @@ class AgentAsTool:
     """A tool whose calls are runs of an agent; see `Agent.as_tool`.
 
     Args:
-        definition: Returns the agent as it is when the tool is called.
+        definition: Returns the agent at the time of the call.
         name: Name of the tool.
-        argument: Parameter that is the user input of the agent.
-        history: The messages before the call that the agent sees.
+        argument: Parameter with the user input of the agent.
+        history: The messages before the call for the agent.
     """
 
     def __init__(
         self, definition: Callable[[], AgentDefinition[Any]], name: str, argument: str, history: History
     ) -> None:
         if not callable(history) and history not in _HISTORIES:
-            known = ", ".join(map(repr, _HISTORIES))
+            names = ", ".join(map(repr, _HISTORIES))
             raise ToolDefinitionError(
-                f"tool {name}: history={history!r:.60} is not one of {known}, and no function",
+                f"tool {name}: history={history!r:.60}: expected {names} or a function",
                 tool=name,
                 names=["history"],
             )
@@ -71,27 +70,27 @@ class AgentAsTool:
         return Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
 
     def _parameters(self) -> dict[str, Any]:
-        """Return the schema of the arguments: the input, and the additional kwargs that the prompts require."""
+        """Return the schema of the arguments: the input, and the required additional kwargs."""
         argument = self._argument
         required = self._definition().chain.additional_kwargs_schema or {}
         properties = required.get("properties", {})
         if argument in properties:
             by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
             raise ToolDefinitionError(
-                f"tool {self._name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} "
+                f"tool {self._name}: {argument!r} is the input of the agent, and an additional kwarg that {by} "
                 "requires: choose another name with `argument=...`",
                 tool=self._name,
                 names=[argument],
             )
-        kwargs = {  # the prompts that require a kwarg are internals of the agent
+        kwargs = {  # the model does not need the names of the prompts that require a kwarg
             kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}
             for kwarg, schema in properties.items()
         }
-        asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
+        input_schema = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
         return {
             **required,
             "type": "object",
-            "properties": {argument: asked, **kwargs},
+            "properties": {argument: input_schema, **kwargs},
             "required": [argument, *required.get("required", ())],
             "additionalProperties": False,
         }
@@ -99,46 +98,49 @@ class AgentAsTool:
     async def _answer(self, context: ToolContext[Any], arguments: dict[str, Any]) -> Any:
         """Answer a call with a run."""
         outer = current_run()
-        asked: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
+        user_input: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
         if self._history != "none":
-            asked = PromptContext(user_input=asked, conversation=_seen(self._history, context.messages))
+            conversation = _visible_messages(self._history, context.messages)
+            user_input = PromptContext(user_input=user_input, conversation=conversation)
         options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _no_approver}
-        inner = None if outer is None else outer.inner_run(context.call_id)
+        inner = None
+        if outer is not None:
+            inner = outer.inner_run(context.call_id)
         if outer is None or inner is None:
-            # No run could pause with this one, so a person cannot be asked later: only a function decides now.
+            # No outer run can pause: only a function can decide about calls.
             if outer is not None and callable(outer.approve):
                 options["approve"] = outer.approve
-            return (await self._start(asked, context, options)).output
+            return (await self._start(user_input, context, options)).output
         options["approve"] = inner.approve
         try:
             with inner.starting():
-                result = await self._start_or_resume(inner, asked, context, options)
+                result = await self._start_or_resume(inner, user_input, context, options)
         except Exception as error:
             if not inner.stops(error):
                 raise
             return ToolResult(context.call_id, self._name, f"{self._name} was stopped.", "denied")
         return result.output
 
-    async def _start(self, asked: Any, context: ToolContext[Any], options: dict[str, Any]) -> RunResult[Any]:
+    async def _start(self, user_input: Any, context: ToolContext[Any], options: dict[str, Any]) -> RunResult[Any]:
         from agentkit.run.engine.start import start_run
 
-        return await start_run(self._definition(), asked, {**options, "run_id": context.idempotency_key})
+        return await start_run(self._definition(), user_input, {**options, "run_id": context.idempotency_key})
 
     async def _start_or_resume(
-        self, inner: InnerRun, asked: Any, context: ToolContext[Any], options: dict[str, Any]
+        self, inner: InnerRun, user_input: Any, context: ToolContext[Any], options: dict[str, Any]
     ) -> RunResult[Any]:
         """Resume the run of an earlier attempt, if it had the same input."""
         from agentkit.run.engine.start import resume_run
 
         definition = self._definition()
         if inner.known is not None:
-            ctx = run_context(definition.chain, definition.tools.specs, asked, None, "")
+            ctx = run_context(definition.chain, definition.tools.specs, user_input, None, "")
             if inner.known.context.user_input == ctx.user_input:
                 return await resume_run(definition, inner.known, options)
-        return await self._start(asked, context, options)
+        return await self._start(user_input, context, options)
 
     def _listener(self, outer: CurrentRun | None, context: ToolContext[Any]) -> Any:
-        """Return the listener of a run: that of the outer run, or one that reports progress, such as to a server."""
+        """Return the listener of the outer run, or else a listener that reports progress, such as to a server."""
         if outer is not None:
             return outer.inner_listener(context.call_id, self._name)
         if context.run is not None:
@@ -147,7 +149,7 @@ class AgentAsTool:
 
 
 def _report(context: ToolContext[Any], event: Any) -> None:
-    """Report how far a run is as the progress of a call."""
+    """Report an event of a run as progress of the call."""
     if isinstance(event, PromptComposed):
         context.progress(f"step {event.step}: asks the model")
     elif isinstance(event, ToolStarted):
@@ -158,15 +160,21 @@ def _report(context: ToolContext[Any], event: Any) -> None:
         context.progress(f"{event.result.name}: {event.result.status}")
 
 
-def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return what the agent sees of the messages before its call, the message with the calls left out."""
+def _visible_messages(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages before a call for the agent, without the message with the call."""
     before = messages[:-1]
     if callable(history):
         return tuple(history(before))
     if history == "all":
         return before
     texts = [message for message in before if message.role in ("user", "assistant", "system") and message.text]
-    return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in texts])
+    return tuple([_without_calls(message) for message in texts])
+
+
+def _without_calls(message: Message) -> Message:
+    if not message.tool_calls:
+        return message
+    return replace(message, tool_calls=())
 
 
 def _no_approver(call: ToolCall) -> Denied:

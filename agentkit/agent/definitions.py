@@ -1,4 +1,4 @@
-"""Makes the definition of an agent from the arguments of `Agent`, and from another definition with changes."""
+"""Definitions of agents, from the arguments of `Agent` or from a definition with changes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_definition", "make_definition"]
 
-_NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
-"""Changes that need no other chain."""
+_WITHOUT_CHAIN = frozenset(("tools", "limits", "recall"))
+"""Changes that do not affect the chain."""
 
 
 def make_definition(
@@ -55,14 +55,14 @@ def make_definition(
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(
-            f"name: expected text, which journals call the agent by, got {brief(name, 40)}", name="name"
+            f"name: expected text, as the name of the agent in journals, got {brief(name, 40)}", name="name"
         )
     default_settings = checked_settings(settings)
     if isinstance(model, Chain):
         chain, text = model, None
         if instructions or layers is not None or output is not str or budget is not None or counter is not None:
             raise AgentDefinitionError(
-                "a Chain brings its layers, output type, budget and counter: give them to the Chain instead",
+                "a Chain has layers, an output type, a budget and a counter: pass these options to the Chain",
                 name="model",
                 value="Chain",
             )
@@ -72,7 +72,9 @@ def make_definition(
 
             model = named(model)
         text = _checked_prompts(instructions, layers)
-        prompts: Any = layers if text is None else placed(text, memory, compaction)
+        prompts: Any = layers
+        if text is not None:
+            prompts = placed(text, memory, compaction)
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
     definition = _defined(name, chain, tools, limits, memory, recall, compaction, text, NO_SETTINGS)
     if default_settings == NO_SETTINGS:
@@ -112,11 +114,11 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
 
 
 def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> AgentDefinition[Any]:
-    """Return a definition with other parts; see `Agent.with_changes`. Raises as `make_definition` does."""
+    """Return a definition with changes; see `Agent.with_changes`. Raises the errors of `make_definition`."""
     chain, text = definition.chain, definition.text
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
-    if not changes.keys() <= _NOT_OF_THE_CHAIN:
+    if not changes.keys() <= _WITHOUT_CHAIN:
         layers: Any = chain.prompter or chain.layers
         if "layers" in changes or "instructions" in changes:
             layers = changes.get("layers")
@@ -131,13 +133,16 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
             budget=changes.get("budget", chain.budget),
             redact=chain.redact,
         )
+    recall = definition.recall
+    if memory is None:
+        recall = None
     return _defined(
         definition.name,
         chain,
         changes.get("tools", definition.tools.given),
         changes.get("limits", definition.limits),
         memory,
-        changes.get("recall", None if memory is None else definition.recall),
+        changes.get("recall", recall),
         compaction,
         text,
         _changed_settings(definition, changes),
@@ -171,17 +176,16 @@ def _defined(
     text: AnyPrompt | None,
     settings: ModelSettings,
 ) -> AgentDefinition[Any]:
-    """Return a definition whose parts fit together."""
+    """Return a definition, after checks of the combination of its parts."""
     if memory is not None:
         from agentkit.run.parts import recaller
 
         recaller.check_memory(memory, chain.layers)
-        recall = recaller.RecallOptions() if recall is None else recall
+        if recall is None:
+            recall = recaller.RecallOptions()
         recaller.shown_options(recall, chain.layers)
     elif recall is not None:
-        raise AgentDefinitionError(
-            "recall= has an effect only with memory=: give the agent a memory too", name="recall"
-        )
+        raise AgentDefinitionError("recall= has an effect only with memory=: pass a memory too", name="recall")
     if compaction is not None:
         from agentkit.run.parts.compaction import check_compaction
 
@@ -189,9 +193,8 @@ def _defined(
     prompter = chain.prompter
     if prompter is not None and (prompter.tools or prompter.history):
         raise AgentDefinitionError(
-            "an agent has its own tools and history: give it the tools, and earlier turns to a session, "
-            "instead of the prompter",
+            "the prompter has tools or history: pass tools to the agent, and earlier turns to a session",
             name="layers",
         )
-    made = AgentTools(tools, chain.answer)
-    return AgentDefinition(name, chain, made, checked_limits(limits), memory, recall, compaction, text, settings)
+    agent_tools = AgentTools(tools, chain.answer)
+    return AgentDefinition(name, chain, agent_tools, checked_limits(limits), memory, recall, compaction, text, settings)

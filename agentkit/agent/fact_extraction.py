@@ -1,4 +1,4 @@
-"""`fact_extractor`: a model as what takes facts from conversations, for `memory.worker(extract)`."""
+"""`fact_extractor`: extraction of facts from conversations by a model, for `memory.worker(extract)`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOTES = """\
 
 
 class FoundFact(BaseModel):
-    """A fact as a model writes it down."""
+    """A fact in the answer of a model."""
 
     text: str = Field(description="One short sentence that can be understood by itself.")
     turns: list[int] = Field(description="Numbers of the turns it is taken from.")
@@ -61,13 +61,13 @@ class FoundFact(BaseModel):
 
 
 class FoundFacts(BaseModel):
-    """What a model is asked for: the output type of a chain that takes facts from conversations."""
+    """Output type of a chain that extracts facts."""
 
     facts: list[FoundFact]
 
 
 def fact_layers() -> Layers:
-    """Return the prompts that a model is asked for facts with: turns are its documents, noted facts its knowledge."""
+    """Return the layers of a fact extractor, with turns as documents and stored facts as knowledge."""
     notes = KnowledgePrompt(_NOTES, name="notes", fence=True)
     turns = MemoPrompt(_TURNS, name="turns", fence=True)
     return Layers(
@@ -84,12 +84,12 @@ def fact_layers() -> Layers:
 
 
 def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Extract:
-    """Return what `memory.worker` takes facts from conversations with.
+    """Return a function that extracts facts from conversations, for `memory.worker`.
 
     Args:
-        model: What is asked, with the prompts of `fact_layers`; or a chain with prompts of your own and the output
-            type `FoundFacts`.
-        repairs: How often it may repair an answer that cannot be read.
+        model: A model, which gets the layers of `fact_layers`; or a chain with custom layers and the output type
+            `FoundFacts`.
+        repairs: Maximum number of repairs of an invalid answer.
 
     Raises:
         AgentDefinitionError: The chain has another output type.
@@ -97,44 +97,46 @@ def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Ext
     chain: Chain[FoundFacts] = model if isinstance(model, Chain) else Chain(model, fact_layers(), output=FoundFacts)
     if chain.output is not FoundFacts:
         raise AgentDefinitionError(
-            f"fact_extractor: expected a chain with output=FoundFacts, this one has {chain.output.__name__}",
+            f"fact_extractor: expected a chain with output=FoundFacts, got output={chain.output.__name__}",
             name="chain",
             value=chain.output.__name__,
         )
     agent: Agent[Any, FoundFacts] = Agent(chain, limits=Limits(steps=repairs + 1, repairs=repairs))
 
-    def extract(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+    def extract(turns: Sequence[Turn], stored: Sequence[StoredFact]) -> list[FactDraft]:
         context = PromptContext(
             user_input="Which facts are in the new turns?",
-            documents=[_shown(number, turn) for number, turn in enumerate(turns, 1)],
-            knowledge=[Fact(fact.text, id=str(number)) for number, fact in enumerate(known, 1)],
+            documents=[_document(number, turn) for number, turn in enumerate(turns, 1)],
+            knowledge=[Fact(fact.text, id=str(number)) for number, fact in enumerate(stored, 1)],
         )
         try:
-            found = agent.run_sync(context).output
+            facts = agent.run_sync(context).output
         except (OutputError, ModelReplyError, ModelRequestError) as error:
             raise InvalidArgument(f"{chain.model.name}: {error}") from error
-        return [*_drafts(found, turns, known)]
+        return [*_drafts(facts, turns, stored)]
 
     return extract
 
 
-def _shown(number: int, turn: Turn) -> Document:
+def _document(number: int, turn: Turn) -> Document:
     try:
         time = f"{datetime.fromtimestamp(turn.said_at, UTC):%A %Y-%m-%d %H:%M}"
-    except (OverflowError, ValueError, OSError):  # a time that no calendar has
+    except (OverflowError, ValueError, OSError):  # out of the range of calendars
         time = "at an unknown time"
-    state = "new" if turn.new else "read before"
+    state = "read before"
+    if turn.new:
+        state = "new"
     return Document(turn.text, id=str(number), title=turn.speaker, metadata={"time": time, "state": state})
 
 
-def _drafts(found: FoundFacts, turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
-    """Translate numbers to ids. A number that was not shown stays one: no id is like it, so the draft is refused.
+def _drafts(found: FoundFacts, turns: Sequence[Turn], stored: Sequence[StoredFact]) -> Iterator[FactDraft]:
+    """Yield drafts with ids instead of numbers. An unknown number stays, so that the draft is refused.
 
-    What only the assistant wrote is no fact, whatever the model that extracts makes of it.
+    Facts that derive from turns of the assistant only are omitted: they are no evidence.
     """
     answers = {number for number, turn in enumerate(turns, 1) if turn.role == "assistant"}
     turn_ids = {number: turn.id for number, turn in enumerate(turns, 1)}
-    fact_ids = {number: fact.id for number, fact in enumerate(known, 1)}
+    fact_ids = {number: fact.id for number, fact in enumerate(stored, 1)}
     for fact in found.facts:
         if fact.turns and answers.issuperset(fact.turns):
             continue
@@ -148,4 +150,8 @@ def _drafts(found: FoundFacts, turns: Sequence[Turn], known: Sequence[StoredFact
 
 
 def _seconds(at: datetime | None) -> float | None:
-    return None if at is None else (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return at.timestamp()

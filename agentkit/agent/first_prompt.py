@@ -1,4 +1,4 @@
-"""The first prompt of a run that does not take place: for tests, for tools that show prompts."""
+"""The first prompt of a run, without the run: for tests, and for tools that show prompts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def first_prompt(
 
         ctx = as_compacted(definition.compaction, chain, ctx, session)
     if tools.is_per_run:
-        made = run_blocking(tools.at(ctx))
-        ctx = ctx.evolve(tools=tuple([tool.spec for tool in made.values()]))
+        run_tools = run_blocking(tools.at(ctx))
+        ctx = ctx.evolve(tools=tuple([tool.spec for tool in run_tools.values()]))
     if memory is not None:
         is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
         shown = visible(chain, ctx, None, is_cut=is_cut)

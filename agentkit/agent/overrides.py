@@ -1,4 +1,4 @@
-"""What stands in the place of an object until the end of a block, for whatever is called in it."""
+"""Replacement of objects in a block of code, and in all code that it calls."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["overridden", "overriding"]
 
 T = TypeVar("T")
 _OVERRIDES: ContextVar[Mapping[int, tuple[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))
-"""What stands in the place of which object, by its id: it is kept, as another one could have its id later."""
+"""Replacements by object id, with the originals, so that their ids are not reused."""
 
 
 @contextmanager
-def overriding(original: T, other: T) -> Iterator[None]:
-    """Have `overridden(original)` return the other one until the end of the block."""
-    token = _OVERRIDES.set({**_OVERRIDES.get(), id(original): (original, other)})
+def overriding(original: T, replacement: T) -> Iterator[None]:
+    """Context in which `overridden(original)` returns the replacement."""
+    token = _OVERRIDES.set({**_OVERRIDES.get(), id(original): (original, replacement)})
     try:
         yield
     finally:
@@ -26,6 +26,8 @@ def overriding(original: T, other: T) -> Iterator[None]:
 
 
 def overridden(original: T) -> T:
-    """Return what stands in the place of an object now: itself, outside of all blocks."""
-    found = _OVERRIDES.get().get(id(original))
-    return original if found is None else cast(T, found[1])
+    """Return the current replacement of an object, or the object."""
+    pair = _OVERRIDES.get().get(id(original))
+    if pair is None:
+        return original
+    return cast(T, pair[1])

@@ -1,4 +1,4 @@
-"""Reads the JSON of a request within bounds: so many values, and numbers that are numbers."""
+"""Parser of JSON requests, with a maximum number of values and without infinite numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import from_json
 __all__ = ["MAX_VALUES", "request_json"]
 
 MAX_VALUES = 100_000
-"""Values in a request: checking so many takes part of a second, in which nobody else is answered."""
+"""Maximum number of values in a request: more would block the event loop noticeably."""
 _MAY_BE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")
 
 
@@ -20,30 +20,35 @@ def request_json(text: bytes) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: It is not JSON, nests too deep, has an unpaired surrogate, more than `MAX_VALUES` values, or a
-            number that no float can hold, such as 1e400.
+        ValueError: The text is not JSON, is nested too deep, or has a lone surrogate, more than `MAX_VALUES` values or
+            a number outside of the range of floats, such as 1e400.
     """
-    found = from_json(text, allow_inf_nan=False)
-    _check_values(found)
+    data = from_json(text, allow_inf_nan=False)
+    _check_values(data)
     if _MAY_BE_INFINITE.search(text):
         json.loads(text, parse_float=_finite, parse_constant=_refuse)
-    return found
+    return data
 
 
 def _check_values(data: Any) -> None:
     count, waiting = 1, [data]
     while waiting:
-        one = waiting.pop()
-        values = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        values = waiting.pop()
+        if isinstance(values, dict):
+            values = values.values()
+        elif not isinstance(values, list):
+            continue
         count += len(values)
         if count > MAX_VALUES:
-            raise ValueError(f"it has more than {MAX_VALUES:,} values, the most that are read: send less")
+            raise ValueError(f"more than {MAX_VALUES:,} values: send at most {MAX_VALUES:,}")
         waiting += [value for value in values if isinstance(value, dict | list)]
 
 
 def _finite(number: str) -> float:
-    found = float(number)
-    return found if math.isfinite(found) else _refuse(number)
+    value = float(number)
+    if not math.isfinite(value):
+        _refuse(number)
+    return value
 
 
 def _refuse(number: str) -> NoReturn:

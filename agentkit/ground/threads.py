@@ -1,4 +1,4 @@
-"""Threads for calls that may wait for a disk or a network: no run waits for another, and the process can end."""
+"""Threads for calls that wait for a disk or a network, shared by all stores."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ __all__ = ["begin_in_thread", "ended", "in_thread"]
 
 _MAX_THREADS = 32
 _GRACE = 5.0
-"""Seconds that a call has to end after a cancellation, before it is abandoned."""
+"""Seconds from a cancellation until a running call is abandoned."""
 _threads = Threads(_MAX_THREADS, "agentkit-store")
 begin_in_thread, in_thread = _threads.submit, _threads.run
 
 
 async def ended(future: Future[Any], *, is_last: bool = False) -> None:
-    """Wait until a call has ended; for a few seconds at most if it `is_last`, or once the task is cancelled."""
+    """Wait until a call has ended; at most a few seconds if `is_last` is set, or after the task is cancelled."""
     waiting = asyncio.wrap_future(future)
+    timeout = None
+    if is_last:
+        timeout = _GRACE
     try:
-        await asyncio.wait([waiting], timeout=_GRACE if is_last else None)
+        await asyncio.wait([waiting], timeout=timeout)
     except asyncio.CancelledError:
         await asyncio.wait([waiting], timeout=_GRACE)
         raise

@@ -67,22 +67,22 @@ def observe(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> Observation:
-    """Make a span of each run, model call, tool call and recall in this process, and count them.
+    """Create spans and metrics of each run, model call, tool call and recall in this process.
 
-    What else makes spans in a tool, such as an HTTP client, makes them inside of its span.
+    Other spans of a tool, such as the spans of an HTTP client, are inside of the span of its call.
 
     Args:
-        content: Whether messages, arguments, results, queries and the texts of errors become part of spans.
-        redact: Takes out of each of these texts what must not. Where it fails, the text is left out.
-        tracer_provider: Takes the spans; that of the process when not given.
-        meter_provider: Takes the metrics; that of the process when not given.
+        content: True if spans contain messages, arguments, results, queries and the texts of errors.
+        redact: Returns the redacted form of each of these texts. If it fails, the text is omitted.
+        tracer_provider: Receives the spans; the provider of the process by default.
+        meter_provider: Receives the metrics; the provider of the process by default.
 
     Returns:
-        What ends it: `with observe():`, or `observation.end()`.
+        The observation: `with observe():`, or `observation.end()`.
 
     Raises:
-        AgentDefinitionError: OpenTelemetry is not installed, this process is observed already, or `redact` is given and
-            there is nothing to redact.
+        AgentDefinitionError: OpenTelemetry is not installed, this process is observed already, or `redact` is set
+            without `content`.
     """
     check_types(AgentDefinitionError, "observe", content=(content, bool, "True or False"))
     for provider, method in ((tracer_provider, "get_tracer"), (meter_provider, "get_meter")):
@@ -98,11 +98,11 @@ def observe(
         )
     if redact is not None and not content:
         raise AgentDefinitionError(
-            "observe: redact= has nothing to do: without content=True spans have no texts", name="redact"
+            "observe: redact= has no effect: without content=True spans contain no texts", name="redact"
         )
     if current_observer() is not None:
         raise AgentDefinitionError(
-            "observe: the runs of this process are observed already: end that first", name="observe"
+            "observe: the runs of this process are observed already: end that observation first", name="observe"
         )
     observation = Observation(content, redact, tracer_provider, meter_provider)
     set_observer(observation)
@@ -110,7 +110,7 @@ def observe(
 
 
 class Observation:
-    """Who observes the runs of this process; see `observe`."""
+    """Observation of the runs of this process; see `observe`."""
 
     def __init__(
         self,
@@ -142,14 +142,14 @@ class Observation:
         self._tokens = {
             name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}", what)
             for name, what in (
-                ("input_tokens", "Tokens of prompts, cached ones included."),
+                ("input_tokens", "Tokens of prompts, including cached tokens."),
                 ("cache_read.input_tokens", "Tokens of prompts that came from a provider's cache."),
                 ("output_tokens", "Tokens of replies."),
             )
         }
 
     def end(self) -> None:
-        """Observe no more runs; those that go on are observed to their end."""
+        """Stop to observe new runs. Running runs are observed until their end."""
         if current_observer() is self:
             set_observer(None)
 
@@ -294,7 +294,7 @@ class Observation:
                 self._tokens[name].add(count, about)
 
     def _add_content(self, span: Span, name: str, content: Callable[[], Any]) -> None:
-        """Add content to a span, where that was asked for."""
+        """Add content to a span, if `content` is set."""
         if not self._content or not span.is_recording():
             return
         value = content()
@@ -307,17 +307,17 @@ class Observation:
         if self._redact is None:
             return text
         try:
-            found = self._redact(text)
+            redacted = self._redact(text)
         except Exception:
             # Telemetry must not end a run, and a text that was not redacted must not leave the process.
-            _log.exception("observe: redact failed: the text is left out")
+            _log.exception("observe: redact failed: the text is omitted")
             return _REMOVED
-        if isinstance(found, str):
-            return found
+        if isinstance(redacted, str):
+            return redacted
         return _REMOVED
 
     def _json(self, text: str) -> Any:
-        """Return what JSON text holds; the text where it is something else."""
+        """Return the data of JSON text, or the text."""
         text = self._redacted(text)
         try:
             return json.loads(text)
@@ -325,8 +325,8 @@ class Observation:
             return text
 
     def _messages(self, messages: Iterable[Message], finish_reason: str | None = None) -> list[dict[str, Any]]:
-        """Return messages in the form that the conventions have for them."""
-        found: list[dict[str, Any]] = []
+        """Return messages in the form of the semantic conventions."""
+        rows: list[dict[str, Any]] = []
         for message in messages:
             parts: list[dict[str, Any]] = []
             if message.role == "tool":
@@ -353,22 +353,25 @@ class Observation:
                     {"type": "tool_call", "id": call.id, "name": call.name, "arguments": self._json(call.arguments)}
                     for call in message.tool_calls
                 ]
-            found.append({"role": message.role, "parts": parts})
+            rows.append({"role": message.role, "parts": parts})
             if finish_reason is not None:
-                found[-1]["finish_reason"] = str(finish_reason)
-        return found
+                rows[-1]["finish_reason"] = str(finish_reason)
+        return rows
 
 
 def _provider(model: Model) -> str:
-    """Return the provider whose form of requests a model has; for another one the name of its class."""
+    """Return the provider of the request format of a model, or the name of its class."""
     names = [kind.__name__ for kind in type(model).__mro__]
     return next((_NAMES_IN_SPANS[name] for name in names if name in _NAMES_IN_SPANS), names[0])
 
 
 def _settings(model: Model) -> dict[str, Any]:
-    """Return the settings of a model that the conventions have a name for."""
+    """Return the settings of a model, by their names in the semantic conventions."""
     settings = getattr(model, "settings", None)
-    found = {f"gen_ai.request.{name}": getattr(settings, own, None) for own, name in _SETTINGS.items()}
+    values = {f"gen_ai.request.{name}": getattr(settings, field, None) for field, name in _SETTINGS.items()}
     stop = getattr(settings, "stop", None)
-    found["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else stop and [*stop]
-    return {name: value for name, value in found.items() if value is not None}
+    if isinstance(stop, str):
+        stop = [stop]
+    if stop is not None:
+        values["gen_ai.request.stop_sequences"] = [*stop]
+    return {name: value for name, value in values.items() if value is not None}

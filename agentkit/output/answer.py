@@ -1,4 +1,4 @@
-"""`AnswerReader`: what a model is asked for as the answer, and what reads it."""
+"""`AnswerReader`: output schema of requests, and reader of answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AnswerReader"]
 
 _VALUE = "value"
-"""The one property of the object that an answer of another kind is wrapped in: endpoints take no other root."""
+"""Property of the object that wraps an answer of another type: endpoints require an object as root."""
 _TOOL = "final_answer"
 _MAX_PROBLEMS = 50
 _MAX_PLACE = 200
@@ -40,32 +40,32 @@ _STOPS = frozenset(("refusal", "length", "content_filter"))
 
 
 class _Kind(NamedTuple):
-    """What is known of a type of answers, whatever model is asked."""
+    """Schemas and adapters of an output type, shared by all models."""
 
     adapter: TypeAdapter[Any] | SchemaOutput
     schema: JsonSchema
     wrapper: TypeAdapter[Any] | None
-    """Reads the object that an answer which is no object is wrapped in."""
+    """Adapter of the object that wraps an answer of another type; None for objects."""
     asked: JsonSchema
-    """Schema of the object."""
+    """Schema of the requested object."""
     strict: JsonSchema | None
-    """The same in the subset that endpoints enforce; None where that has no words for it."""
+    """`asked` in the subset of JSON Schema that endpoints enforce; None if this is impossible."""
 
 
 class AnswerReader:
-    """What one chain asks for, and what reads the replies.
+    """Output of one chain: the requested schema, and the reader of replies.
 
     Attributes:
         schema: JSON Schema of the answer; None for text.
-        mode: How it is asked for.
-        request: What a composition declares.
-        prompt: The prompt that asks for it, in the mode `prompted`.
-        tool: The tool that is called with the answer, where the output is a function.
-        validators: What checks the answer, and whether each takes a context.
+        mode: Mode of the request; None for text.
+        request: The output request of compositions.
+        prompt: The prompt with the schema, in the mode `prompted`.
+        tool: The tool of an output function.
+        validators: Validators, and True if a validator has a parameter for the context.
 
     Raises:
-        AgentDefinitionError: The output type cannot be described as JSON Schema, the model has no such mode, or the
-            function cannot be called by a model.
+        AgentDefinitionError: The output type has no JSON Schema, the model does not support the mode, or a model cannot
+            call the function.
     """
 
     __slots__ = ("_kind", "_name", "mode", "prompt", "request", "schema", "tool", "validators")
@@ -85,7 +85,7 @@ class AnswerReader:
         if spec.output is str:
             if spec.mode is not None:
                 raise AgentDefinitionError(
-                    f"output mode {spec.mode!r}: text is asked for in no mode; leave it out",
+                    f"output mode {spec.mode!r}: text has no mode; remove the mode",
                     name="mode",
                     value=spec.mode,
                 )
@@ -93,7 +93,7 @@ class AnswerReader:
         modes = output_modes_of(model)
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
-            self.schema, wanted = cast("JsonSchema", self.tool.spec.parameters), "tool"
+            self.schema, mode = cast("JsonSchema", self.tool.spec.parameters), "tool"
             # The tool is declared as all tools are, so the request has the schema only.
             self.request = OutputRequest(self.schema, "tool")
             if spec.mode not in (None, "tool"):
@@ -104,14 +104,14 @@ class AnswerReader:
             _check_type(spec.output)
             self._kind = _kind(spec.output)
             self.schema = self._kind.schema
-            wanted = spec.mode or modes[0]
-        if wanted not in modes:
+            mode = spec.mode or modes[0]
+        if mode not in modes:
             raise AgentDefinitionError(
-                f"model {model.name!r} cannot be asked for an answer in the mode {wanted!r}: it has {', '.join(modes)}",
+                f"model {model.name!r} does not support the output mode {mode!r}; supported modes: {', '.join(modes)}",
                 name="mode",
-                value=wanted,
+                value=mode,
             )
-        self.mode = wanted
+        self.mode = mode
         if self.tool is None:
             assert self._kind is not None
             self.request = _request(self._kind, self.mode, self._name)
@@ -121,10 +121,10 @@ class AnswerReader:
                 self.prompt = SchemaPrompt(asked=to_json(self._kind.asked, indent=2).decode(), name="output")
 
     def equipped(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-        """Return tools by name, with the function that takes the answer, if there is one.
+        """Return tools by name, with the tool of an output function, if any.
 
         Raises:
-            AgentDefinitionError: There is a tool of the name of what takes the answer.
+            AgentDefinitionError: A tool has the name of the tool for the answer.
         """
         taken = ""
         if self.tool is not None:
@@ -133,16 +133,18 @@ class AnswerReader:
             taken = self.request.tool.name
         if taken and taken in tools:
             raise AgentDefinitionError(
-                f"there is a tool named {taken!r}, as is what takes the answer: rename it", name="tools", value=taken
+                f"the tool {taken!r} has the name of the tool for the answer: rename the tool",
+                name="tools",
+                value=taken,
             )
         if self.tool is None:
             return tools
         return {**tools, self.tool.name: self.tool}
 
     def reply(self, reply: Reply) -> Reply:
-        """Return a reply with its answer as text, where the model called the tool that takes it.
+        """Return a reply with its answer as text, if the model called the tool for the answer.
 
-        Beside calls of other tools it is left out: the model has not seen yet what they return.
+        An answer in a reply with calls of other tools is removed, as it does not consider their results.
         """
         if self.request is None or self.request.tool is None or not reply.message.tool_calls:
             return reply
@@ -151,7 +153,7 @@ class AnswerReader:
         answers = [call.arguments for call in reply.message.tool_calls if call.name == name]
         if not answers:
             return reply
-        # The model has not seen yet what the other tools return, so its answer is not final.
+        # The answer does not consider the results of the other tools, so it is not final.
         if others:
             return replace(reply, message=replace(reply.message, tool_calls=others))
         reason = "stop"
@@ -164,8 +166,8 @@ class AnswerReader:
         """Return the answer of a reply.
 
         Raises:
-            OutputStopped: The model stopped before there was one.
-            OutputError: The answer is not the output type; names every problem.
+            OutputStopped: The model stopped before the end of the answer.
+            OutputError: The answer does not match the output type. The error lists every problem.
         """
         text = reply.message.text
         if self._kind is None:
@@ -176,7 +178,7 @@ class AnswerReader:
 
         if self.tool is not None:
             raise OutputError(self._name, text, f"call the tool {self.tool.name} with your answer")
-        # The endpoint promises JSON and nothing else.
+        # In this mode the endpoint returns JSON only.
         if self.mode == "native":
             return self._valid(without_fence(text), text)
         whole = without_fence(text)
@@ -190,7 +192,7 @@ class AnswerReader:
         if self._kind.wrapper is not None:
             forms = (True, False)
         for wrapped in forms:
-            # The last span is the answer, because a model may try others before it.
+            # The last span is tried first, because a model can write drafts before its answer.
             for start, end in reversed(spans):
                 try:
                     return self._valid(rest[start:end], text, wrapped=wrapped)
@@ -201,37 +203,37 @@ class AnswerReader:
         raise problem from None
 
     def refused(self, output: Any, problem: str) -> OutputError:
-        """Return the error of an answer that a validator does not take."""
+        """Return the error of an answer that a validator refused."""
         text = output
         if not isinstance(output, str):
             text = to_json(output, fallback=str).decode()
         return OutputError(self._name, text, problem)
 
     def ending(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
-        """Return the result of the call that ends a run: the first that ended well, else the first there is."""
+        """Return the result of the output function: the first successful call, or else the first call."""
         name = ""
         if self.tool is not None:
             name = self.tool.name
-        found = [results[call.id] for call in message.tool_calls if call.name == name]
-        for result in found:
+        matches = [results[call.id] for call in message.tool_calls if call.name == name]
+        for result in matches:
             if result.ok:
                 return result
-        return next(iter(found), None)
+        return next(iter(matches), None)
 
     def failed(self, result: ToolResult) -> OutputError:
-        """Return the error of a function that could not take the answer, after all repair turns."""
+        """Return the error of an output function that failed, after all repairs."""
         return OutputError(self._name, "", result.message.text)
 
     def returned(self, result: ToolResult) -> tuple[Any, str]:
-        """Return what a function returned, and the text of it that ends the conversation of the run."""
+        """Return the value of an output function, and its text, which ends the conversation of the run."""
         text = result.whole or result.message.text
-        # A journal has the text only.
+        # A journal contains the text only.
         if result.value is None:
             return self.restored(text), text
         return result.value, text
 
     def restored(self, text: str) -> Any:
-        """Return what a function returned, from its text: a value of the type that it is annotated with."""
+        """Return the value of an output function from its text, by its annotated return type."""
         assert self._kind is not None
         adapter = self._kind.adapter
         for read, given in ((adapter.validate_json, text), (adapter.validate_python, text)):
@@ -239,7 +241,7 @@ class AnswerReader:
                 value = read(given)
             except ValidationError:
                 continue
-            # Text stays as it was written: the adapter may have changed it.
+            # The adapter can have changed the text.
             if isinstance(value, str):
                 return text
             return value
@@ -251,24 +253,24 @@ class AnswerReader:
         """Return an answer as JSON data, which `of_data` reads in another process.
 
         Raises:
-            PydanticSerializationError: It has no JSON form.
+            PydanticSerializationError: The answer has no JSON form.
         """
         if self._kind is None:
             return output
         return self._kind.adapter.dump_python(output, mode="json", warnings="none")
 
     def of_data(self, data: Any) -> Any:
-        """Return the answer that `data` wrote, of the output type.
+        """Return an answer of the output type from JSON data of `data`.
 
         Raises:
-            ValidationError: It is of another type: that of the agent has changed.
+            ValidationError: The data does not match, as the output type of the agent has changed.
         """
         if self._kind is None:
             return data
         return self._kind.adapter.validate_json(to_json(data))
 
     def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
-        """Return the answer that a text in JSON is; `wrapped` where it has to be in an object, or must not be."""
+        """Return the answer of a JSON text. `wrapped`: the answer must, or must not, be wrapped in an object."""
         kind = self._kind
         assert kind is not None
         problem: ValidationError | None = None
@@ -278,7 +280,9 @@ class AnswerReader:
             except ValidationError as error:
                 problem = error
         if kind.wrapper is None or not wrapped:
-            schema = kind.asked if kind.wrapper is None else kind.schema
+            schema = kind.schema
+            if kind.wrapper is None:
+                schema = kind.asked
             try:
                 return _validated(kind.adapter, text, schema)
             except ValidationError as error:
@@ -307,7 +311,7 @@ def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: Json
     except ValidationError:
         from agentkit_tools.calling.argument_repair import without_nulls
 
-        # A strict schema makes a model write null for what it leaves out.
+        # With a strict schema, models write null for omitted properties.
         shorter = without_nulls(text, schema)
         if shorter is None:
             raise
@@ -319,20 +323,24 @@ def _has_value(text: str) -> bool:
 
 
 def _shown(error: ValidationError) -> Iterator[str]:
-    """Yield the problems as the model reads them when it is asked again: not as many as it can make."""
+    """Yield the problems for a repair message, up to a maximum number and length."""
     items = error.errors(include_url=False, include_context=False, include_input=False)
     for item in items[:_MAX_PROBLEMS]:
         place = [*map(str, item["loc"])]
         if place and place[0] == _VALUE and error.title == _VALUE:
             place = place[1:]
-        where = ".".join(place) or "answer"
-        yield f"{where if len(where) <= _MAX_PLACE else f'{where[:_MAX_PLACE]}...'}: {item['msg']}"
+        path = ".".join(place) or "answer"
+        if len(path) > _MAX_PLACE:
+            path = f"{path[:_MAX_PLACE]}..."
+        yield f"{path}: {item['msg']}"
     if len(items) > _MAX_PROBLEMS:
         yield f"and {len(items) - _MAX_PROBLEMS:,} more"
 
 
 def _request(kind: _Kind, mode: OutputMode, name: str) -> OutputRequest:
-    schema, strict = (kind.asked, False) if kind.strict is None or mode == "prompted" else (kind.strict, True)
+    schema, strict = kind.asked, False
+    if kind.strict is not None and mode != "prompted":
+        schema, strict = kind.strict, True
     tool = None
     if mode == "tool":
         description = "Give the final answer. Call this once, alone, when you need no other tool any more."
@@ -359,7 +367,7 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
 
 @lru_cache(maxsize=256)
 def _kind(output: Any) -> _Kind:
-    """Return what is known of a type: it is shared by all chains."""
+    """Return the schemas and adapters of a type, shared by all chains."""
     from agentkit.output.schema_output import SchemaOutput
 
     if isinstance(output, SchemaOutput):
@@ -376,7 +384,7 @@ def _kind(output: Any) -> _Kind:
     except PydanticUserError as error:
         why = str(error).partition("\n")[0]
         raise AgentDefinitionError(
-            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}",
+            f"output={_type_name(output)}: the type has no JSON Schema; {why}",
             name="output",
             value=_type_name(output),
         ) from error
@@ -393,7 +401,7 @@ def _strict(asked: JsonSchema) -> JsonSchema | None:
 
 
 def _returned(tool: Tool[..., Any]) -> _Kind:
-    """Return what reads the value that a function returned."""
+    """Return the adapter of the return value of an output function."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
     except Exception:

@@ -1,4 +1,4 @@
-"""JSON that a model puts into its words: behind what it thinks, in a code fence, between sentences."""
+"""JSON in the text of a model: after its thinking, in a code fence, or between sentences."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ITEMS = {
         rf"{_SPACE}(?:{_KEY}{_SCALAR}{_SPACE},{_SPACE})*+(?:{_KEY}{_SCALAR}{_SPACE}(?P<end>}})|{_KEY}(?=[{{\[]))"
     ),
 }
-"""From an item on: the items up to the next one that holds others, or up to the end."""
+"""Items up to the next object or list, or up to the end."""
 _EMPTY = {"[": re.compile(rf"{_SPACE}(?P<end>\])"), "{": re.compile(rf"{_SPACE}(?P<end>}})")}
 _BEHIND = {"[": re.compile(rf"{_SPACE}(?:(?P<end>\])|,)"), "{": re.compile(rf"{_SPACE}(?:(?P<end>}})|,)")}
-"""What stands behind an item."""
+"""Separator or end after an item."""
 
 
 def behind_thinking(text: str) -> str:
-    """Return what follows the thoughts of a model; nothing where they do not end."""
+    """Return the text after the thinking of a model; empty if the thinking does not end."""
     ends = list(_THOUGHT.finditer(text))
     if ends:
         return text[ends[-1].end() :]
@@ -43,7 +43,7 @@ def behind_thinking(text: str) -> str:
 
 
 def without_fence(text: str) -> str:
-    """Return the text inside a code fence that is all there is."""
+    """Return the text inside a code fence around the whole text."""
     text = text.strip()
     found = _FENCE.fullmatch(text)
     if found:
@@ -52,7 +52,7 @@ def without_fence(text: str) -> str:
 
 
 def json_spans(text: str) -> list[tuple[int, int]]:
-    """Return where objects and lists in JSON begin and end, those inside others left out; in linear time."""
+    """Return the start and end of each outermost JSON object or list; in linear time."""
     spans: list[tuple[int, int]] = []
     ends: dict[int, int] = {}
     at = 0
@@ -70,10 +70,10 @@ def json_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _walk(text: str, start: int, ends: dict[int, int]) -> None:
-    """Write down where the object or list at `start`, and those that begin in it, end; 0 for those that do not.
+    """Store the ends of the object or list at `start`, and of the objects and lists inside it; 0 without an end.
 
-    What began in it is the same when it is read from its own start, so it is not walked again. Only what looks like an
-    opening inside a string is left to another walk, which may take other parts for strings: no place is in three walks.
+    Inner objects have the same end when they are read from their start, so they are not read again. Only an opening
+    inside a string is read again, with other strings: no character is read three times.
     """
     begun = [start]
     at = start + 1

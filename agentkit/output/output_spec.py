@@ -1,4 +1,4 @@
-"""`OutputSpec`: the type of an answer, or the function that is called with it, and how it is asked for."""
+"""`OutputSpec`: output type or output function of an answer, with its mode and validators."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ __all__ = ["OutputSpec", "OutputValidator"]
 
 Answer = TypeVar("Answer")
 OutputValidator: TypeAlias = Callable[..., Any]
-"""Checks an answer: takes it, and a `ToolContext` as second argument if it has one. What it returns is the answer from
-there on, where it is not None. `AskAgain` lets the model answer again; any other exception ends the run."""
+"""Validator of an answer; a second parameter receives a `ToolContext`. A result that is not None replaces the answer.
+`AskAgain` requests another answer; any other exception ends the run."""
 
 
 @refusing_unknown()
 class OutputSpec(Generic[Answer]):
-    """What the answer of a run is, where the type alone does not say it.
+    """Output type of a run, with its mode and validators.
 
     Args:
-        output: The type of the answer: anything pydantic validates, such as `City`, `list[int]` or `Invoice | Line`. Or
-            a function, or a tool: the model calls it with its answer, which ends the run, and what it returns is the
-            output. Or a JSON Schema of an object, as a mapping: the answer is JSON data that follows it.
-        mode: How the model is asked: `native` (the structured output of the endpoint), `tool` (the model calls a tool
-            with its answer) or `prompted` (the schema stands in the prompt). None takes the first way that the model
-            has. A function is always a tool.
-        output_validator: A function that checks the answer, or several in their order.
+        output: Any type that pydantic validates, such as `City`, `list[int]` or `Invoice | Line`. Or a function or
+            tool, which the model calls with its answer: the call finishes the run, and the return value is the output.
+            Or a JSON Schema of an object, as a mapping: the answer is JSON data that matches the schema.
+        mode: `native` (structured output of the endpoint), `tool` (the model calls a tool with its answer) or
+            `prompted` (the prompt contains the schema). None selects the first mode of the model. A function is always
+            a tool.
+        output_validator: A function that validates the answer, or several functions in their order.
 
     Raises:
-        UnknownOption: Names all the options that there are not.
-        AgentDefinitionError: The mode does not exist, or does not fit a function; a validator cannot be called; a
-            JSON Schema is not that of an object, or refers to what is not in it.
+        UnknownOption: Options are unknown. The error lists all of them.
+        AgentDefinitionError: The mode is unknown, or does not fit a function; a validator cannot be called; a JSON
+            Schema is not the schema of an object, or contains a reference to another document.
     """
 
     __slots__ = ("mode", "output", "validators")
@@ -90,13 +90,13 @@ class OutputSpec(Generic[Answer]):
                 name="mode",
                 value=mode if isinstance(mode, str) else type(mode).__name__,
             )
-        given: Any = output_validator
+        validators: Any = output_validator
         if callable(output_validator):
-            given = [output_validator]
+            validators = [output_validator]
         check_types(
             AgentDefinitionError,
             "output",
-            output_validator=(given, Iterable, "a function or some"),
+            output_validator=(validators, Iterable, "a function or some"),
         )
         if isinstance(output, Mapping):
             from agentkit.output.schema_output import SchemaOutput
@@ -104,18 +104,20 @@ class OutputSpec(Generic[Answer]):
             output = SchemaOutput(output)
         self.output = output
         self.mode: OutputMode | None = mode
-        self.validators = tuple([_checked(validator) for validator in given])
+        self.validators = tuple([_checked(validator) for validator in validators])
 
     def __repr__(self) -> str:
         name = getattr(self.output, "__name__", None) or repr(self.output)
-        return f"OutputSpec({name}{f', mode={self.mode!r}' if self.mode else ''})"
+        if self.mode is None:
+            return f"OutputSpec({name})"
+        return f"OutputSpec({name}, mode={self.mode!r})"
 
 
 def _checked(validator: Any) -> tuple[OutputValidator, bool]:
-    """Return a validator, and whether it takes a context.
+    """Return a validator, and True if it has a parameter for the context.
 
     Raises:
-        AgentDefinitionError: It cannot be called with an answer.
+        AgentDefinitionError: The validator cannot be called with an answer.
     """
     count = _arguments(validator)
     if count not in (1, 2):
@@ -129,17 +131,17 @@ def _checked(validator: Any) -> tuple[OutputValidator, bool]:
 
 
 def _arguments(function: Any) -> int | None:
-    """Return with how many arguments a function is called; None where it cannot be."""
+    """Return the number of arguments of a call of a function; None if it cannot be called with positional arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         if callable(function):
             return 1
         return None
-    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
+    positional = [row for row in parameters if row.kind in (row.POSITIONAL_ONLY, row.POSITIONAL_OR_KEYWORD)]
+    if any(row.kind is row.KEYWORD_ONLY and row.default is row.empty for row in parameters):
         return None
-    needed = sum(one.default is one.empty for one in places)
-    if needed or not places:
-        return needed
+    required = sum(row.default is row.empty for row in positional)
+    if required or not positional:
+        return required
     return 1

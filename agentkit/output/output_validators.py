@@ -1,4 +1,4 @@
-"""Output validators: what is called with an answer before a run ends with it."""
+"""Output validators: functions that validate the answer before a run finishes."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ __all__ = ["Checked", "checked_output"]
 
 @dataclass(slots=True)
 class Checked:
-    """What the validators of a run made of an answer."""
+    """Result of the validators of a run."""
 
     output: Any
     problem: str | None = None
-    """Why the model has to answer again."""
+    """Reason why the model must answer again, or None."""
 
 
 async def checked_output(
     output: Any, validators: Sequence[tuple[OutputValidator, bool]], context: ToolContext[Any]
 ) -> Checked:
-    """Call the validators with an answer, one after the other; plain functions in a thread.
+    """Call the validators with an answer, in order; synchronous functions in a thread.
 
     Raises:
-        Exception: Whatever a validator raises that is not `AskAgain`.
+        Exception: Any exception of a validator other than `AskAgain`.
     """
     for validator, takes_context in validators:
-        call = partial(validator, output, context) if takes_context else partial(validator, output)
+        call = partial(validator, output)
+        if takes_context:
+            call = partial(validator, output, context)
         try:
             if inspect.iscoroutinefunction(validator):
-                made = await call()
+                result = await call()
             else:
-                made, error = await run_in_thread(call)
+                result, error = await run_in_thread(call)
                 if error is not None:
                     raise error
-                if inspect.isawaitable(made):
-                    made = await made
+                if inspect.isawaitable(result):
+                    result = await result
         except AskAgain as problem:
             return Checked(None, str(problem) or "it was not accepted")
-        if made is not None:
-            output = made
+        if result is not None:
+            output = result
     return Checked(output)

@@ -1,4 +1,4 @@
-"""`GrowingOutput`: an answer of a type while the model still writes it."""
+"""`GrowingOutput`: partial output of an output type during a stream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentkit_prompts.composition.declarations import OutputRequest
 __all__ = ["GrowingOutput"]
 
 _MIN_PART = 50
-"""The part of the text that has to be new, 1 in so many, before it is read again: so all of it takes linear time."""
+"""The text is parsed again when 1/50 of it is new, so that the total time is linear."""
 
 
 class GrowingOutput:
-    """Reads an answer as it arrives: the text of a reply, or the arguments of the call that it is asked for with.
+    """Parses an answer as it arrives: the text of a reply, or the arguments of the answer tool.
 
     Args:
-        request: How the answer was asked for.
+        request: The request for the output.
     """
 
     __slots__ = ("_last", "_length", "_read", "_request", "_text")
@@ -33,9 +33,9 @@ class GrowingOutput:
         self._last: Any = None
 
     def add(self, delta: Delta) -> Any:
-        """Take a piece of the reply, and return the answer so far; None where there is nothing new to see.
+        """Add a delta, and return the answer so far if it changed, or None.
 
-        Objects and lists are what they hold so far, a text at the end may be half of one.
+        Objects and lists can be incomplete, as can the last text.
         """
         if self._request.mode != "tool":
             if delta.kind != "text":
@@ -44,13 +44,13 @@ class GrowingOutput:
             return None
         self._text.append(delta.text)
         self._length += len(delta.text)
-        # Parsing for every piece would take quadratic time.
+        # Parsing the text for every delta would take quadratic time.
         if self._length - self._read > self._length // _MIN_PART:
             return self.now()
         return None
 
     def now(self) -> Any:
-        """Return the answer so far; None where there is nothing new to see."""
+        """Return the answer so far if it changed, or None."""
         if self._read == self._length:
             return None
         self._read = self._length
@@ -61,16 +61,17 @@ class GrowingOutput:
         if start < 0:
             return None
         try:
-            found = from_json(text[start:], allow_partial="trailing-strings")
+            output = from_json(text[start:], allow_partial="trailing-strings")
         except ValueError:
             return None
         if self._request.wrapped:
-            found = found.get("value") if isinstance(found, dict) else None
-        if (
-            found is None
-            or (not found and self._last is None)
-            or (found == self._last and type(found) is type(self._last))
-        ):
+            if not isinstance(output, dict):
+                return None
+            output = output.get("value")
+        if output is None or (not output and self._last is None):
             return None
-        self._last = found
-        return found
+        # 1 and True are equal, but different outputs.
+        if output == self._last and type(output) is type(self._last):
+            return None
+        self._last = output
+        return output

@@ -1,4 +1,4 @@
-"""`SchemaOutput`: an answer that a JSON Schema describes instead of a type, such as one that a client sent."""
+"""`SchemaOutput`: output type that is a JSON Schema, such as the schema of a client."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class SchemaOutput:
-    """Reads answers that a JSON Schema describes. All keywords are checked, except `format`, which is an annotation.
+    """Validates answers with a JSON Schema. All keywords are checked, except `format`, which is an annotation.
 
     Args:
         schema: JSON Schema of an object.
 
     Raises:
-        AgentDefinitionError: It is no schema of an object, or refers to what is not in it: nothing is fetched.
+        AgentDefinitionError: The value is not the schema of an object, or refers to another document.
     """
 
     __slots__ = ("_hash", "_validator", "schema")
@@ -37,11 +37,13 @@ class SchemaOutput:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
-            known = normalise(schema)
-            if known.get("type", "object") != "object":
-                raise SchemaError(f"expected the type object, got {known['type']!r:.80}: put it into a property of one")
-            self.schema = cast(JsonSchema, freeze({"type": "object", **known}))
-            # A schema with half of a surrogate pair cannot be sent. This raises now, not at the first request.
+            normalised = normalise(schema)
+            if normalised.get("type", "object") != "object":
+                raise SchemaError(
+                    f"expected the type object, got {normalised['type']!r:.80}: wrap it in a property of an object"
+                )
+            self.schema = cast(JsonSchema, freeze({"type": "object", **normalised}))
+            # A schema with a lone surrogate cannot be sent: this raises now instead of at the first request.
             self._hash = hash(to_json(self.schema))
             self._validator = JsonValidator(closed(self.schema), is_lenient=True)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -56,10 +58,10 @@ class SchemaOutput:
         return self._hash
 
     def validate_json(self, text: str | bytes) -> dict[str, Any]:
-        """Return the answer that a text in JSON is.
+        """Return the answer of a JSON text.
 
         Raises:
-            ValidationError: It does not follow the schema.
+            ValidationError: The answer does not match the schema.
         """
         return self._checked(_ANY.validate_json(text))
 
@@ -67,7 +69,7 @@ class SchemaOutput:
         """Return JSON data as an answer.
 
         Raises:
-            ValidationError: It does not follow the schema.
+            ValidationError: The data does not match the schema.
         """
         return self._checked(from_json(to_json(value)))
 

@@ -1,4 +1,4 @@
-"""`SchemaPrompt`: the words that ask for an answer of a type."""
+"""`SchemaPrompt`: request for an answer of an output type."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ around it, no code fence.
 
 
 class SchemaPrompt(BasePrompt):
-    """Asks for an answer in words. The schema may be a client's: it is no template, and untrusted."""
+    """Describes the output schema in text. The schema is untrusted, as it can be from a client, and not a template."""
 
     asked: str
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the words, and the schema after them."""
+        """Render the request and the schema."""
         schema = Rendered.from_text(self.asked, pointer="output", trust="untrusted")
         return Joined([schema], before=_PROMPT)
 
     @property
     def reads(self) -> frozenset[str]:
-        """Nothing: it is the same whatever the context is."""
+        """Empty: the prompt does not depend on the context."""
         return frozenset()

@@ -17,7 +17,7 @@ __all__ = ["Clock", "controlled_time"]
 _PATIENCE = 0.5
 """Real seconds that a thread or a connection has to answer before the clock jumps."""
 _POOLS = ("agentkit-tool", "agentkit-run-", "asyncio_")
-"""How the names of threads begin that wait for work most of the time; what they do is counted otherwise."""
+"""Prefixes of the names of threads that usually wait for work; their work is counted in other ways."""
 
 
 class Clock:
@@ -40,7 +40,7 @@ class Clock:
         self.seconds += seconds
 
     def time(self) -> float:
-        """Return what `loop.time()` is."""
+        """Return the value of `loop.time()`."""
         return self._start + self.seconds
 
     def reach(self, time: float) -> None:
@@ -48,7 +48,7 @@ class Clock:
         self.seconds = max(self.seconds, time - self._start)
 
     def expects(self, selector: Any) -> bool:
-        """Whether a thread or a connection may still have an answer for a loop."""
+        """Return True if a thread or a connection can still have a result for a loop."""
         threads = [one for one in threading.enumerate() if not one.name.startswith(_POOLS)]
         known = {*self._threads, threading.current_thread(), threading.main_thread()}
         return bool(self.working or busy_threads() or len(selector.get_map()) > 1 or not known.issuperset(threads))
@@ -79,7 +79,7 @@ class _Selector:
 
 @contextmanager
 def controlled_time() -> Iterator[Clock]:
-    """Let event loops not wait for timers: time limits, pauses between retries and deadlines pass at once.
+    """Skip the waits of event loops: time limits, pauses between retries and deadlines pass at once.
 
     It holds for the loop that is running, and for those that are made in the block, as `run_sync` and `asyncio.run` do.
     When a loop has nothing to do but wait for a timer, its clock jumps there. `time.sleep` and whatever else blocks a

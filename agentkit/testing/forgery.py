@@ -58,7 +58,7 @@ def assert_no_forged_roles(
     attacks: Sequence[str] = ATTACKS,
     chat_templates: Sequence[ChatTemplate | str] = ("qwen2d5", "llama3_1"),
 ) -> None:
-    """Put each attack into each untrusted place of a context, and compare what would be sent with what is sent without.
+    """Insert each attack into each untrusted part of a context, and compare the request with the request without it.
 
     Args:
         layers: The prompts to test.
@@ -205,7 +205,7 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, _Put]]:
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where in JSON-like data the texts stand."""
+    """Yield the paths of texts in JSON-like data."""
     if isinstance(value, str):
         yield path
     elif isinstance(value, Mapping):

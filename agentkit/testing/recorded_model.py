@@ -50,7 +50,7 @@ class ReplayError(ModelError):
 
 
 class RecordedModel:
-    """Asks a model and keeps each exchange in a file: what was sent, and the reply or the `ModelError`.
+    """Calls a model and records each exchange in a file: the request, and the reply or the `ModelError`.
 
     The file holds no headers. Keys of the model, and values of environment variables named like a secret (`..._KEY`,
     `..._TOKEN`), are masked wherever they stand. What was asked and answered is in the file as it is.
@@ -237,7 +237,7 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
 
 
 def _secrets(*keys: str) -> list[str]:
-    """Return how secrets are written, longest first."""
+    """Return the written forms of secrets, longest first."""
     named = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)]
     # A word of the language is no secret, and masking it would hurt what has nothing to do with it.
     values = [*keys, *[one for one in named if len(one) >= _MIN_SECRET and any(map(str.isdigit, one))]]

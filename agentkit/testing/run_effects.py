@@ -61,7 +61,7 @@ def _shown(entry: Entry) -> str:
 
 
 def _fits(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether effects are those wanted; of a gap, every length is tried at once."""
+    """Return True if effects match a pattern; all lengths of a gap are tried together."""
     reached = {0}
     for one in wanted:
         if one == _GAP:

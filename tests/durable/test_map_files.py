@@ -85,7 +85,7 @@ async def test_two_maps_do_not_write_one_file_at_once(working: Working, tmp_path
     asked = [agent.map(["a", "b"], name="m", out=out) for _ in range(2)]
     reports: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
     refused = [one for one in reports if isinstance(one, DurableError)]
-    assert len(refused) == 1 and "a map is writing it" in str(refused[0])
+    assert len(refused) == 1 and "another map writes this file" in str(refused[0])
     assert len(out.read_text().splitlines()) == 2
     assert (await agent.map(["a", "b"], name="m", out=out)).finished == 2  # it has ended
 

@@ -95,7 +95,7 @@ def test_commands_that_look_at_runs_make_no_database_and_change_none_of_somethin
     before = other.read_bytes()
     for path in (missing, other):
         shown = CliRunner().invoke(app, ["runs", *words, "--url", f"sqlite:///{path}"])
-        assert shown.exit_code == 1 and "has no runs: see that this is their address" in shown.stderr
+        assert shown.exit_code == 1 and "has no runs: check the address" in shown.stderr
     assert [*tmp_path.iterdir()] == [other] and other.read_bytes() == before
 
 

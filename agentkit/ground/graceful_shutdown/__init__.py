@@ -1,1 +1,1 @@
-"""How a server ends: what becomes of requests that go on."""
+"""Shutdown of servers: end of running requests."""

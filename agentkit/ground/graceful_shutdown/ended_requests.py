@@ -1,4 +1,4 @@
-"""`EndedRequests`: requests that are cancelled before they are answered get an answer all the same."""
+"""`EndedRequests`: responses of cancelled requests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["STOPPED", "EndedRequests"]
 
 STOPPED = "the server was stopped before this was done: ask again"
-"""What an answer says that a server gives when it stops."""
+"""Text of the response to requests that a stopping server cancels."""
 
 
 class EndedRequests:
-    """An ASGI application whose cancelled requests are answered, where no answer has begun yet.
+    """An ASGI application that responds to cancelled requests, if no response has started.
 
-    The cancellation is passed on, as whoever cancelled may be a caller in this process that waits no longer.
+    The cancellation is raised again, for callers in this process.
 
     Args:
         app: The application.
-        answer: Makes that answer.
-        is_stopping: Whether it is a server that cancels requests, because it stops: it wants to hear nothing of it.
+        answer: Creates the response.
+        is_stopping: Returns True if the server stops: it must not receive the cancellation.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class EndedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun = False
+        has_started = False
 
         async def sent(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
             try:
                 await self._app(scope, receive, sent)
             except asyncio.CancelledError:
-                if not has_begun:
+                if not has_started:
                     await self._answer()(scope, receive, send)
                 raise
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""`StoppableServer`: a uvicorn server that ends within a time when it is stopped, whatever goes on."""
+"""`StoppableServer`: a uvicorn server with a maximum shutdown time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["StoppableServer"]
 
 _STEP = 0.1
 _ANSWER_SECONDS = 5
-"""For the answers of requests that were ended; connections that have not taken theirs then are closed."""
+"""Seconds for the responses of cancelled requests, before their connections are closed."""
 _LAST_SECONDS = 1
-"""For the answers of requests that had to be ended twice."""
+"""Seconds for the responses of requests that were cancelled twice."""
 
 
 class StoppableServer(uvicorn.Server):
-    """A uvicorn server whose requests have so long to end when it is stopped, or until a second signal.
+    """A uvicorn server that waits for running requests when it is stopped, until a time limit or a second signal.
 
-    Requests that go on then are cancelled: the application answers them. `EndedRequests` does, for one that stops.
+    Then the requests are cancelled, and the application responds to them; see `EndedRequests`.
 
     Args:
-        config: How it serves; how long it waits at the end is set here.
-        grace_seconds: How long requests have.
+        config: Configuration of uvicorn; its shutdown timeout is replaced.
+        grace_seconds: Seconds for running requests.
     """
 
     def __init__(self, config: uvicorn.Config, grace_seconds: float) -> None:
@@ -36,7 +36,7 @@ class StoppableServer(uvicorn.Server):
         super().__init__(config)
         self._grace_seconds = grace_seconds
         self._waits = True
-        """Whether requests that go on are waited for at the end."""
+        """True if the shutdown waits for running requests."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = asyncio.ensure_future(self._end_requests())
@@ -44,22 +44,22 @@ class StoppableServer(uvicorn.Server):
         ending.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See uvicorn; a signal behind the first one says that requests are not waited for."""
+        """Handle a signal as uvicorn does; a second signal stops the wait for requests."""
         if self.should_exit:
             self._waits = False
         else:
             super().handle_exit(sig, frame)
 
     async def _end_requests(self) -> None:
-        """End the requests that are not done in time; each gets an answer that says so."""
+        """Cancel requests after the grace period, and close their connections."""
         last = time.monotonic() + self._grace_seconds
         while self._waits and time.monotonic() < last:
             await asyncio.sleep(_STEP)
         self._cancel()
         await asyncio.sleep(_ANSWER_SECONDS)
-        self._close(lambda one: one.cycle is not None and one.cycle.response_started)
+        self._close(lambda connection: connection.cycle is not None and connection.cycle.response_started)
         await asyncio.sleep(_STEP)
-        self._cancel()  # what waits for something that cannot be cancelled answers now
+        self._cancel()  # requests that ignored the first cancellation
         await asyncio.sleep(_LAST_SECONDS)
         self._close(lambda _: True)
 
