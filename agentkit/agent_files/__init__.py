@@ -1,4 +1,4 @@
-"""Agents in files: `agent.yaml`, its checks and its schema; a Python module `module:agent` in its place."""
+"""Agents in files: `agent.yaml`, its validation and its JSON Schema; or `module:agent` of a Python module."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""`AgentFile`: what an `agent.yaml` may say. Its JSON Schema is that of the file, for editors."""
+"""`AgentFile`: the fields of an `agent.yaml`. Its JSON Schema is for editors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,
 ImportPath: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=IMPORT),
-    Field(description="`package.module:name`, or `./file.py:name` beside the agent file.", examples=["./tools.py:add"]),
+    Field(description="`package.module:name`, or `./file.py:name` from the agent file.", examples=["./tools.py:add"]),
 ]
 
 
@@ -36,24 +36,24 @@ class _Part(BaseModel):
 
 
 class ModelPart(_Part):
-    """A model, and how it is to answer."""
+    """A model with its settings."""
 
-    name: _Text = Field(description="As in `openai:gpt-5-mini`, or `http://localhost:8000/v1#qwen3`.")
+    name: _Text = Field(description="Such as `openai:gpt-5-mini` or `http://localhost:8000/v1#qwen3`.")
     settings: dict[str, Any] = Field(
         default={}, repr=False, description="Fields of `ModelSettings`, such as `temperature: 0`."
     )
     chat_template: _Text | None = Field(
         default=None,
-        description="For the address of a server that only completes text: a registered chat template, or a file.",
+        description="Registered chat template, or a file, for the address of a completion server.",
     )
     session_len: int | None = Field(
-        default=None, description="With a chat template: tokens that the server has for prompt and reply."
+        default=None, description="With a chat template: maximum tokens of prompt and reply at the server."
     )
     control_tokens: Literal["escape", "reject", "allow"] | None = Field(
-        default=None, description="With a chat template: what happens to untrusted text that forms its control tokens."
+        default=None, description="With a chat template: treatment of untrusted text that contains its control tokens."
     )
     template_kwargs: dict[str, Any] = Field(
-        default={}, description="With a chat template: what else it reads, such as `enable_thinking: false`."
+        default={}, description="With a chat template: its further variables, such as `enable_thinking: false`."
     )
 
 
@@ -67,14 +67,14 @@ class MCPTool(_Part):
     env: dict[str, str] = Field(
         default={}, repr=False, description="For a command; `${NAME}` is an environment variable."
     )
-    prefix: _Text | None = Field(default=None, description="Stands before the name of each of its tools.")
-    approval: Literal["always"] | None = Field(default=None, description="Whether each call waits for a person.")
+    prefix: _Text | None = Field(default=None, description="Prefix of the names of its tools.")
+    approval: Literal["always"] | None = Field(default=None, description="`always` if each call needs approval.")
 
 
 class AgentTool(_Part):
-    """Another agent, which answers what the model asks of it."""
+    """Another agent as a tool."""
 
-    agent: _Text = Field(description="Its file, beside this one, or `module:agent`.")
+    agent: _Text = Field(description="Its file, from this agent file, or `module:agent`.")
     name: _Name
     description: _Text
 
@@ -99,7 +99,7 @@ ToolEntry: TypeAlias = Annotated[
 
 
 class MemoryPart(_Part):
-    """Where documents, conversations and facts are kept, and recalled from."""
+    """Memory of documents, conversations and facts."""
 
     home: _Text = Field(
         default=".agentkit", repr=False, description="Folder, from the agent file; or a postgresql:// address."
@@ -111,7 +111,7 @@ class MemoryPart(_Part):
 
 
 class RecallPart(_Part):
-    """How memory is asked."""
+    """Options of recall; see `RecallOptions`."""
 
     limit: int | None = Field(default=None, ge=1)
     policy: _Text | None = None
@@ -119,16 +119,16 @@ class RecallPart(_Part):
 
 
 class CompactionPart(_Part):
-    """What is done with a conversation that has grown long."""
+    """Compaction of long conversations."""
 
     kind: Literal["trim", "summarise"]
-    model: _Text | None = Field(default=None, description="Who writes the summary, if not the agent's model.")
+    model: _Text | None = Field(default=None, description="Model of the summary; the agent's model by default.")
     tokens: int | None = Field(default=None, ge=1)
     keep: int | None = Field(default=None, ge=0)
 
 
 class LimitsPart(_Part):
-    """What one run may use; see `Limits`."""
+    """Limits of a run; see `Limits`."""
 
     steps: int | None = Field(default=None, ge=1)
     tool_calls: int | None = Field(default=None, ge=0)
@@ -143,10 +143,10 @@ class LimitsPart(_Part):
 
 
 class BudgetPart(_Part):
-    """How many tokens a prompt may have."""
+    """Maximum tokens of a prompt."""
 
     limit: int = Field(ge=1, description="Tokens of the context window.")
-    reserve: int = Field(default=0, ge=0, description="Tokens of it that are left for the answer.")
+    reserve: int = Field(default=0, ge=0, description="Tokens of the context window for the answer.")
 
 
 class AgentFile(_Part):
@@ -154,22 +154,22 @@ class AgentFile(_Part):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, title="agent.yaml")
 
-    name: _Name | None = Field(default=None, description="Its name; that of the file where it has none.")
-    description: str = Field(default="", description="For people who choose one.")
-    model: _Text | ModelPart = Field(description="As in `openai:gpt-5-mini`; `offline` answers without a network.")
-    instructions: str = Field(default="", description="Literal text of the system prompt, after that of `layers`.")
+    name: _Name | None = Field(default=None, description="Name of the agent; the name of the file by default.")
+    description: str = Field(default="", description="Description for people.")
+    model: _Text | ModelPart = Field(description="Such as `openai:gpt-5-mini`; `offline` answers without a network.")
+    instructions: str = Field(default="", description="Literal text of the system prompt, after the text of `layers`.")
     layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, from the agent file.")
     tools: list[ToolEntry] = Field(default=[])
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")
     recall: RecallPart | None = None
     compaction: CompactionPart | None = None
-    output: ImportPath | None = Field(default=None, description="The type of the answer, if it is not text.")
+    output: ImportPath | None = Field(default=None, description="Type of the answer; text by default.")
     limits: LimitsPart = LimitsPart()
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
     counter: _Text | None = Field(
         default=None,
-        description="Counts tokens as the model does: its tokenizer.json, or the folder of it, from the agent file; or "
-        "`tiktoken:o200k_base`, an encoding, which may be downloaded. Without it tokens are an estimate.",
+        description="Exact token counter: the tokenizer.json of the model or its folder, from the agent file; or an "
+        "encoding such as `tiktoken:o200k_base`, which may be downloaded. Tokens are estimated by default.",
     )
 
     @field_validator("memory", mode="before")
@@ -187,5 +187,5 @@ def agent_file_schema() -> dict[str, Any]:
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text names an object of a module, as opposed to a file."""
+    """Return True if a text names an object of a module, not an agent file."""
     return re.match(IMPORT, text) is not None and not text.endswith((".yaml", ".yml"))

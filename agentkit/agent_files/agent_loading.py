@@ -1,4 +1,4 @@
-"""`load_agent`: an agent from its file, or from a Python module."""
+"""`load_agent`: loads an agent from its file or from a Python module."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _NEEDS_ADDRESS = (
     "a chat template goes with a model that is named by its address, such as http://localhost:8000/v1#qwen3"
 )
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
-"""The files that are being loaded, each by the one before it: also through Python in between."""
+"""Files of the nested calls of `load_agent`, the outermost file first."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
-"""What building a part of an agent may raise."""
+"""Errors of invalid parts of an agent file."""
 
 
 class AgentFileError(AgentDefinitionError):
-    """An agent file that cannot be used.
+    """Invalid agent file.
 
     Attributes:
-        problems: Everything that is wrong, each with its file, line and key.
-        path: File of the first problem, or the argument that it is about.
-        line: Line of the first problem, if it has one.
-        name: Key of the first problem, such as `tools[0].agent`, if it is about one.
+        problems: All problems, each with its file, line and key.
+        path: File or argument of the first problem.
+        line: Line of the first problem; None without a line.
+        name: Key of the first problem, such as `tools[0].agent`; None without a key.
         files: The files and folders that were read.
     """
 
@@ -86,22 +86,22 @@ def load_agent(
     chat_template: GivenTemplate | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
-    """Return the agent of an agent file, or of a Python module.
+    """Load the agent of an agent file or of a Python module.
 
-    A file is code: it imports Python by name and may start programs. Load only files that you trust.
+    A file is code: it imports Python by name and may start programs. Load only trusted files.
 
     Args:
-        source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
-        home: The folder of the memory, in place of what the file says; a file without memory stays without.
-        model: Answers in place of the model of the file. A name keeps the settings, the chat template and the
-            session_len of the file: a model that does not go with them is an error. A `Model` is taken as it is.
-        chat_template: Writes the prompt in place of that of the file, for a model that is named by its address, or for
-            `offline`.
-        memories: Opens the memories that files ask for, and keeps them open; without it they are closed with the agent.
+        source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns an
+            `Agent`.
+        home: The folder of the memory, overriding the file. It adds no memory to a file without memory.
+        model: The model, overriding the file. A name is used with the settings, the chat template and the session_len
+            of the file, and must support them. A `Model` is used unchanged.
+        chat_template: The chat template, overriding the file, for a model with an address or for `offline`.
+        memories: Opens the memories of agent files and owns them; without it, the agent owns its memory.
 
     Raises:
-        AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
-        AgentDefinitionError: There is no such module or name, or it is no agent.
+        AgentFileError: The file is invalid. The error lists all problems with their lines.
+        AgentDefinitionError: The module or name is unknown, or its value is no agent.
     """
     check_types(
         AgentDefinitionError,
@@ -129,42 +129,52 @@ def load_agent(
 
 
 def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
-    found = imported(path, Path())
-    if not isinstance(found, Agent) and callable(found):
-        try:
-            found = found()
-        except Exception as error:
-            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}", name=str(path)) from error
-    if not isinstance(found, Agent):
-        raise AgentDefinitionError(
-            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}",
-            name=str(path),
-            value=type(found).__name__,
-        )
+    agent = _module_agent(path)
     if chat_template is not None and model is None:
         raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}", name="model")
     if model is not None:
-        before: Any = found.chain.model
-        before = getattr(before, "writer", before)
-        # The length is that of the server with the template of the module; another template has its own.
-        session_len = None
-        if chat_template is None:
-            session_len = getattr(before, "session_len", None)
-        own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
-        read = getattr(before, "template_kwargs", {})
-        found = found.with_changes(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
-    if found.memory is None:
-        return LoadedAgent(found, path)
+        agent = _with_model(agent, model, chat_template)
+    if agent.memory is None:
+        return LoadedAgent(agent, path)
     from agentkit_memory import Memory
 
-    # A memory of a class of the developer has nothing that the commands could open.
-    if isinstance(found.memory, Memory):
-        return LoadedAgent(found, path, memory=found.memory)
-    return LoadedAgent(found, path)
+    # Commands can open only a `Memory`, not a custom memory of the developer.
+    if isinstance(agent.memory, Memory):
+        return LoadedAgent(agent, path, memory=agent.memory)
+    return LoadedAgent(agent, path)
+
+
+def _module_agent(path: str) -> Agent[Any, Any]:
+    value = imported(path, Path())
+    if not isinstance(value, Agent) and callable(value):
+        try:
+            value = value()
+        except Exception as error:
+            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}", name=str(path)) from error
+    if not isinstance(value, Agent):
+        raise AgentDefinitionError(
+            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(value).__name__}",
+            name=str(path),
+            value=type(value).__name__,
+        )
+    return value
+
+
+def _with_model(agent: Agent[Any, Any], model: Model | str, chat_template: GivenTemplate | None) -> Agent[Any, Any]:
+    """Return an agent with another model, which keeps the template options of the previous model."""
+    previous: Any = agent.chain.model
+    previous = getattr(previous, "writer", previous)
+    # The length is valid for the template of the module only; a different template has a different length.
+    session_len = None
+    if chat_template is None:
+        session_len = getattr(previous, "session_len", None)
+    template, policy = getattr(previous, "chat_template", None), getattr(previous, "control_tokens", None)
+    kwargs = getattr(previous, "template_kwargs", {})
+    return agent.with_changes(model=_model(model, chat_template, template, session_len, NO_SETTINGS, policy, kwargs))
 
 
 class _Building:
-    """Builds the agent of one file, and gathers what is wrong with it."""
+    """Builds the agent of one file and collects the problems of the file."""
 
     def __init__(
         self,
@@ -188,22 +198,22 @@ class _Building:
         """Return the agent.
 
         Raises:
-            AgentFileError: Names everything that is wrong.
+            AgentFileError: The file is invalid. The error lists all problems.
         """
         try:
-            found = self._built()
-        # Servers and memories that were opened must end also at Ctrl-C.
+            loaded = self._built()
+        # Opened servers and memories must be closed at Ctrl-C too.
         except BaseException:
             self._close()
             raise
-        if found is None or self._problems:
+        if loaded is None or self._problems:
             self._close()
             raise AgentFileError(self._problems, self._files)
-        return found
+        return loaded
 
     def _close(self) -> None:
-        for one in self._opened:
-            one.close()
+        for resource in self._opened:
+            resource.close()
 
     def _built(self) -> LoadedAgent | None:
         file = read_yaml(self._path, self._problems)
@@ -211,7 +221,7 @@ class _Building:
             return None
         spec = file.validated(AgentFile, self._problems)
         if spec is None:
-            # Problems of the files that it names are reported together with its own.
+            # Problems of the named files are reported together with the problems of this file.
             spec = file.sound_part(AgentFile)
         if spec is None:
             return None
@@ -240,7 +250,7 @@ class _Building:
         return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
 
     def _layers(self, file: YamlFile, spec: AgentFile, version: Any) -> Any:
-        """Return the prompts: those of a folder, or the instructions alone."""
+        """Return the layers of a folder with the instructions, or only the instructions."""
         if spec.layers is None:
             return spec.instructions
         with self._at(file, ("layers",)):
@@ -253,7 +263,7 @@ class _Building:
         return spec.instructions
 
     def _options(self, file: YamlFile, spec: AgentFile, model: Any, version: Any) -> dict[str, Any]:
-        """Return the arguments of the agent; each part is read alone, so that all problems are reported."""
+        """Return the arguments of the agent. Each part is read separately, so that all problems are reported."""
         options: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}
         options["tools"] = [
             tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
@@ -275,7 +285,7 @@ class _Building:
 
     @contextmanager
     def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
-        """Note what goes wrong in the block as a problem of that place."""
+        """Collect errors of the block as problems of a place in the file."""
         try:
             yield
         except AgentFileError as error:
@@ -322,8 +332,8 @@ class _Building:
             path = path / "tokenizer.json"
         if not path.exists():
             raise AgentDefinitionError(
-                f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
-                "encoding of tiktoken, such as tiktoken:o200k_base",
+                f"missing file {path}; expected the tokenizer.json of the model, its folder, or an encoding of "
+                "tiktoken, such as tiktoken:o200k_base",
                 name="counter",
                 path=str(path),
             )
@@ -405,13 +415,13 @@ def _model(
     """Return the model of an agent.
 
     Args:
-        model: A model, which is taken as it is, or its name.
-        given: The chat template that was asked for.
-        own: That of the agent itself.
-        session_len: That of the agent.
-        settings: Those of the agent.
-        control_tokens: What the agent does with them.
-        template_kwargs: What the chat template of the agent reads.
+        model: A model, which is used unchanged, or its name.
+        given: The chat template of the caller.
+        own: The chat template of the agent.
+        session_len: Tokens of the session of the agent.
+        settings: Settings of the agent.
+        control_tokens: Treatment of control tokens of the agent.
+        template_kwargs: Variables of the agent's chat template.
     """
     if isinstance(model, str):
         return model_names.model(
@@ -427,12 +437,12 @@ def _model(
     return model
 
 
-def _as_tool(found: Any, path: str) -> Any:
-    """Return what an import path names as what an agent takes as a tool."""
-    if isinstance(found, type) or not (callable(found) or hasattr(found, "at")):
+def _as_tool(value: Any, path: str) -> Any:
+    """Return the value of an import path if it is a tool, a toolset or a function."""
+    if isinstance(value, type) or not (callable(value) or hasattr(value, "at")):
         raise AgentDefinitionError(
             f"{path!r}: expected a function, a tool or a toolset, got "
-            f"{getattr(found, '__name__', None) or found!r:.60}",
+            f"{getattr(value, '__name__', None) or value!r:.60}",
             name=path,
         )
-    return found
+    return value

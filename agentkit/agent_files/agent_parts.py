@@ -1,4 +1,4 @@
-"""Parts of an agent file as the objects that an agent takes."""
+"""Conversion of parts of an agent file to arguments of an agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recall_options_of(part: RecallPart) -> RecallOptions:
 
 
 def compaction_of(part: CompactionPart, model: Model) -> Compaction:
-    """Return what shortens a conversation; `model` writes summaries if the part names no other."""
+    """Return the compaction; `model` writes summaries if the part names no model."""
     if part.kind == "trim":
         if part.model is not None:
             raise AgentDefinitionError(
@@ -52,7 +52,7 @@ def expanded(values: Mapping[str, str]) -> dict[str, str]:
     """Return values with `${NAME}` replaced by variables of the environment.
 
     Raises:
-        AgentDefinitionError: Names every variable that is not set.
+        AgentDefinitionError: A variable is not set. The message lists all of them.
     """
     names = {name for value in values.values() for name in _VARIABLE.findall(value)}
     if missing := sorted(name for name in names if name not in os.environ):

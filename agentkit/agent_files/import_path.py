@@ -1,4 +1,4 @@
-"""Objects by their import path: `package.module:name`, or `./file.py:name` for a file that is no part of a package."""
+"""Import of objects by path: `package.module:name`, or `./file.py:name` for a file outside of a package."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ __all__ = ["imported", "module_of"]
 
 
 def imported(path: str, base: Path) -> Any:
-    """Import a module and return what it calls by the name.
+    """Import a module and return its attribute.
 
     Args:
-        path: `package.module:name`, where the module is found as Python finds it; or `./file.py:name`, a file from
-            `base` on. The name may have dots.
-        base: The folder that files are named from.
+        path: `package.module:name`, or `./file.py:name` with a path relative to `base`. The name may have dots.
+        base: The folder of relative paths.
 
     Raises:
-        AgentDefinitionError: There is no such module, it failed when it was imported, or it has no such name.
+        AgentDefinitionError: The module or name is unknown, or the import failed.
     """
     where, colon, name = path.rpartition(":")
     if not colon or not where or not name:
@@ -48,14 +47,18 @@ def imported(path: str, base: Path) -> Any:
 
 
 def module_of(where: str, base: Path) -> ModuleType:
-    """Import a module by its name, or a file from `base` on, and return it. Raises what `imported` does."""
+    """Import a module by its name, or a file relative to `base`, and return it.
+
+    Raises:
+        AgentDefinitionError: The module is unknown, or the import failed.
+    """
     if where.endswith(".py"):
         return _of_file(where, base)
     return _of_name(where)
 
 
 def _is_own(value: Any, module: ModuleType) -> bool:
-    """Whether a value may be what somebody means to name: no data, nothing that was imported."""
+    """Return True if an error should suggest a value: it is defined in the module, and not plain data."""
     if isinstance(value, type | FunctionType):
         return value.__module__ == module.__name__
     return type(value).__module__ not in ("builtins", "__future__", "typing", "pathlib")

@@ -1,4 +1,4 @@
-"""`LoadedAgent`: an agent with what was opened for it."""
+"""`LoadedAgent`: an agent with its opened resources."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["LoadedAgent"]
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgent:
-    """An agent, and what belongs to it."""
+    """An agent with its source and its opened resources."""
 
     agent: Agent[Any, Any]
     source: str
-    """The file or the import path it is from."""
+    """File or import path of the agent."""
     description: str = ""
     version: str = ""
     """Hash of the agent file and its prompts, 16 hex digits; empty for an agent of a module."""
     memory: Memory | None = None
-    """The memory of the agent, if it is one of ours."""
+    """The memory of the agent, if it is a `Memory`."""
     files: tuple[Path, ...] = ()
-    """The files that it was made of, and the folders of its prompts; empty for an agent of a module."""
+    """Files of the agent and folders of its prompts; empty for an agent of a module."""
     _opened: list[Any] = field(default_factory=list, repr=False)
 
     @property
@@ -35,6 +35,6 @@ class LoadedAgent:
         return self.agent.name
 
     def close(self) -> None:
-        """Close what was opened for the agent alone: its memory, its MCP servers."""
-        for one in self._opened:
-            one.close()
+        """Close the resources that only this agent uses: its memory and its MCP servers."""
+        for resource in self._opened:
+            resource.close()

@@ -11,7 +11,7 @@ __all__ = ["SharedMemories"]
 
 
 class SharedMemories:
-    """Opens each memory once, however many agent files ask for it, and however often. Close it after the agents."""
+    """Opens each memory once for all agent files. Close it after the agents."""
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, ...], Memory] = {}
@@ -26,6 +26,6 @@ class SharedMemories:
         return self._opened[key]
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all memories."""
         for memory in self._opened.values():
             memory.close()

@@ -1,4 +1,4 @@
-"""YAML whose values know their lines, so that what is wrong with one of them is found in the file."""
+"""Reader of YAML files that stores the line of each value for error messages."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ Place: TypeAlias = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
-"""What names an object of a module or a file."""
+"""Pattern of the import path of an object."""
 _FORMS = {IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add"}
-"""What is expected in the place of a text that does not match a pattern."""
+"""Expected forms of texts by their pattern."""
 _MAX_BYTES = 1 << 20
 _CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
-"""Something stands where a mapping or a list was expected: it may be an address with a password, or a key."""
+"""Errors of a value that is not the expected mapping or list. The value may contain a password, so errors hide it."""
 _KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
 _MAX_LISTED = 200
 _MAX_VALUE = 80
-"""Characters of a wrong value that are shown."""
+"""Maximum characters of an invalid value in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a file."""
+    """A problem of a file."""
 
     file: str
     line: int | None
-    """Counted from 1; None where it is about the file as a whole."""
+    """Line from 1; None for a problem of the whole file."""
     what: str
     key: str = ""
-    """The key at fault, such as `tools[0].agent`; empty if it is about the file as a whole."""
+    """The invalid key, such as `tools[0].agent`; empty for a problem of the whole file."""
 
     def __str__(self) -> str:
         if self.line:
@@ -53,7 +53,7 @@ class Problem:
 
 
 def listed(problems: Sequence[Problem]) -> str:
-    """Return what is wrong, a line each; of very many the first ones."""
+    """Return the first problems as text, one per line."""
     lines = [str(problem) for problem in problems[:_MAX_LISTED]]
     if len(problems) > _MAX_LISTED:
         lines.append(f"and {len(problems) - _MAX_LISTED} more")
@@ -62,27 +62,27 @@ def listed(problems: Sequence[Problem]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """A file that was read: its data, and the line of each value."""
+    """Data of a file with the line of each value."""
 
     name: str
-    """The file as errors name it."""
+    """Name of the file in errors."""
     data: Any
     lines: Mapping[Place, int]
     text: str
 
     def line(self, place: Sequence[str | int]) -> int | None:
-        """Return the line of a value; steps that the file does not have, such as the arm of a union, are left out."""
+        """Return the line of a value; steps that are not in the file, such as union alternatives, are skipped."""
         return self.lines.get(self._known(place))
 
     def problem(self, place: Sequence[str | int], what: str) -> Problem:
-        """Return what is wrong with a value."""
+        """Return a problem of a value."""
         shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
         if shown:
             what = f"{shown}: {what}"
         return Problem(self.name, self.line(place), what, shown)
 
     def validated(self, model: type[M], problems: list[Problem]) -> M | None:
-        """Return the data as a model; what is wrong with it is added to `problems`."""
+        """Return the data as a model; add its problems to `problems` and return None if it is invalid."""
         if not isinstance(self.data, Mapping):
             keys = ", ".join(list(model.model_fields)[:4])
             problems.append(Problem(self.name, 1, f"expected keys with values, such as {keys}"))
@@ -101,19 +101,19 @@ class YamlFile:
             made = []
             for (place, is_value), texts in found.items():
                 if is_value and any(other[: len(place)] == place != other for other, _ in found):
-                    # Another arm of the union matches better: something inside its value is wrong.
+                    # A different alternative of the union fits better: the problem is inside its value.
                     continue
-                # A union has one error per arm.
+                # A union has one error per alternative.
                 what = " or ".join(dict.fromkeys(texts))
                 got = ""
                 if is_value:
                     got = f", got {_shown(self._at(place), place in of_a_kind)}"
                 made.append(self.problem(place, what + got))
-            problems += sorted(made, key=lambda one: one.line or 0)
+            problems += sorted(made, key=lambda problem: problem.line or 0)
             return None
 
     def sound_part(self, model: type[M]) -> M | None:
-        """Return data that is not valid without the keys that are wrong; None where it cannot be without them."""
+        """Return invalid data without its invalid keys; None if these keys are required."""
         data: Mapping[Any, Any] = {}
         if isinstance(self.data, Mapping):
             data = self.data
@@ -127,7 +127,7 @@ class YamlFile:
         return None
 
     def _of(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
-        """Return where a value is wrong, what is wrong with it, and whether the value is worth showing."""
+        """Return the place and the text of an error, and True if its message should contain the value."""
         place = self._known(error["loc"])
         if error["type"] == "extra_forbidden":
             return place, f"unknown key{nearest(str(place[-1]), _names(model, error['loc'][:-1]))}", False
@@ -157,11 +157,11 @@ class YamlFile:
 
 
 def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
-    """Read a file; what cannot be read is added to `problems`. No tag of YAML makes an object, and aliases are refused.
+    """Read a file; add problems to `problems` and return None if it is invalid. YAML tags and aliases are refused.
 
     Args:
         path: The file.
-        problems: Where to put what is wrong.
+        problems: List that receives the problems.
     """
     import yaml
 
@@ -212,7 +212,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
 
 
 def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any, int], object]) -> None:
-    """Note the line of each value; keys that a mapping has twice are passed on."""
+    """Store the line of each value, and call `twice` for duplicate keys."""
     lines.setdefault(place, node.start_mark.line + 1)
     if node.id == "mapping":
         for key, value in node.value:
@@ -227,7 +227,7 @@ def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any
 
 
 def _not_shown(model: type[BaseModel]) -> set[str]:
-    """Return the keys that have no place in a `repr`, and so none in an error."""
+    """Return the keys of secrets, which are excluded from `repr` and from errors."""
     found: set[str] = set()
     for name, field in model.model_fields.items():
         if not field.repr:
@@ -238,14 +238,14 @@ def _not_shown(model: type[BaseModel]) -> set[str]:
 
 
 def _shown(value: Any, only_kind: bool) -> str:
-    """Return a wrong value as an error shows it: of what may hold a key, only what kind of value it is."""
+    """Return an invalid value for an error; only its kind if the value may contain a secret."""
     if only_kind or isinstance(value, Mapping | list):
         return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
     return brief(value, _MAX_VALUE)
 
 
 def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the keys that are known where an unknown one stands."""
+    """Return the valid keys at the place of an unknown key."""
     found: Any = model
     for step in loc:
         if isinstance(step, int):
@@ -268,5 +268,5 @@ def _models(annotation: Any) -> list[Any]:
 
 
 def _tagged(annotation: Any, tag: str | int) -> Any:
-    """Return the model of a union that has this name or tag."""
+    """Return the model with this name in a union."""
     return next((model for model in _models(annotation) if model.__name__ == tag), None)

@@ -1,4 +1,4 @@
-"""The `agentkit` command. Needs the extra `cli`; without it an error names that."""
+"""The `agentkit` command. Needs the extra `cli`."""
 
 from __future__ import annotations
 

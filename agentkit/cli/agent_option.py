@@ -1,10 +1,10 @@
-"""The agent that a command asks: that of `--agent`, or the one of the command line."""
+"""The agent of a command: the agent of `--agent`, or the default agent of the command line."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -28,7 +28,7 @@ __all__ = [
     "AgentSource",
     "AgentSources",
     "ModelName",
-    "apart",
+    "earlier_sessions",
     "existing_memory",
     "loaded_agent",
     "memory_of",
@@ -44,7 +44,7 @@ AgentSource: TypeAlias = Annotated[
         "-a",
         envvar="AGENTKIT_AGENT",
         metavar="FILE|MODULE:NAME",
-        help="An agent file, or an agent of a Python module. It is code: name only what you trust.",
+        help="An agent file, or an agent of a Python module. Both run code: name only trusted files.",
     ),
 ]
 AgentSources: TypeAlias = Annotated[
@@ -59,7 +59,9 @@ AgentSources: TypeAlias = Annotated[
 ]
 ModelName: TypeAlias = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
+    typer.Option(
+        "--model", "-m", metavar="NAME", help="Model of the agent; `offline` is a stand-in without a network."
+    ),
 ]
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
@@ -73,10 +75,10 @@ def loaded_agent(
     model_name: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
-    """Return the agent of a file or a module; modules are looked for in the working folder too.
+    """Return the agent of a file or a module; modules are searched in the working folder too.
 
     Raises:
-        AgentDefinitionError: It cannot be used.
+        AgentDefinitionError: The file or module is missing or invalid.
     """
     from agentkit.agent_files.agent_file import is_import_path
     from agentkit.agent_files.agent_loading import AgentFileError, load_agent
@@ -85,21 +87,25 @@ def loaded_agent(
     if chat_template is None:
         options["chat_template"] = "--model-name"
     source = utf8(source)
-    # An installed script, unlike `python -m`, does not look into the working folder.
+    # An installed script, unlike `python -m`, does not search the working folder.
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
-    given = None
+    # The default folder does not override the folder of an agent file.
+    folder = None
     if home != HOME:
-        given = home
-    named = None
+        folder = home
+    model_id = None
     if model is not None:
-        named = full_name(utf8(model))
+        model_id = full_name(utf8(model))
     template = chat_template or model_name
     try:
-        return load_agent(source, home=given, model=named, chat_template=template, memories=memories)
+        return load_agent(source, home=folder, model=model_id, chat_template=template, memories=memories)
     except AgentFileError as error:
-        # A problem without a line is of an option, and is named as the user gave it.
-        problems = [one if one.line else replace(one, file=options.get(one.file, one.file)) for one in error.problems]
+        problems = list(error.problems)
+        for index, problem in enumerate(problems):
+            # A problem without a line belongs to an option of the command line, so the error names that option.
+            if not problem.line:
+                problems[index] = replace(problem, file=options.get(problem.file, problem.file))
         raise AgentFileError(problems, error.files) from error
 
 
@@ -110,53 +116,56 @@ def opened_agent(
     home: Path,
     model: str | None = None,
     embedder: str | None = None,
-    makes: bool = True,
-    tells: bool = False,
+    creates: bool = True,
+    verbose: bool = False,
     chat_template: str | None = None,
     model_name: str | None = None,
 ) -> Iterator[LoadedAgent]:
-    """Lend the agent of `--agent`, or that of the command line, with its memory.
+    """Yield the agent of `--agent`, or the default agent, with its memory.
 
     Args:
-        source: What `--agent` names.
+        source: The value of `--agent`.
         home: The folder of the memory.
-        model: What `--model` names.
-        embedder: What `--embedder` names.
-        makes: Whether a missing memory is made; otherwise the agent of the command line goes without.
-        tells: Whether to say which model answers.
-        chat_template: What `--chat-template` names.
-        model_name: What `--model-name` names.
+        model: The value of `--model`.
+        embedder: The value of `--embedder`.
+        creates: True to create a missing memory; otherwise the default agent has no memory then.
+        verbose: True to print the model.
+        chat_template: The value of `--chat-template`.
+        model_name: The value of `--model-name`.
     """
     if source is not None:
         loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template, model_name=model_name)
         try:
-            if tells:
+            if verbose:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
             yield loaded
         finally:
             loaded.close()
         return
-    chosen: Model
     # Showing a prompt needs no model that can answer.
-    if makes or model is not None:
-        chosen = choose_model(model, chat_template, model_name)
+    if creates or model is not None:
+        default_model = choose_model(model, chat_template, model_name)
     else:
-        template = chat_template or model_name
-        chosen = OfflineModel()
-        if template is not None:
-            chosen = CompletionModel(template, template)
-    if not makes and not has_memory(home):
+        default_model = _display_model(chat_template or model_name)
+    if not creates and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
-        _note_tools(chosen)
-        yield LoadedAgent(default_agent(chosen), "")
+        _note_tools(default_model)
+        yield LoadedAgent(default_agent(default_model), "")
         return
     with open_memory(home, embedder=embedder) as memory:
-        if tells and isinstance(chosen, OfflineModel):
+        if verbose and isinstance(default_model, OfflineModel):
             note(_OFFLINE)
-        elif tells:
-            note(f"model {chosen.name}")
-        _note_tools(chosen)
-        yield LoadedAgent(default_agent(chosen, memory), "", memory=memory)
+        elif verbose:
+            note(f"model {default_model.name}")
+        _note_tools(default_model)
+        yield LoadedAgent(default_agent(default_model, memory), "", memory=memory)
+
+
+def _display_model(template: str | None) -> Model:
+    """Return a model that writes prompts and needs no key."""
+    if template is not None:
+        return CompletionModel(template, template)
+    return OfflineModel()
 
 
 def _note_tools(model: Model) -> None:
@@ -166,9 +175,9 @@ def _note_tools(model: Model) -> None:
 
 @contextmanager
 def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
-    """Lend the memory of the agent of `--agent`; one that has none ends the command."""
+    """Yield the memory of the agent of `--agent`; end the command with an error if the agent has no memory."""
     if embedder is not None:
-        fail("--embedder is for the memory of the command line: an agent names its own", code=2)
+        fail("--embedder is only valid without --agent: an agent defines its embedder", code=2)
     loaded = loaded_agent(source, home=home)
     try:
         if loaded.memory is None:
@@ -182,15 +191,20 @@ def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> It
 def existing_memory(
     agent: str | None, home: Path, tenant: str | None, user: str | None, embedder: str | None = None
 ) -> Iterator[Memory]:
-    """Lend the memory of the agent of `--agent`, or that of the folder, which must be there."""
-    opened = open_existing(home, embedder=embedder) if agent is None else memory_of(agent, home, embedder)
-    with opened as memory:
+    """Yield the memory of the agent of `--agent`, or the existing memory of the folder."""
+    with ExitStack() as stack:
+        if agent is None:
+            memory = stack.enter_context(open_existing(home, embedder=embedder))
+        else:
+            memory = stack.enter_context(memory_of(agent, home, embedder))
         yield memory.within(scope_of(memory, tenant, user))
 
 
 def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None = None) -> Scope:
-    """Return the scope a command works in: that of the memory, or of another tenant that is named, for the user."""
-    scope = Scope(TENANT) if memory is None else memory.scope
+    """Return the scope of a command: the scope of the memory or of a tenant, narrowed to a user."""
+    scope = Scope(TENANT)
+    if memory is not None:
+        scope = memory.scope
     if tenant is not None and utf8(tenant) != scope.tenant:
         scope = Scope(utf8(tenant))
     return scope.narrow(user=utf8(user or ""))
@@ -198,9 +212,9 @@ def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None 
 
 @contextmanager
 def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: str | None = None) -> Iterator[Memory]:
-    """Lend the store that conversations with an agent are kept in: its memory, or that of the folder.
+    """Yield the store of the conversations with an agent: its memory, or the memory of the folder.
 
-    An agent without memory keeps them there as its own: no other agent of the folder recalls them.
+    Conversations of an agent without memory are in the scope of the agent: no other agent of the folder recalls them.
     """
     scope = scope_of(loaded.memory, tenant, user)
     if loaded.memory is not None:
@@ -210,14 +224,17 @@ def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: s
         yield memory
 
 
-def apart(
+def earlier_sessions(
     loaded: LoadedAgent, tenant: str | None = None, user: str | None = None, *, name: str | None = None
 ) -> list[str]:
-    """Return names of conversations that the agent had before it had a memory: they stay its own.
+    """Return names of conversations from before the agent had a memory, which stay in the scope of the agent.
 
-    Those of one name, or the first page of all.
+    With `name`, only the conversation of this name; otherwise the first page.
     """
-    if loaded.memory is None or (scope := scope_of(loaded.memory, tenant, user)).agent:
+    if loaded.memory is None:
         return []
-    own = loaded.memory.within(scope.narrow(agent=loaded.name))
-    return [one.name for one in own.sessions(name=name)]
+    scope = scope_of(loaded.memory, tenant, user)
+    if scope.agent:
+        return []
+    memory = loaded.memory.within(scope.narrow(agent=loaded.name))
+    return [session.name for session in memory.sessions(name=name)]

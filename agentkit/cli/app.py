@@ -1,4 +1,4 @@
-"""The commands: which there are, where each is, and how they end."""
+"""The command line: its commands, their modules, and their exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["app", "run"]
 
 _FOLDER = Path(__file__).parent / "commands"
 _COMMANDS = {
-    "Ask agents, and see what they are sent": (
+    "Build and run agents": (
         "new",
         "chat",
         "run",
@@ -30,31 +30,33 @@ _COMMANDS = {
         "inspect",
         "eval",
     ),
-    "What is kept": ("ingest", "recall", "export", "sessions", "memory"),
+    "Stored data": ("ingest", "recall", "export", "sessions", "memory"),
     "Serve agents": ("serve", "token", "mcp", "worker", "runs"),
 }
-"""By the panel that shows them in the help. `name` is the function of that name in `name_command.py`, imported when it
-is called; where it has commands of its own they are in `name_commands.py`, in `name_app`."""
+"""Commands by panel of the help. `name` is the function `name` of `name_command.py`; a command with subcommands is
+`name_app` of `name_commands.py`. A module is imported when its command is called."""
 
 
 class _Commands(TyperGroup):
-    """The commands: errors of ours are one line on stderr."""
+    """The commands. An error of agentkit is one line on stderr."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what lists a command: it is not imported, its help is read where it is written."""
-        listed = super().get_command(ctx, cmd_name)
-        if listed is not None:
+        """Return the placeholder of a command with its help, which is read from the source without an import."""
+        placeholder = super().get_command(ctx, cmd_name)
+        if placeholder is not None:
             text = _file(cmd_name).read_text("utf-8")
-            begins = re.search(rf'^def {cmd_name}\(.*?"""(.+?)(?:\n\n|""")', text, re.DOTALL | re.MULTILINE)
-            listed.help = ""
-            if begins:
-                listed.help = " ".join(begins[1].split())
-        return listed
+            docstring = re.search(rf'^def {cmd_name}\(.*?"""(.+?)(?:\n\n|""")', text, re.DOTALL | re.MULTILINE)
+            placeholder.help = ""
+            if docstring:
+                placeholder.help = " ".join(docstring[1].split())
+        return placeholder
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command itself in place of what lists it."""
-        name, listed, left = super().resolve_command(ctx, args)
-        return name, None if listed is None else _command(str(name)), left
+        """Return the imported command instead of its placeholder."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        if placeholder is None:
+            return name, None, rest
+        return name, _command(str(name)), rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -63,7 +65,7 @@ class _Commands(TyperGroup):
             complain(str(error))
             raise typer.Exit(1) from error
         except OSError as error:
-            # The reader of the output has ended, as `head` does. There is nothing to report.
+            # The reader of the output has finished, as `head` does: this is no error.
             if error.errno == EPIPE:
                 raise
             problem = str(error)
@@ -72,7 +74,7 @@ class _Commands(TyperGroup):
             complain(problem)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
-            note("\nstopped; what was stored stays")
+            note("\nstopped; stored data is not lost")
             raise typer.Exit(130) from None
 
 
@@ -81,19 +83,20 @@ def _file(name: str) -> Path:
 
 
 def _command(name: str) -> Any:
-    """Import a command, and return it."""
+    """Import a command and return it."""
     module = vars(import_module(f"agentkit.cli.commands.{_file(name).stem}"))
-    found = module.get(f"{name}_app", module[name])
+    command = module.get(f"{name}_app", module[name])
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
-    alone = typer.Typer(add_completion=False, rich_markup_mode=app.rich_markup_mode)
-    alone.callback()(_listed)
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+    # Typer builds a command only as part of a group with a callback.
+    parent = typer.Typer(add_completion=False, rich_markup_mode=app.rich_markup_mode)
+    parent.callback()(_placeholder)
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
     else:
-        alone.command(name)(found)
-    group: Any = get_command(alone)
+        parent.command(name)(command)
+    group: Any = get_command(parent)
     return group.commands[name]
 
 
@@ -101,21 +104,22 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # which fills paragraphs to the width of the terminal
+    # Markdown fills paragraphs to the width of the terminal.
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def run() -> None:
-    """Run the command that the arguments name, and end the process."""
+    """Run the command of the arguments and end the process."""
     prepare()
-    # Objects that the import of the command creates stay, so searching them for garbage is wasted time.
+    # Objects of the import stay alive, so a search for garbage among them is wasted time.
     gc.disable()
     app(prog_name="agentkit")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         put(f"agentkit {agentkit.__version__}")
         raise typer.Exit
 
@@ -123,25 +127,25 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def agentkit_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Build, ask, inspect and serve agents, and see the prompt that is sent, layer by layer.
+    """Build, run, inspect and serve agents, and show their prompts layer by layer.
 
-    --agent names an agent file or an agent of a Python module; without it the commands ask an agent of their own, which
-    answers from the documents that were ingested.
+    --agent names an agent file or an agent of a Python module; without it the commands use a default agent, which
+    answers from the ingested documents.
 
-    With OPENAI_API_KEY or OPENAI_BASE_URL set, a real model answers (OPENAI_MODEL names it); without either, an
-    offline stand-in that quotes what was recalled.
+    With OPENAI_API_KEY or OPENAI_BASE_URL, a language model answers (OPENAI_MODEL names it); without both, an offline
+    stand-in quotes recalled documents.
 
     Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
 
 
-def _listed() -> None:
-    """Stand for a command that is not imported, in the list of them."""
+def _placeholder() -> None:
+    """Represent a command that is not imported."""
 
 
 for panel, names in _COMMANDS.items():
     for name in names:
-        app.command(name, rich_help_panel=panel)(_listed)
+        app.command(name, rich_help_panel=panel)(_placeholder)

@@ -1,4 +1,4 @@
-"""The agent of the command line: its prompts, its tools, and which model it asks."""
+"""The default agent of the command line: its prompts, tools and model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_model", "default_agent", "full_name", "has_place_for_tools"]
 
 DEFAULT_MODEL = "gpt-5-mini"
-"""The model that is asked when there is an endpoint and nobody named one."""
+"""The model if an endpoint is configured without a model name."""
 
 _SYSTEM = """\
 You answer questions, briefly and in the language of the question.
@@ -56,19 +56,19 @@ _RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
     ("messages", RecalledPrompt, "Messages of earlier conversations, quoted"),
     ("facts", KnowledgePrompt, "Noted from earlier conversations"),
 )
-"""What memory finds, in its order: the name of the prompt, the prompt, and the line above it."""
+"""Recalled items in their order: name of the prompt, class of the prompt, and its heading."""
 
 _NO_KEY = (
-    "there is no API key: set OPENAI_API_KEY, or name a server that needs none, by OPENAI_BASE_URL or as in `--model "
-    "http://localhost:8000/v1#NAME`; `--model offline` is a stand-in that needs neither"
+    "missing API key: set OPENAI_API_KEY, or name a server without keys by OPENAI_BASE_URL or as in `--model "
+    "http://localhost:8000/v1#NAME`; `--model offline` is a stand-in without a key and a server"
 )
 
 
 def default_layers(*, shows_tools: bool = False) -> Layers:
-    """Return the prompts: who the model is, then what was recalled, then what the user asks.
+    """Return the prompts: instructions, recalled items and input of the user.
 
     Args:
-        shows_tools: Whether the tools are text of the system prompt, for a chat template without a place for them.
+        shows_tools: True to describe the tools in the system prompt, for a chat template without a place for tools.
     """
     tools = WrapPrompt((ToolPrompt(name="specs"),), _TOOLS, name="tools")
     return Layers(
@@ -80,32 +80,32 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
 
 
 def default_agent(model: Model, memory: Memory | None = None) -> Agent:
-    """Return the agent that `agentkit chat` and the demo talk to."""
+    """Return the agent of commands without `--agent`."""
     layers = default_layers(shows_tools=not has_place_for_tools(model))
     return Agent(model, layers=layers, tools=[calculate, time_tool()], memory=memory)
 
 
 def has_place_for_tools(model: Model) -> bool:
-    """Whether a model can be sent tools: of those that complete text, whether the chat template has a place for them.
+    """Return True if a model accepts tools; for a completion model, True if its chat template has a place for tools.
 
     Raises:
-        ChatTemplateError: The template cannot write a message of the user either.
+        ChatTemplateError: The template cannot render a message of the user.
     """
     writer: Model | None = model
     if isinstance(model, OfflineModel):
         writer = model.writer
     if not isinstance(writer, CompletionModel):
         return True
-    asked = [{"role": "user", "content": "?"}]
-    writer.chat_template.render(asked)
+    # A template that cannot render any message raises here; without tools is not its problem.
+    writer.chat_template.render([{"role": "user", "content": "?"}])
     return writer.has_place_for_tools
 
 
 def full_name(name: str) -> str:
-    """Return the name of a model with whom to ask: its provider, or the address of the environment.
+    """Return `provider:model` or `URL#model` for the name of a model and the environment.
 
     Raises:
-        ModelAuthError: There is neither a key nor an address to ask it at.
+        ModelAuthError: The environment has no API key and no address.
     """
     address = os.environ.get("OPENAI_BASE_URL")
     if name == OfflineModel.name or is_full_name(name) or (":" in name and not address):
@@ -118,37 +118,37 @@ def full_name(name: str) -> str:
 
 
 def choose_model(name: str | None = None, chat_template: str | None = None, model_name: str | None = None) -> Model:
-    """Return the model called `name`; without a name, the environment decides.
+    """Return the model of a command.
 
-    A name with a provider or an address, such as `anthropic:...` or `http://localhost:8000/v1#qwen3`, says whom to ask.
-
-    With `chat_template` (a registered name, or a file) or `model_name` (the name of a model that one is registered for)
-    it is asked for raw completions of what the template writes.
-
-    With OPENAI_API_KEY or OPENAI_BASE_URL set it is the one OPENAI_MODEL names, or `DEFAULT_MODEL`; otherwise, or when
-    `name` is `offline`, the stand-in that only quotes: its prompt is written with the template all the same.
+    Args:
+        name: Name of the model. A name with a provider or an address, such as `anthropic:...` or
+            `http://localhost:8000/v1#qwen3`, selects the endpoint; `offline` is a stand-in that quotes. None selects
+            OPENAI_MODEL or `DEFAULT_MODEL` with OPENAI_API_KEY or OPENAI_BASE_URL, and the stand-in without both.
+        chat_template: Registered name or file of a chat template. The model is a completion model then.
+        model_name: Name of a model with a registered chat template, instead of `chat_template`.
 
     Raises:
-        ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
-        AgentDefinitionError: The same, where the name begins with what looks like a mistyped provider.
+        ModelAuthError: A model is named, and the environment has no API key and no address.
+        AgentDefinitionError: As before, and the name starts with a mistyped provider.
     """
     template = chat_template or model_name
+    has_template = chat_template is not None or model_name is not None
     if name is not None and is_full_name(name):
         return model(name, chat_template=template)
-    has_template = chat_template is not None or model_name is not None
-    is_reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
-    if name == OfflineModel.name or (name is None and not has_template and not is_reachable):
+    if name == OfflineModel.name:
         return OfflineModel(template)
-    if not is_reachable:
+    if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        if name is None and not has_template:
+            return OfflineModel(template)
         return _unreachable(name or "")
-    asked = name or os.environ.get("OPENAI_MODEL") or model_name or DEFAULT_MODEL
+    model_id = name or os.environ.get("OPENAI_MODEL") or model_name or DEFAULT_MODEL
     if has_template:
-        return CompletionModel(asked, template)
-    return OpenAIModel(asked)
+        return CompletionModel(model_id, template)
+    return OpenAIModel(model_id)
 
 
 def _unreachable(name: str) -> Model:
-    """Raise the error of a model without an API key."""
+    """Raise the error of a model without an endpoint."""
     provider, colon, _ = name.partition(":")
     # `opnai:gpt-5` is a mistake in the provider, not a missing key. The error of `model` names the provider.
     if colon and similar(provider, PROVIDERS):

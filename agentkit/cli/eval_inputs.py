@@ -1,4 +1,4 @@
-"""What `agentkit eval` reads: datasets and models of a configuration file, and rows."""
+"""Inputs of `agentkit eval`: datasets and models of a configuration file, and rows."""
 
 from __future__ import annotations
 
@@ -31,96 +31,100 @@ __all__ = [
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _SPLITS = ("train", "test")
-"""In front of rows they are splits, also where a dataset is called so."""
+"""Names that select a split in `--rows`, even if a dataset has the same name."""
 _RATES = ("query_per_second", "request_rate")
 _NAMES = ("type", "abbr", "meta_template")
-"""Keys of a model that say what it is, and the one that is followed elsewhere."""
+"""Keys of a model that identify it, and `meta_template`, which `meta_template_for` reads."""
 
 
 def named_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return the datasets of a configuration by name."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for number, one in enumerate(datasets):
-        name = str(one.get("abbr") or f"dataset-{number}")
-        if name in found:
-            raise InContextError(f"several datasets are called {name!r}; give each an `abbr` of its own")
-        found[name] = one
-    return found
+    by_name: dict[str, Mapping[str, Any]] = {}
+    for number, dataset in enumerate(datasets):
+        name = str(dataset.get("abbr") or f"dataset-{number}")
+        if name in by_name:
+            raise InContextError(f"several datasets have the name {name!r}; give each dataset a unique `abbr`")
+        by_name[name] = dataset
+    return by_name
 
 
 def chosen_datasets(
     every: Mapping[str, Mapping[str, Any]], names: Sequence[str] | None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the datasets that are asked, by name."""
-    wanted = [utf8(name) for name in names or ()]
-    unknown = [f"there is no dataset {name!r}{nearest(name, every)}" for name in wanted if name not in every]
+    """Return the datasets of `--dataset` by name; all datasets without the option."""
+    selected = [utf8(name) for name in names or ()]
+    unknown = [f"unknown dataset {name!r}{nearest(name, every)}" for name in selected if name not in every]
     if unknown:
         raise InContextError(f"--dataset: {'; '.join(unknown)}")
-    return {name: one for name, one in every.items() if not wanted or name in wanted}
+    if not selected:
+        return dict(every)
+    return {name: dataset for name, dataset in every.items() if name in selected}
 
 
-def scores_by_dataset(given: Sequence[str] | None, every: Mapping[str, Any]) -> dict[str | None, str]:
-    """Return the scores of `--score` by dataset; at None the one that names no dataset."""
-    found: dict[str | None, str] = {}
-    for text in given or ():
+def scores_by_dataset(options: Sequence[str] | None, every: Mapping[str, Any]) -> dict[str | None, str]:
+    """Return the scores of `--score` by dataset; the score without a dataset has the key None."""
+    scores: dict[str | None, str] = {}
+    for text in options or ():
         dataset, mark, score = utf8(text).rpartition("=")
         name = None
         if mark:
             name = dataset
         if name is not None and name not in every:
-            raise InContextError(f"--score {text}: there is no dataset {name!r}{nearest(name, every)}")
-        if name in found:
-            raise InContextError(f"--score {text}: there is one already; for one dataset write DATASET={score}")
+            raise InContextError(f"--score {text}: unknown dataset {name!r}{nearest(name, every)}")
+        if name in scores:
+            raise InContextError(f"--score {text}: duplicate score; for one dataset write DATASET={score}")
         score_of(score)
-        found[name] = score
-    return found
+        scores[name] = score
+    return scores
 
 
-def score_for(name: str, eval_cfg: object, given: Mapping[str | None, str]) -> str | None:
-    """Return the score that is asked for a dataset; None where its `eval_cfg` is followed."""
-    plain = given.get(None)
-    # A score that names its dataset wins over one for all.
-    if name in given or plain in (None, "none"):
-        return given.get(name, plain)
+def score_for(name: str, eval_cfg: object, scores: Mapping[str | None, str]) -> str | None:
+    """Return the score of a dataset; None to use its `eval_cfg`."""
+    default = scores.get(None)
+    # A score of this dataset overrides the score of all datasets.
+    if name in scores or default in (None, "none"):
+        return scores.get(name, default)
     try:
-        is_followed = score_of_cfg(eval_cfg) is not None
+        is_supported = score_of_cfg(eval_cfg) is not None
     except InContextError:
-        return plain
-    if is_followed:
-        note(f"{name}: scored as its eval_cfg says; --score {name}={plain} would take its place")
+        return default
+    if is_supported:
+        note(f"{name}: scored by its eval_cfg; --score {name}={default} overrides it")
         return None
-    return plain
+    return default
 
 
 def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
-    """Return how the models of a configuration are written to, where that is for a model like this one."""
-    found: list[Any] = []
-    for one in models:
-        meta = one.get("meta_template")
-        if meta and meta not in found:
-            found.append(meta)
-    if len(found) == 1 and (isinstance(model, TextModel) or _is_of_api(found[0])):
-        return found[0]
-    if len(found) == 1:
-        note("no meta_template of the configuration is used: it is for a model that completes text")
-    elif found:
+    """Return the meta template of a configuration; None if it does not fit the model."""
+    templates: list[Any] = []
+    for entry in models:
+        template = entry.get("meta_template")
+        if template and template not in templates:
+            templates.append(template)
+    if not templates:
+        return None
+    if len(templates) > 1:
         note("no meta_template of the configuration is used: it has several")
+        return None
+    if isinstance(model, TextModel) or _is_of_api(templates[0]):
+        return templates[0]
+    note("no meta_template of the configuration is used: it is for a model that completes text")
     return None
 
 
 def _is_of_api(meta: Any) -> bool:
-    """Return whether a meta template names the roles of a chat API."""
-    turns = meta
+    """Return True if a meta template names the roles of a chat API."""
+    rounds = meta
     if isinstance(meta, Mapping):
-        turns = meta.get("round", ())
-    return isinstance(turns, list) and all(isinstance(one, Mapping) and "api_role" in one for one in turns)
+        rounds = meta.get("round", ())
+    return isinstance(rounds, list) and all(isinstance(part, Mapping) and "api_role" in part for part in rounds)
 
 
 def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model:
-    """Return a model with the settings of the one model of a configuration, and report what is not followed."""
+    """Return a model with the settings of the only model of a configuration, and print ignored settings."""
     if len(models) != 1:
         if models:
-            note(f"the configuration has {len(models)} models: no setting of theirs is followed")
+            note(f"the configuration has {len(models)} models: their settings are ignored")
         return model
     settings: dict[str, Any] = {}
     ignored: list[str] = []
@@ -133,21 +137,21 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
         elif name == "do_sample" and value is False:
             settings["temperature"] = 0.0
         elif key in _RATES:
-            ignored.append(f"{key} (--rate takes its place)")
+            ignored.append(f"{key} (use --rate)")
         else:
             ignored.append(key)
     if settings:
         try:
             model = with_settings(model, ModelSettings(**settings))
         except AgentDefinitionError as error:
-            note(f"the settings of the configuration's model are not followed: {error}")
+            note(f"the settings of the configuration's model are ignored: {error}")
     if ignored:
-        note(f"not followed of the configuration's model: {', '.join(ignored)}")
+        note(f"ignored settings of the configuration's model: {', '.join(ignored)}")
     return model
 
 
 def _options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model that have a value; options of generation as `generation_kwargs.NAME`."""
+    """Return the options of a model that are not None; options of generation have the key `generation_kwargs.NAME`."""
     options = {str(key): value for key, value in entry.items() if key not in _NAMES}
     generation = options.get("generation_kwargs")
     if isinstance(generation, Mapping) and generation:
@@ -157,39 +161,43 @@ def _options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rows_of(
-    given: Sequence[str] | None,
+    options: Sequence[str] | None,
     datasets: Mapping[str, Mapping[str, Any]],
     every: Mapping[str, Mapping[str, Any]],
     config: Path,
     root: Path,
 ) -> dict[str, Any]:
-    """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
+    """Return the rows of each dataset, or its splits by name.
 
-    A folder that has one with the name of a dataset contains the rows of each in such a folder. A `path` has to lead
-    into `root`. Rows of datasets in `every` that are not asked are ignored.
+    Args:
+        options: The values of `--rows`. A folder with a subfolder of the name of a dataset has one for each dataset.
+        datasets: The evaluated datasets, whose `path` is read without a value in `options`.
+        every: All datasets of the configuration; rows of other datasets are ignored.
+        config: The configuration file, to which a `path` is relative.
+        root: The folder that must contain each `path`.
     """
-    rows = _GivenRows()
-    for text in given or ():
+    rows = _RowSources()
+    for text in options or ():
         rows.add(text, datasets, every)
     rows.check_files()
     rest = [name for name in datasets if name not in rows.named]
     if not rows.files and not rows.splits:
-        return {**rows.named, **_each(rest, lambda name: _rows_beside(datasets[name], config, root))}
+        return {**rows.named, **_each(rest, lambda name: _rows_of_path(datasets[name], config, root))}
     if rows.files:
         folder = Path(rows.files[0])
         if any((folder / name).is_dir() for name in rest):
             return {**rows.named, **_each(rest, lambda name: _rows_in(folder / name))}
     if len(datasets) > 1 or not rest:
         raise InContextError(
-            f"--rows: {config} has {len(datasets)} datasets: name the one of these rows, as in "
-            f"--rows {next(iter(datasets))}:test=FILE, give a folder that has a folder of splits for each, or ask one "
-            f"alone with --dataset; there is: {', '.join(datasets)}"
+            f"--rows: {config} has {len(datasets)} datasets: name the dataset of the rows, as in "
+            f"--rows {next(iter(datasets))}:test=FILE, name a folder with a folder of splits per dataset, or select "
+            f"one dataset with --dataset; datasets: {', '.join(datasets)}"
         )
     return {rest[0]: rows.splits or load_rows(rows.files[0])}
 
 
-class _GivenRows:
-    """The values of `--rows`, by what they name."""
+class _RowSources:
+    """Rows of the values of `--rows`."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -208,7 +216,7 @@ class _GivenRows:
             return
         dataset, _, split = name.rpartition(":")
         if dataset and dataset not in every:
-            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, every)}")
+            raise InContextError(f"--rows {text}: unknown dataset {dataset!r}{nearest(dataset, every)}")
         is_dataset = name in every and name not in _SPLITS
         owner = dataset
         if is_dataset and not dataset:
@@ -219,32 +227,36 @@ class _GivenRows:
         if is_dataset and name in datasets:
             self._add_dataset(text, name, rows)
         elif isinstance(rows, dict):
-            raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
+            raise InContextError(f"--rows {text}: the folder has splits; expected a file with the rows of one split")
         else:
             self._add_split(name, dataset, split, rows)
 
     def _add_dataset(self, text: str, name: str, rows: Any) -> None:
         if name in self.named:
-            raise InContextError(f"--rows {text}: the rows of {name!r} are there twice")
-        self.named[name] = rows if isinstance(rows, dict) else {"test": rows}
+            raise InContextError(f"--rows {text}: duplicate rows of {name!r}")
+        if not isinstance(rows, dict):
+            rows = {"test": rows}
+        self.named[name] = rows
 
     def _add_split(self, name: str, dataset: str, split: str, rows: Any) -> None:
-        splits = self.named.setdefault(dataset, {}) if dataset else self.splits
+        splits = self.splits
+        if dataset:
+            splits = self.named.setdefault(dataset, {})
         if split in splits:
-            raise InContextError(f"--rows: the split {name!r} is there twice")
+            raise InContextError(f"--rows: duplicate split {name!r}")
         splits[split] = rows
 
     def check_files(self) -> None:
-        """Refuse files that do not exist, or that need the name of their split."""
+        """Check that files exist, and that several files have the names of their splits."""
         for text in self.files:
             if not Path(text).exists():
                 raise InContextError(f"--rows {text}: the file or folder does not exist; check the path")
         if self.files and (self.splits or len(self.files) > 1):
-            raise InContextError(f"--rows: several files need their splits in front: test={self.files[0]}")
+            raise InContextError(f"--rows: several files require the names of their splits: test={self.files[0]}")
 
 
 def _each(names: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the rows of each dataset; name everything that is wrong with any."""
+    """Return the rows of each dataset; raise one error with the problems of all datasets."""
     rows: dict[str, Any] = {}
     problems = []
     for name in names:
@@ -259,39 +271,44 @@ def _each(names: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
 
 def _rows_in(folder: Path) -> Any:
     if not folder.is_dir():
-        raise InContextError(f"there is no folder {folder} with its rows, a file for each split")
+        raise InContextError(f"missing folder {folder} with its rows, a file per split")
     return load_rows(folder)
 
 
-def _rows_beside(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
-    """Return the rows that a dataset names beside its configuration: those of `path/name`, or else of `path`."""
+def _rows_of_path(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
+    """Return the rows of `path/name` of a dataset, or of its `path`."""
     path, part = dataset.get("path"), dataset.get("name")
     if not isinstance(path, str) or not path:
-        raise InContextError("it has no `path`; name its rows with --rows FILE")
-    # Paths of a configuration are relative to its file, as the suites have them.
-    home = config.parent / path
-    inner = None
-    if isinstance(part, str) and part:
-        inner = home / part
-    for place in (home, inner):
-        if place is not None and not _lies_in(place, root):
-            raise InContextError(f"its path {str(place)!r:.200} leads out of {root}; name its rows with --rows FILE")
-    if inner is not None and inner.exists():
+        raise InContextError("the dataset has no `path`; name its rows with --rows FILE")
+    # Paths of a configuration are relative to its file, as in the suites.
+    place = config.parent / path
+    _check_inside(place, root)
+    if not isinstance(part, str) or not part:
+        if not place.exists():
+            raise InContextError(f"its path {path!r} is not next to {config}; name its rows with --rows FILE")
+        return load_rows(place, root=root)
+    inner = place / part
+    _check_inside(inner, root)
+    if inner.exists():
         return load_rows(inner, root=root)
-    if home.is_file() or (home.is_dir() and inner is None):
-        return load_rows(home, root=root)
-    if inner is None:
-        raise InContextError(f"its path {path!r} is no file beside {config}; name its rows with --rows FILE")
+    if place.is_file():
+        return load_rows(place, root=root)
     try:
-        return load_rows(home, root=root)
+        return load_rows(place, root=root)
     except InContextError:
         raise InContextError(
-            f"its path and name are {f'{path}/{part}'!r}, which is no folder beside {config}, and {path!r} holds no "
-            "rows either; name its rows with --rows FILE"
+            f"its path and name {f'{path}/{part}'!r} are no folder next to {config}, and {path!r} contains no rows; "
+            "name its rows with --rows FILE"
         ) from None
 
 
-def _lies_in(path: Path, root: Path) -> bool:
+def _check_inside(path: Path, root: Path) -> None:
+    # The configuration may come from elsewhere: it must not read any file of this machine.
+    if not _is_inside(path, root):
+        raise InContextError(f"its path {str(path)!r:.200} is outside of {root}; name its rows with --rows FILE")
+
+
+def _is_inside(path: Path, root: Path) -> bool:
     try:
         return Path(os.path.realpath(path)).is_relative_to(root)
     except ValueError:

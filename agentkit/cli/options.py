@@ -1,4 +1,4 @@
-"""Options that several commands take, and how their values are read."""
+"""Shared options of commands, and functions that read their values."""
 
 from __future__ import annotations
 
@@ -29,28 +29,31 @@ __all__ = [
     "has_memory",
     "open_existing",
     "open_memory",
-    "own_session",
+    "text_session",
     "utf8",
 ]
 
 HOME = Path(".agentkit")
 TENANT = "local"
-"""To whom everything belongs that the command line stores, and whose memory it reads by default."""
+"""Default tenant of everything that the command line stores and reads."""
 
 Home: TypeAlias = Annotated[
-    Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")
+    Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder of conversations and documents.")
 ]
 SessionName: TypeAlias = Annotated[
-    str | None, typer.Option("--session", "-s", metavar="NAME", help="Conversation to go on with, or to begin.")
+    str | None,
+    typer.Option(
+        "--session", "-s", metavar="NAME", help="Name of a new conversation, or of a conversation to continue."
+    ),
 ]
 TenantName: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--tenant", metavar="NAME", help="A tenant of the store, where a program named one.", show_default=False
+        "--tenant", metavar="NAME", help="Tenant of the store, for data that a program stored.", show_default=False
     ),
 ]
 UserName: TypeAlias = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="Whose memory and conversations, where several have some.")
+    str | None, typer.Option("--user", metavar="NAME", help="User whose memory and conversations are used.")
 ]
 EmbedderName: TypeAlias = Annotated[
     str | None,
@@ -58,7 +61,7 @@ EmbedderName: TypeAlias = Annotated[
         "--embedder",
         envvar="AGENTKIT_EMBEDDER",
         metavar="KIND:MODEL",
-        help="Model of dense retrieval, such as fastembed:BAAI/bge-small-en-v1.5. The name in a store loads none.",
+        help="Model of dense retrieval, such as fastembed:BAAI/bge-small-en-v1.5. A store alone loads no model.",
     ),
 ]
 ChatTemplateName: TypeAlias = Annotated[
@@ -66,8 +69,8 @@ ChatTemplateName: TypeAlias = Annotated[
     typer.Option(
         "--chat-template",
         metavar="FILE|NAME",
-        help="Chat template of a local model: a name (see `agentkit templates`), that of a model, a file or folder. "
-        "The model is asked for raw completions.",
+        help="Chat template of a local model: a name (see `agentkit templates`), the name of a model, a file or a "
+        "folder. The model receives raw completion requests.",
     ),
 ]
 TemplateModel: TypeAlias = Annotated[
@@ -75,41 +78,37 @@ TemplateModel: TypeAlias = Annotated[
     typer.Option(
         "--model-name",
         metavar="NAME",
-        help="A model, whose registered chat template is taken; also asked, where --model names none.",
+        help="Model whose registered chat template is used; also the model, if --model names none.",
     ),
 ]
 Kwargs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def utf8(argument: str) -> str:
-    """Return an argument in characters that can be stored and sent: bytes that are not UTF-8 become U+FFFD."""
+    """Return an argument as valid text; bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def has_memory(home: Path) -> bool:
-    """Return whether the folder holds a memory; one that may not be entered ends the command.
-
-    `Path.exists` would do, but takes a folder that may not be entered for an empty one from Python 3.14 on.
-    """
+    """Return True if the folder contains a memory; end the command with an error if the folder is not readable."""
+    # `Path.exists` hides a permission error from Python 3.14 on.
     try:
         (home / "memory.db").stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:
-        fail(f"{home}: may not be entered")
+        fail(f"{home}: permission denied")
     return True
 
 
-def own_session(memory: Memory, name: str) -> StoredSession:
-    """Open a conversation; one that holds media in files ends the command.
-
-    The command line stores text only. A store that came from elsewhere could name any file of this machine, and it
-    would be sent to the model.
-    """
+def text_session(memory: Memory, name: str) -> StoredSession:
+    """Open a conversation; end the command with an error if the conversation refers to files."""
+    # The command line stores text only. A store from elsewhere could name any file of this machine, and the file would
+    # be sent to the model.
     from agentkit_prompts.context.parts import Media
 
     session = memory.session(name)
@@ -117,33 +116,31 @@ def own_session(memory: Memory, name: str) -> StoredSession:
         for part in message.parts:
             if isinstance(part, Media) and isinstance(part.source, Path):
                 complain(
-                    f"conversation {name!r}, message {number}: it names the file {str(part.source)!r}, which is not "
-                    "opened because a store names it; go on with this conversation from a program of yours"
+                    f"conversation {name!r}, message {number}: the command line does not open files that a store "
+                    f"names, such as {str(part.source)!r}; continue this conversation from a program"
                 )
                 raise typer.Exit(1)
     return session
 
 
 def open_existing(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
-    """Open a memory that exists. A missing one is an error, and is not created."""
+    """Open an existing memory; end the command with an error if it is missing."""
     if not has_memory(home):
-        fail(f"{home}: the folder has no memory; `agentkit ingest` makes one, --home DIR names another folder")
+        fail(f"{home}: the folder has no memory; `agentkit ingest` creates a memory, --home DIR names another folder")
     return open_memory(home, scope, embedder)
 
 
 def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
-    """Open a memory with the embedder that the user named; the name that a store holds loads nothing.
-
-    A store may come from elsewhere, as part of a checkout: what it holds is data.
-    """
+    """Open a memory, with dense retrieval only if the user names the embedder."""
+    # A store may come from elsewhere, as part of a checkout: a name in its data must not load a model.
     from agentkit_memory import Memory
     from agentkit_memory.embedders.store_embedders import embedder_named
 
     scope = scope or Scope(TENANT)
     if embedder:
-        named = embedder_named(utf8(embedder))
+        model = embedder_named(utf8(embedder))
         try:
-            return Memory(home, scope=scope, embedder=named)
+            return Memory(home, scope=scope, embedder=model)
         except EmbedderError as error:
             note(f"dense retrieval is off: {error}")
     memory = Memory(home, scope=scope)

@@ -1,4 +1,4 @@
-"""What is printed where: answers and tables on stdout, all else on stderr, and nothing that steers a terminal."""
+"""Output of commands: answers and tables on stdout, notes and errors on stderr, without control characters."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ __all__ = [
 ]
 
 _ORDERING = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
-"""Line ends that some terminals have, and what makes text read in another order than it is: whoever decides about a
-call would not see what it does.
+"""Unicode line ends, and characters that change the order of displayed text: they could hide arguments of a call from
+the person who approves the call.
 """
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_ORDERING}]")
 _STEERING = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_ORDERING}]")
-"""Characters that JSON text may hold as they are, and a terminal or a line reader may not."""
+"""Characters that are valid in JSON text but may control a terminal or end a line."""
 _IN_USE = re.compile(r"the index is in use by (process \d+|another process)")
 _BAR = 12
-"""Characters of a bar that stands for all tokens."""
+"""Characters of a bar of 100 %."""
 _WIDE = 200
-"""Characters of a line where there is no terminal to fit."""
+"""Characters of a line without a terminal."""
 _MAX_SHOWN = 300
-"""Characters of a tool's arguments or result that are shown; the model gets all of them."""
+"""Maximum printed characters of arguments or results of a tool."""
 
 
 def library_errors() -> tuple[type[Exception], ...]:
@@ -74,7 +74,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 
 def prepare() -> None:
-    """Let no character of a document, a model or the command line break a stream."""
+    """Configure the standard streams, so that no character of a text raises an encoding error."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         # A test may have replaced a stream.
         if isinstance(stream, TextIOWrapper):
@@ -83,7 +83,7 @@ def prepare() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print a warning of ours as a remark, without the line of code that it came from."""
+    """Print a warning of agentkit as a note, without the line of code."""
     if category.__module__.partition(".")[0].startswith("agentkit"):
         note(f"warning: {message}")
     else:
@@ -94,18 +94,18 @@ _show_other_warning = warnings.showwarning
 
 
 def plain(text: str) -> str:
-    """Return the text without control characters: a document or a model must not steer the terminal."""
+    """Return a text without characters that control a terminal."""
     return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def put(text: str, *, end: str = "\n") -> None:
-    """Print text on stdout as it is, apart from control characters."""
+    """Print text on stdout without control characters."""
     sys.stdout.write(plain(text) + end)
     sys.stdout.flush()
 
 
 def put_exactly(text: str) -> None:
-    """Print text on stdout to the character: into a pipe nothing is added; at a terminal a line end, and no control."""
+    """Print unchanged text into a pipe; at a terminal, print it without control characters and with a line end."""
     if sys.stdout.isatty():
         put(plain(text).removesuffix("\n"))
     else:
@@ -114,14 +114,14 @@ def put_exactly(text: str) -> None:
 
 
 def put_json(data: Any) -> None:
-    """Print data as JSON on stdout: characters that steer a terminal are escaped, so that nothing is lost."""
+    """Print data as JSON on stdout. Characters that control a terminal are escaped."""
     text = json.dumps(data, ensure_ascii=False, indent=2)
     sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Print a remark on stderr: what happens, as opposed to what was asked for."""
+    """Print a note on stderr."""
     _errors().print(Text(plain(text)), style="dim", soft_wrap=True)
 
 
@@ -131,7 +131,7 @@ def complain(text: str) -> None:
 
 
 def fail(text: str, *, code: int = 1) -> NoReturn:
-    """Print an error on stderr, and end the command with an exit code."""
+    """Print an error on stderr and end the command with an exit code."""
     complain(text)
     raise Exit(code)
 
@@ -143,7 +143,7 @@ class _PlainFormatter(logging.Formatter):
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Print the warnings and errors that agentkit logs on stderr, until the end of the block."""
+    """Print log records of agentkit on stderr until the end of the block."""
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     log = logging.getLogger("agentkit")
@@ -155,7 +155,7 @@ def logged() -> Iterator[None]:
 
 
 def progress_bar(amount: ProgressColumn | None = None) -> Progress:
-    """Return a bar on stderr; where that is no terminal, one that nobody sees."""
+    """Return a progress bar on stderr, which is hidden without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
@@ -164,7 +164,7 @@ def progress_bar(amount: ProgressColumn | None = None) -> Progress:
 
 
 def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()) -> None:
-    """Print rows on stdout; the columns that hold `numbers` stand to the right."""
+    """Print a table on stdout; the columns of `numbers` are aligned to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         is_number = column in numbers
@@ -178,14 +178,14 @@ def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbe
 
 
 def short(text: str) -> str:
-    """Return what is shown of a text that may be long."""
+    """Return the start of a long text."""
     if len(text) <= _MAX_SHOWN:
         return text
     return f"{text[:_MAX_SHOWN]}..."
 
 
 def tool_line(event: ToolStarted | ToolFinished) -> str:
-    """Return what is noted of a tool call that begins or ends."""
+    """Return the note of a started or finished tool call."""
     from agentkit.run.engine.events import ToolStarted
 
     if isinstance(event, ToolStarted):
@@ -194,7 +194,7 @@ def tool_line(event: ToolStarted | ToolFinished) -> str:
 
 
 def layer_table(composition: Composition) -> None:
-    """Print what is sent, layer by layer: tokens, share, where it is from, and what a budget did to it."""
+    """Print the layers of a composition with tokens, share, source and the effect of the budget."""
     rows = composition.explain()
     total = f"{composition.tokens:,}"
     if composition.budget is not None:
@@ -216,7 +216,7 @@ def layer_table(composition: Composition) -> None:
 
 
 def layers_form(composition: Composition) -> dict[str, Any]:
-    """Return what `layer_table` prints as JSON data."""
+    """Return the data of `layer_table` as JSON data."""
     budget = None
     if composition.budget is not None:
         budget = composition.budget.tokens
@@ -229,14 +229,14 @@ def layers_form(composition: Composition) -> dict[str, Any]:
     }
 
 
-def why_form(found: Why) -> dict[str, Any]:
-    """Return where a part of a composition ended up as JSON data."""
-    spans = [{"message": one.message, "prompt": one.prompt, "line": one.line} for one in found.spans]
-    return {"pointer": found.pointer, "reason": found.reason, "spans": spans}
+def why_form(why: Why) -> dict[str, Any]:
+    """Return the positions of a value in a composition as JSON data."""
+    spans = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in why.spans]
+    return {"pointer": why.pointer, "reason": why.reason, "spans": spans}
 
 
 def _cells(row: LayerRow) -> Sequence[Text]:
-    # A layer with any tokens has a bar that can be seen.
+    # A layer with any tokens has a visible bar.
     bar = "█" * max(round(row.share * _BAR), 1 if row.tokens else 0)
     style = {"trimmed": "yellow", "dropped": "red"}.get(row.status, "dim")
     return (
@@ -250,11 +250,11 @@ def _cells(row: LayerRow) -> Sequence[Text]:
 
 
 def degraded_note(problem: str) -> str:
-    """Return what is shown of what kept a recall from its best: who has the index, in short, or what it is."""
-    found = _IN_USE.search(problem)
-    if found is None:
+    """Return the note of a degraded recall."""
+    match = _IN_USE.search(problem)
+    if match is None:
         return problem
-    return f"recall is simpler while {found[1]} has this folder open: BM25 alone"
+    return f"recall is simpler while {match[1]} has this folder open: BM25 alone"
 
 
 def _wide_console() -> Console:

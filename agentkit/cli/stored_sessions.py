@@ -1,4 +1,4 @@
-"""Conversations that commands find by name, and the JSON lines that they write of them."""
+"""Stored conversations by name, and JSON lines of exports."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agentkit_prompts.system.private_files import private_file
 __all__ = ["PAGE", "Output", "all_sessions", "existing_session", "first_of", "write_lines"]
 
 PAGE = 200
-"""Conversations that are read at once."""
+"""Number of conversations per query."""
 _NAMED = 5
-"""Conversations or users that are named if some are left out."""
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there; stdout otherwise.")]
+"""Maximum number of names in a note."""
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file; stdout by default.")]
 
 
 def first_of(names: Sequence[str]) -> str:
@@ -33,7 +33,7 @@ def first_of(names: Sequence[str]) -> str:
 
 
 def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
-    """Write JSON lines, to a file that is there as a whole or not at all."""
+    """Write JSON lines to stdout, or to a file that replaces `output` only when it is complete."""
     if output is None:
         for line in lines:
             put(json.dumps(line, ensure_ascii=True, default=str))

@@ -19,13 +19,13 @@ __all__ = ["training_rows"]
 
 
 def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str | None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each answer, an assistant message that calls no tools: what the agent would be sent, and it.
+    """Yield a row per answer of a conversation: the prompt of the agent, and the answer without tool calls.
 
-    What memory had found then is not stored, so it is asked again: for documents and facts there are now, and for
-    messages of other conversations from before the question.
+    Recalled items are not stored with a conversation, so memory is queried again: for current documents and facts, and
+    for messages of other conversations from before the question.
 
     Args:
-        agent: The agent, with its prompts, tools and memory as they are now.
+        agent: The agent with its current prompts, tools and memory.
         session: The conversation.
         template: The chat template of the text; None for messages only.
     """
@@ -34,13 +34,13 @@ def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str 
     for turn, (start, stop) in enumerate(pairwise(turn_bounds(conversation))):
         if conversation[start].role != "user":
             continue
-        answers = [one for one in conversation[start + 1 : stop] if one.role == "assistant"]
+        answers = [message for message in conversation[start + 1 : stop] if message.role == "assistant"]
         for step, message in enumerate(answers, 1):
             if message.tool_calls or not message.text:
                 continue
             ctx, _ = turn_context(agent, session, turn, step=step)
-            sent = agent.chain.compose(_remembering(agent, ctx, session, stored[start]))
-            row = sent.to_sample(message, template)
+            composition = agent.chain.compose(_remembering(agent, ctx, session, stored[start]))
+            row = composition.to_sample(message, template)
             yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
 
 

@@ -61,7 +61,7 @@ def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_pr
     assert getattr(done, "returncode", None) == 0 or getattr(done, "exit_code", None) == 0
     assert done.stdout.count("not a language model") == 2
     assert "before_input[0]  chunks" in done.stdout
-    assert "/nonsense is not a command: /layers shows what was sent last, /why PLACE" in done.stderr
+    assert "unknown command /nonsense; commands: /layers shows the last prompt, /why PLACE" in done.stderr
 
 
 def test_with_json_each_line_of_a_pipe_has_a_line_of_json(run: Run) -> None:
@@ -148,7 +148,7 @@ def test_the_stand_in_can_be_chosen_although_there_is_a_key(run: Run, endpoint: 
 def test_a_model_without_a_key_is_refused_before_anything_is_asked(run: Run, folder: Path) -> None:
     done = run("chat", "--model", "owl-1", "--once", "hello")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("agentkit: owl-1: there is no API key: set OPENAI_API_KEY")
+    assert done.stderr.startswith("agentkit: owl-1: missing API key: set OPENAI_API_KEY")
     assert not (folder / ".agentkit").exists()
 
 
@@ -156,7 +156,7 @@ def test_a_mistyped_provider_is_named_before_a_missing_key(run: Run) -> None:
     done = run("chat", "--model", "opnai:gpt-5", "--once", "hello")
     assert done.exit_code == 1
     assert "unknown provider 'opnai'; did you mean 'openai'?" in done.stderr
-    assert "there is no API key" in run("chat", "--model", "qwen2.5:7b", "--once", "hello").stderr
+    assert "missing API key" in run("chat", "--model", "qwen2.5:7b", "--once", "hello").stderr
 
 
 def refuses(status: int, message: str) -> object:
@@ -218,7 +218,7 @@ def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:order_status']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml", stdin="/help\n")
     assert 'try: Use order_status with order="..."' in done.stderr
-    assert "/layers shows what was sent last\n/why" in done.stdout and "not a command" not in done.stderr
+    assert "/layers shows the last prompt\n/why" in done.stdout and "unknown command" not in done.stderr
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\nmemory: tru\ntools: ['./tools.py:order']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml")
     assert "memory: expected true, or keys such as {home: .agentkit}, got text" in done.stderr

@@ -147,7 +147,7 @@ def test_folders_that_may_not_be_entered_or_written_are_reported_in_a_line(run: 
         deeper = run("ingest", "docs", "--home", "closed/deeper")
     finally:
         os.seteuid(0)
-    assert [done.stderr for done in closed] == ["agentkit: closed: may not be entered\n"] * 2
+    assert [done.stderr for done in closed] == ["agentkit: closed: permission denied\n"] * 2
     for done in [*read_only, *closed, deeper]:
         assert done.exit_code == 1
         assert done.stderr.startswith("agentkit: ")

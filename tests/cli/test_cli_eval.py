@@ -97,15 +97,18 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
     [
         (
             ("--rows", "few/test.csv"),
-            "--rows few:test=FILE, give a folder that has a folder of splits for each, or ask one alone with "
-            "--dataset; there is: few, zero",
+            "--rows few:test=FILE, name a folder with a folder of splits per dataset, or select one dataset with "
+            "--dataset; datasets: few, zero",
         ),
         (("--rows", "few/test.csv", "-d", "few"), "shows row 0, but the training split is empty"),
-        (("--dataset", "fewer"), "no dataset 'fewer'; did you mean 'few'"),
+        (("--dataset", "fewer"), "unknown dataset 'fewer'; did you mean 'few'"),
         (("--score", "exakt"), "did you mean 'exact'"),
-        (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
-        (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
-        (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
+        (
+            ("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"),
+            "several files require the names of",
+        ),
+        (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "duplicate split 'test'"),
+        (("--rows", "fewer:test=few/test.csv"), "unknown dataset 'fewer'; did you mean 'few'"),
         (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: the file or folder does not exist"),
         (("--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
         (("-d", "zero", "--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
@@ -277,14 +280,14 @@ def test_the_settings_of_the_file_s_model_are_followed_or_named(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.on("own", answers(right))
     done = run("eval", "own.py", "-d", "zero", "-m", "own")
-    assert "not followed of the configuration's model: path, generation_kwargs.seed" in done.stderr
+    assert "ignored settings of the configuration's model: path, generation_kwargs.seed" in done.stderr
     assert "model own: temperature=0.7, top_p=0.5, max_tokens=16" in done.stderr
     body = server.to("own")[0].body
     assert (body["temperature"], body["top_p"], body["max_tokens"]) == (0.7, 0.5, 16)
     run("eval", "own.py", "-d", "zero", "-m", "own", "--temperature", "0.1")
     assert server.to("own")[-1].body["temperature"] == 0.1
     (sums / "own.py").write_text(f"{SUMS}\nmodels = [{entry}, dict(abbr='n')]\n")
-    assert "has 2 models: no setting of theirs is followed" in run("eval", "own.py", "-d", "zero", "-m", "own").stderr
+    assert "has 2 models: their settings are ignored" in run("eval", "own.py", "-d", "zero", "-m", "own").stderr
 
 
 def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums: Path) -> None:
@@ -320,7 +323,7 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     (sums / "root" / "zero" / "test.csv").unlink()
     (sums / "root" / "zero").rmdir()
     done = run("eval", "sums.py", "--rows", "root")
-    assert done.exit_code == 1 and f"dataset zero: there is no folder {Path('root', 'zero')}" in done.stderr
+    assert done.exit_code == 1 and f"dataset zero: missing folder {Path('root', 'zero')}" in done.stderr
 
 
 def test_a_dataset_is_given_a_folder_of_its_splits_or_a_file_of_its_rows(run: Run, sums: Path) -> None:
@@ -329,7 +332,7 @@ def test_a_dataset_is_given_a_folder_of_its_splits_or_a_file_of_its_rows(run: Ru
     assert done.exit_code == 0, done.stderr
     assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
     done = run("eval", "sums.py", "--rows", "few=own", "--rows", "few=own")
-    assert done.exit_code == 1 and "the rows of 'few' are there twice" in done.stderr
+    assert done.exit_code == 1 and "duplicate rows of 'few'" in done.stderr
     (sums / "test.py").write_text(SUMS.replace("('zero'", "('test'"))  # a dataset with the name of a split
     done = run("eval", "test.py", "-d", "test", "--rows", "test=zero/test.csv", "--rows", "train=own/train.jsonl")
     assert done.exit_code == 0, done.stderr
@@ -339,7 +342,7 @@ def test_prompts_are_shown_with_a_chat_template_where_there_is_no_key(run: Run, 
     done = run("eval", "sums.py", "-d", "zero", "--show", "1", "--chat-template", "qwen")
     assert done.exit_code == 0 and "Q: 2+2<|im_end|>" in done.stdout, done.stderr
     done = run("eval", "sums.py", "-d", "zero", "--chat-template", "qwen")
-    assert done.exit_code == 1 and "no API key" in done.stderr
+    assert done.exit_code == 1 and "missing API key" in done.stderr
     (sums / "mood.yaml").write_text(MOOD)
     (sums / "mood.csv").write_text("text,label\nWarm.,good\n")
     refused = run("eval", "mood.yaml")
@@ -370,10 +373,7 @@ def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
     done = run("eval", "mmlu.py", "-d", "few", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["datasets"][0]["rows"] == 2, done.stderr
     refused = run("eval", "mmlu.py")
-    assert (
-        refused.exit_code == 1
-        and "dataset zero: its path and name are 'set/zero', which is no folder" in refused.stderr
-    )
+    assert refused.exit_code == 1 and "dataset zero: its path and name 'set/zero' are no folder" in refused.stderr
 
 
 def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums: Path) -> None:
@@ -385,7 +385,7 @@ def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums:
         (inner / "sums.py").write_text(SUMS.replace("path=name", f"path={path!r}"))
         refused = run("eval", "inner/sums.py", "-d", "few", "--show", "1")
         assert refused.exit_code == 1, path
-        assert "leads out of" in refused.stderr or "does not lie in the folder" in refused.stderr
+        assert "is outside of" in refused.stderr or "does not lie in the folder" in refused.stderr
         if path != "links":
             done = run("eval", "inner/sums.py", "-d", "few", "--show", "1", "--root", ".")
             assert done.exit_code == 0, done.stderr

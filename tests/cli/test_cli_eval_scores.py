@@ -53,9 +53,9 @@ def test_a_score_stands_in_where_an_eval_cfg_is_not_followed(run: Run, two: Path
     assert "give --score choice" in refused.stderr and "score='" not in refused.stderr
     done = run(*ask, "--score", "choice")
     assert scores(done.stdout) == {"gsm8k": 1.0, "arc": 1.0}, done.stderr
-    assert "gsm8k: scored as its eval_cfg says; --score gsm8k=choice would take its place" in done.stderr
+    assert "gsm8k: scored by its eval_cfg; --score gsm8k=choice overrides it" in done.stderr
     done = run(*ask, "--score", "choice", "--score", "gsm8k=numeric")
-    assert scores(done.stdout) == {"gsm8k": 0.0, "arc": 1.0} and "scored as" not in done.stderr
+    assert scores(done.stdout) == {"gsm8k": 0.0, "arc": 1.0} and "scored by" not in done.stderr
     done = run(*ask, "--score", "none")
     assert scores(done.stdout) == {"gsm8k": None, "arc": None}
     done = run(*ask, "--score", "arc=none")
@@ -65,9 +65,9 @@ def test_a_score_stands_in_where_an_eval_cfg_is_not_followed(run: Run, two: Path
 @pytest.mark.parametrize(
     ("given", "reported"),
     [
-        (("ark=choice",), "--score ark=choice: there is no dataset 'ark'; did you mean 'arc'"),
+        (("ark=choice",), "--score ark=choice: unknown dataset 'ark'; did you mean 'arc'"),
         (("arc=choise",), "did you mean 'choice'"),
-        (("choice", "exact"), "--score exact: there is one already; for one dataset write DATASET=exact"),
+        (("choice", "exact"), "--score exact: duplicate score; for one dataset write DATASET=exact"),
     ],
 )
 def test_a_score_that_is_for_nothing_is_an_error(run: Run, two: Path, given: tuple[str, ...], reported: str) -> None:
@@ -85,7 +85,7 @@ def test_rows_of_a_dataset_that_is_not_asked_are_left_aside(
     assert scores(done.stdout) == {"gsm8k": 1.0}, done.stderr
     assert [texts_of(asked) for asked in server.to("two")[before:]] == [["Sum: 1+1"]]
     wrong = run(*ask, "--rows", "ark:test=arc.csv")
-    assert wrong.exit_code == 1 and "there is no dataset 'ark'; did you mean 'arc'" in wrong.stderr
+    assert wrong.exit_code == 1 and "unknown dataset 'ark'; did you mean 'arc'" in wrong.stderr
 
 
 def test_a_retriever_that_compares_vectors_names_the_option_for_its_model(run: Run, two: Path) -> None:
@@ -98,4 +98,4 @@ def test_a_retriever_that_compares_vectors_names_the_option_for_its_model(run: R
 
 def test_the_help_says_what_each_score_takes(run: Run) -> None:
     told = " ".join(run("eval", "--help").stdout.replace("│", " ").split())
-    assert "the last one after words such as" in told and "follows no pattern of the file" in told
+    assert "the last letter after" in told and "Patterns of the file are ignored" in told

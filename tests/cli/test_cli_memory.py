@@ -57,7 +57,7 @@ def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (
         1,
         "",
-        "nothing was found; --user NAME searches what belongs to a user, too\n",
+        "nothing was found; --user NAME also searches the data of a user\n",
     )
     done = run("recall", "zebra", "--json")
     assert done.exit_code == 1
@@ -391,7 +391,9 @@ def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path
         memory.session("s").append(Message("user", (Text("see"), File(folder / "secret.txt"))))
     done = run(*command, "--session", "s")
     assert done.exit_code == 1
-    assert "conversation 's', message 1: it names the file " in done.stderr
+    assert (
+        "conversation 's', message 1: the command line does not open files that a store names, such as " in done.stderr
+    )
     assert "hush" not in done.stdout + done.stderr
 
 
@@ -434,6 +436,6 @@ def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: No
 
 def test_an_index_is_built_anew_and_files_are_compacted(run: Run, ingested: None) -> None:
     assert table(run("memory", "rebuild").stdout)["points"] == ["3"]
-    assert run("memory", "compact").stdout == "no deleted bytes are left\n"
+    assert run("memory", "compact").stdout == "no deleted bytes remain\n"
     assert run("memory", "verify", "--sample", "1000").exit_code == 0
     assert run("memory", "verify", "--sample", "-1").exit_code == 2

@@ -115,7 +115,7 @@ def stored(folder: Path) -> list[str]:
 
 
 def test_it_says_how_to_leave_answers_and_shows_the_layers(chat: Terminal) -> None:
-    assert "/quit leaves; so does Ctrl-D, and Ctrl-C stops an answer" in chat.shown
+    assert "/quit exits; Ctrl-D exits too, and Ctrl-C stops an answer" in chat.shown
     chat.type('use calculate with expression="6 * 7"\n')
     chat.wait_for("calls calculate")
     chat.wait_for("42\r\n")
@@ -194,7 +194,7 @@ def test_ctrl_c_ends_a_single_answer_with_the_code_of_an_interrupt(
     terminals[-1].wait_for("word word")
     terminals[-1].type(CTRL_C)
     assert terminals[-1].end() == 130
-    assert "stopped; what was stored stays" in terminals[-1].shown
+    assert "stopped; stored data is not lost" in terminals[-1].shown
     assert "Traceback" not in terminals[-1].shown
 
 

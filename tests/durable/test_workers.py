@@ -284,7 +284,7 @@ async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_mor
         assert first.wait(timeout=LONG) == 1
         assert {key for key, _ in here.attempts()} == {key for key, _ in before}
         assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
-        assert first.stderr is not None and "its lease ended" in first.stderr.read()
+        assert first.stderr is not None and "it lost its lease" in first.stderr.read()
 
 
 @pytest.mark.long

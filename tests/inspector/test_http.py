@@ -378,7 +378,7 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("nothing", "nobody"), "'nothing': there is no such file, nor a conversation of that name"),
+        (("nothing", "nobody"), "'nothing': no file and no conversation with messages has this name"),
         (("bad.journal",), "journal, line 1: not JSON"),
         (("new.journal",), "written by a newer agentkit"),
         (("--agent", "desk"), "desk"),

@@ -147,7 +147,7 @@ def test_a_request_that_goes_on_is_told(
     assert found == status
     assert '"code":"stopped"' in text and "ask again" in text
     assert ('"One' in text) == (status == 200)
-    assert "stopped; what was stored stays" in log and "Traceback" not in log
+    assert "stopped; stored data is not lost" in log and "Traceback" not in log
 
 
 def test_requests_that_have_not_arrived_are_told(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_requests_that_have_not_arrived_are_told(tmp_path: Path) -> None:
     for answer in answers:
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
-    assert "stopped; what was stored stays" in log and "Traceback" not in log
+    assert "stopped; stored data is not lost" in log and "Traceback" not in log
 
 
 def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
         answer = _read(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
-    assert log.strip() == "stopped; what was stored stays"
+    assert log.strip() == "stopped; stored data is not lost"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: boo
         log = stopping.result()
         connection.close()
     assert server.process.returncode == 130
-    assert log.strip() == "stopped; what was stored stays"
+    assert log.strip() == "stopped; stored data is not lost"
 
 
 @pytest.mark.long

@@ -1,1 +1,1 @@
-"""The commands: what each of them takes and does, a file for each."""
+"""The commands, one file per command."""

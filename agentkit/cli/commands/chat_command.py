@@ -1,4 +1,4 @@
-"""`agentkit chat`: what it takes; `Chat` is what it does."""
+"""`agentkit chat`: options of the command, which runs a `Chat`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agentkit.cli.agent_option import AgentSource, ModelName, apart, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, earlier_sessions, opened_agent, store_of
 from agentkit.cli.commands.run_command import kwargs_of
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.options import (
@@ -35,7 +35,7 @@ def chat(
     session: SessionName = None,
     user: UserName = None,
     model: ModelName = None,
-    once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
+    once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer TEXT and exit.")] = None,
     kwarg: Kwargs = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
@@ -43,17 +43,17 @@ def chat(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="A line of JSON for each line: an answer once it is whole, or what a command shows."
+            "--json", help="Print a line of JSON for each input line: a whole answer, or the result of a command."
         ),
     ] = False,
     home: Home = HOME,
 ) -> None:
-    """Talk with an agent; without --agent with one that recalls what was ingested.
+    """Chat with an agent; without --agent, with the default agent and the ingested documents.
 
-    Reads from the terminal or from a pipe, a turn a line. /layers shows what was sent last, /why PLACE where something
-    in it is from, /undo takes the last turn back, /fork NAME goes on in a copy, /cost shows what it took, /quit leaves.
-    A tool call that needs a person is asked about at a terminal, and denied elsewhere. Answers go to stdout, everything
-    else to stderr.
+    Each line of the terminal or the pipe is a turn. /layers shows the last prompt, /why PLACE shows the source of a
+    part of it, /undo removes the last turn, /fork NAME continues in a copy, /cost shows tokens and money, /quit exits.
+    A tool call that needs approval asks at a terminal, and is denied without a terminal. Answers go to stdout,
+    everything else to stderr.
 
     Example: agentkit chat --agent shop.yaml --session monday
     """
@@ -63,7 +63,7 @@ def chat(
             home=home,
             model=model,
             embedder=embedder,
-            tells=True,
+            verbose=True,
             chat_template=chat_template,
             model_name=model_name,
         ) as loaded,
@@ -72,7 +72,7 @@ def chat(
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
-        if session and not before and apart(loaded, user=user, name=utf8(name)):
+        if session and not before and earlier_sessions(loaded, user=user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")

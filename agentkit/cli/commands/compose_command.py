@@ -1,4 +1,4 @@
-"""`agentkit compose`: what would be sent, layer by layer."""
+"""`agentkit compose`: the prompt of an input, layer by layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentkit.cli.options import (
     TemplateModel,
     UserName,
     has_memory,
-    own_session,
+    text_session,
     utf8,
 )
 from agentkit.cli.screen import layer_table, layers_form, note, put_exactly, put_json
@@ -36,15 +36,16 @@ __all__ = ["compose"]
 
 
 def compose(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you would ask.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Input of the agent.")],
     agent: AgentSource = None,
     budget: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Tokens that may be sent; layers give way to fit.")
+        int | None, typer.Option(min=1, metavar="N", help="Maximum tokens of the prompt; layers are trimmed to fit.")
     ] = None,
     kwarg: Kwargs = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table and the request body as JSON.")] = False,
     as_text: Annotated[
-        bool, typer.Option("--text", help="What would be sent, as text: as a chat template writes it, if there is one.")
+        bool,
+        typer.Option("--text", help="Print the prompt as text, rendered by the chat template if the model has one."),
     ] = False,
     model: ModelName = None,
     chat_template: ChatTemplateName = None,
@@ -54,37 +55,39 @@ def compose(
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Show what would be sent for TEXT, layer by layer. Nothing is sent.
+    """Show the prompt of TEXT, layer by layer, without sending it.
 
-    It is what the agent's model would get, or that of --model. With --chat-template it is what a local model would get,
-    also with an agent that has another model.
+    It is the prompt for the agent's model, or for --model. With --chat-template it is the prompt for a local model,
+    even if the agent has another model.
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
     template = chat_template or model_name
-    asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    # A template is for the model of the command line, or, without one, in place of the model of the agent.
-    is_rewritten = agent is not None and model is None
-    of_model = template
-    if is_rewritten:
-        of_model = None
-    with opened_agent(agent, home=home, model=model, embedder=embedder, makes=False, chat_template=of_model) as loaded:
-        asks = loaded.agent
-        if is_rewritten and template:
-            asks = asks.with_changes(model=CompletionModel(asks.chain.model.name, template))
+    user_input = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
+    # A template belongs to the model of --model. Without --model it replaces the model of the agent.
+    replaces_model = agent is not None and model is None
+    model_template = template
+    if replaces_model:
+        model_template = None
+    with opened_agent(
+        agent, home=home, model=model, embedder=embedder, creates=False, chat_template=model_template
+    ) as loaded:
+        composer = loaded.agent
+        if replaces_model and template:
+            composer = composer.with_changes(model=CompletionModel(composer.chain.model.name, template))
         if budget is not None:
-            asks = asks.with_changes(budget=budget)
-        composition = _composed(asks, asked, loaded, home, session=session, user=user)
-    writer = asks.chain.model
+            composer = composer.with_changes(budget=budget)
+        composition = _composition(composer, user_input, loaded, home, session=session, user=user)
+    writer = composer.chain.model
     if isinstance(writer, OfflineModel):
         writer = writer.writer or writer
     if as_json:
         _put_request(composition, writer)
         return
     text = composition.text
-    # The table needs no text. It is written all the same, because a template that cannot write it is an error.
+    # The table needs no text, but a template that cannot render the prompt must be an error here too.
     if isinstance(writer, CompletionModel):
         text = writer.request_body(composition)["prompt"]
         _note_template(writer)
@@ -94,16 +97,16 @@ def compose(
         layer_table(composition)
 
 
-def _composed(
-    agent: Agent, asked: UserInput, loaded: LoadedAgent, home: Path, *, session: str | None, user: str | None
+def _composition(
+    agent: Agent, user_input: UserInput, loaded: LoadedAgent, home: Path, *, session: str | None, user: str | None
 ) -> Composition:
     # A session of a memory that does not exist is empty: showing a prompt creates nothing.
     if session is not None and (loaded.memory is not None or has_memory(home)):
         with store_of(loaded, home, user=user) as memory:
-            return agent.compose(asked, session=own_session(memory, utf8(session)))
+            return agent.compose(user_input, session=text_session(memory, utf8(session)))
     if user is not None:
-        return agent.compose(asked, scope=scope_of(loaded.memory, user=user))
-    return agent.compose(asked)
+        return agent.compose(user_input, scope=scope_of(loaded.memory, user=user))
+    return agent.compose(user_input)
 
 
 def _put_request(composition: Composition, writer: Model) -> None:
@@ -115,7 +118,7 @@ def _put_request(composition: Composition, writer: Model) -> None:
 
 
 def _note_template(model: CompletionModel) -> None:
-    """Say which chat template was taken, what ends a reply, and how calls are read."""
+    """Print the chat template, the stop words of a reply, and the format of tool calls."""
     template = model.chat_template
     name = getattr(template, "file", None) or getattr(template, "title", type(template).__name__)
     stop = ", ".join(map(repr, model.stop_words)) or "none"

@@ -1,4 +1,4 @@
-"""`agentkit eval`: the datasets of a configuration file, asked of a model and scored."""
+"""`agentkit eval`: evaluates a model on the datasets of a configuration file."""
 
 from __future__ import annotations
 
@@ -48,18 +48,20 @@ from agentkit_prompts.ranking.embedder import Embedder
 __all__ = ["eval"]
 
 _NO_SERVER = (
-    "labels are scored by a server of completions, and none is named: name it, as in --model "
-    "http://localhost:8000/v1#NAME --chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that "
-    "asks for one, and `--model offline` scores no labels"
+    "labels are scored by a server of completions: name it, as in --model http://localhost:8000/v1#NAME "
+    "--chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that requires a key, and "
+    "`--model offline` scores no labels"
 )
 _BASE = "base"
-"""The chat template of models that have none."""
+"""The chat template of models without a template."""
 
 
 def eval(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A configuration of OpenCompass or AISBench, .py or .yaml. None is run."),
+        typer.Argument(
+            metavar="CONFIG", help="Configuration of OpenCompass or AISBench, .py or .yaml. Its code is not run."
+        ),
     ],
     rows: Annotated[
         list[str] | None,
@@ -67,48 +69,54 @@ def eval(
             "--rows",
             "-r",
             metavar="[[DATASET:]SPLIT=]FILE",
-            help="Rows: .jsonl, .json or .csv, or a folder of splits, or one with such a folder for each DATASET. "
-            "Repeatable, with the split in front, or DATASET=FOLDER. Without it: `path/name` or `path` of the dataset.",
+            help="Rows: a .jsonl, .json or .csv file, a folder of splits, or a folder with a folder of splits per "
+            "DATASET. Repeatable, as SPLIT=FILE or DATASET=FOLDER. Default: `path/name` or `path` of the dataset.",
         ),
     ] = None,
     model: ModelName = None,
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", "-d", metavar="ABBR", help="Ask this one only. Repeatable.")
+        list[str] | None,
+        typer.Option("--dataset", "-d", metavar="ABBR", help="Evaluate only this dataset. Repeatable."),
     ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Outside of it CONFIG reads nothing. [default: the nearest folder `configs` around it, or its own]",
+            help="Folder outside of which CONFIG reads nothing. [default: the nearest parent folder `configs`, or the "
+            "folder of CONFIG]",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep the answers there, and go on from it; with several datasets a folder, with a file for each.",
+            help="File of the answers, from which the command resumes; with several datasets, a folder of such files.",
         ),
     ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[DATASET=]NAME",
-            help="exact, choice (the letter that is chosen, the last one after words such as `the answer is`), "
-            "numeric (the last number) or none, where the `eval_cfg` is missing or not followed here; of DATASET in "
-            "its place. It follows no pattern of the file.",
+            help="Score if the `eval_cfg` is missing or unsupported: exact, choice (the chosen letter, such as the "
+            "last letter after `the answer is`), numeric (the last number) or none. DATASET=NAME overrides it. "
+            "Patterns of the file are ignored.",
         ),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Requests at once. [default: batch_size, or 16]")
+        int | None, typer.Option(min=1, metavar="N", help="Maximum concurrent requests. [default: batch_size, or 16]")
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(min=0, metavar="T", help="In place of the file's. Without any, raw completions are greedy (0)."),
+        typer.Option(
+            min=0, metavar="T", help="Overrides the temperature of CONFIG. Raw completions are greedy (0) by default."
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ask the first N rows of each dataset.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, metavar="R", help="Requests that begin in a second.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Evaluate the first N rows of each dataset.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0, metavar="R", help="Maximum requests per second.")] = None,
     show: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Print the prompts of the first N rows; nothing is asked.")
+        int | None, typer.Option(min=1, metavar="N", help="Print the prompts of the first N rows without sending them.")
     ] = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
@@ -118,11 +126,11 @@ def eval(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model about every row of a dataset, and score its answers.
+    """Evaluate a model on every row of a dataset.
 
-    The scores go to stdout, all else to stderr. Stopped at any point, the same command with the same --out goes on. A
-    configuration that scores labels needs a model of raw completions: name its chat template, or `base`. The exit code
-    is 1 when something is wrong, or rows could not be asked.
+    Scores go to stdout, everything else to stderr. After an interruption, the same command with the same --out resumes.
+    A configuration that scores labels requires a model of raw completions: name its chat template, or `base`. The exit
+    code is 1 if an input is invalid or a row failed.
 
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
@@ -145,7 +153,7 @@ def eval(
     if embedder is not None:
         vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
-    # All datasets are checked before the first request, because an evaluation may take hours.
+    # All datasets are validated before the first request, because an evaluation may take hours.
     prepared = _checked(
         chosen, held, asked, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
     )
@@ -162,7 +170,7 @@ def eval(
             results.failures[name] = error
             results.evaluations[name] = error.evaluation
         except ModelError:
-            # The other datasets would fail in the same way. What was answered until now is shown.
+            # The other datasets would fail in the same way. Answers until now are printed.
             results.put(asked, files, as_json=as_json)
             raise
     results.put(asked, files, as_json=as_json)
@@ -171,14 +179,14 @@ def eval(
 
 
 class _Results:
-    """The results of the datasets that were asked."""
+    """Results of the evaluated datasets."""
 
     def __init__(self) -> None:
         self.evaluations: dict[str, Evaluation] = {}
         self.failures: dict[str, EvaluationFailed] = {}
 
     def put(self, model: Model, files: Mapping[str, Path], *, as_json: bool) -> None:
-        """Print scores, what was kept before, and failures."""
+        """Print scores, reused answers and failures."""
         forms = {name: _form(result, self.failures.get(name)) for name, result in self.evaluations.items()}
         if as_json:
             put_json({"model": model.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
@@ -193,7 +201,7 @@ class _Results:
 
 
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
-    """Report how the model is asked, or that a stand-in answers."""
+    """Print the settings of the model, or that the offline stand-in answers."""
     if isinstance(model, OfflineModel) and not is_named:
         note("no model is named: the offline stand-in answers, so a score has no meaning; name one with --model")
         return
@@ -205,7 +213,7 @@ def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named:
 
 
 class _Prepared(NamedTuple):
-    """A dataset that can be asked."""
+    """A validated dataset with its rows, score and settings."""
 
     asker: PromptSender
     rows: Sequence[Row]
@@ -226,7 +234,7 @@ def _checked(
     limit: int | None,
     is_shown: bool,
 ) -> dict[str, _Prepared]:
-    """Return what asks each dataset; refuse what none can be asked with, all of it, before anything is sent."""
+    """Return the validated datasets; raise one error with the problems of all datasets."""
     problems = []
     found: dict[str, _Prepared] = {}
     for name, one in datasets.items():
@@ -263,7 +271,7 @@ def _checked(
 
 
 def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
-    """Return the settings that answers depend on, each with the datasets that are asked so."""
+    """Return the datasets by their settings that influence answers."""
     found: dict[str, list[str]] = {}
     for name, one in prepared.items():
         found.setdefault(one.asker.shown_settings, []).append(name)
@@ -271,7 +279,7 @@ def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
 
 
 def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
-    """Print the prompts of the first rows as the model would be sent them; of a dialogue the first."""
+    """Print the prompts of the first rows; for a dialogue, its first prompt."""
     found: list[dict[str, Any]] = []
     for name, one in prepared.items():
         icl, rows = one.asker.icl, one.rows
@@ -320,7 +328,7 @@ def _note_once(name: str, texts: Sequence[str]) -> None:
 
 
 def _scores_labels(dataset: Mapping[str, Any]) -> bool:
-    """Whether a dataset is scored by log probabilities, which only a server of completions gives."""
+    """Return True if a dataset is scored by log probabilities, which only a server of completions returns."""
     cfg = dataset.get("infer_cfg")
     if not isinstance(cfg, Mapping) or not isinstance(cfg.get("inferencer"), Mapping):
         return False
@@ -331,14 +339,14 @@ def _scores_labels(dataset: Mapping[str, Any]) -> bool:
 def _model(
     name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
 ) -> Model:
-    # Labels are scored by the text of the prompt, so showing them needs a model that writes one.
+    # Labels are scored by the text of the prompt, so only a completion model can show them.
     template = chat_template or model_name
     if not is_asked and name is None and (template is not None or has_labels):
-        # This model needs no key to show what it would be sent.
-        writes = template or _BASE
+        # This model shows prompts without a key.
         if template is None:
-            note("shown as for a model without a chat template; name that of yours with --chat-template NAME")
-        return CompletionModel(writes, writes)
+            template = _BASE
+            note("shown as for a model without a chat template; name your template with --chat-template NAME")
+        return CompletionModel(template, template)
     if name is not None and ":" in name and chat_template is None and model_name is None:
         return model_of_name(utf8(name))
     try:

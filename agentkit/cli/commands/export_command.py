@@ -20,10 +20,11 @@ __all__ = ["export"]
 def export(
     agent: AgentSource = None,
     session: Annotated[
-        list[str] | None, typer.Option("--session", "-s", metavar="NAME", help="Conversations; all of them.")
+        list[str] | None,
+        typer.Option("--session", "-s", metavar="NAME", help="Conversation to export; all by default. Repeatable."),
     ] = None,
     template: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Chat template: adds the text and what of it is trained on.")
+        str | None, typer.Option(metavar="NAME", help="Chat template: adds the text of each row and its trained spans.")
     ] = None,
     output: Output = None,
     user: UserName = None,
@@ -31,9 +32,9 @@ def export(
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Write fine-tuning rows: for every answer in stored conversations the prompt that the agent would send, and it.
+    """Write fine-tuning rows: the prompt of the agent and the answer, for every answer of stored conversations.
 
-    Memory is asked again: for the documents and facts there are now, and for messages from before the question.
+    Memory is queried again: for current documents and facts, and for messages from before the question.
 
     Example: agentkit export --agent shop.yaml --output rows.jsonl
     """
@@ -41,12 +42,12 @@ def export(
         opened_agent(agent, home=home, model="offline") as loaded,
         store_of(loaded, home, tenant, user) as memory,
     ):
-        wanted = [utf8(name) for name in session or ()] or [one.name for one in all_sessions(memory)]
+        names = [utf8(name) for name in session or ()] or [stored.name for stored in all_sessions(memory)]
         with progress_bar() as bar:
-            task = bar.add_task("conversations", total=len(wanted))
+            task = bar.add_task("conversations", total=len(names))
 
             def rows() -> Iterator[dict[str, Any]]:
-                for name in wanted:
+                for name in names:
                     yield from training_rows(loaded.agent, existing_session(memory, name), template)
                     bar.advance(task)
 
@@ -56,7 +57,7 @@ def export(
 
 
 def _note_users(memory: Memory) -> None:
-    """Say whose conversations are left out, where somebody may take them for all there are."""
+    """Print the users whose conversations are not part of the export."""
     users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user)
     if users:
         note(f"left out: conversations of users ({first_of([*users])}); --user NAME writes theirs")

@@ -1,4 +1,4 @@
-"""`agentkit ingest`: documents into memory."""
+"""`agentkit ingest`: reads documents into memory."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def ingest(
         ),
     ],
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Take what can be read of damaged files, and report what cannot.")
+        bool, typer.Option("--lenient", help="Read the valid parts of corrupt files and report the rest.")
     ] = False,
     text: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its text. Repeatable.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record with its text. Repeatable.")
     ] = None,
     title: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its title. Repeatable.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record with its title. Repeatable.")
     ] = None,
     metadata: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to store as metadata. Repeatable.")
     ] = None,
     agent: AgentSource = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Read files into memory, to be recalled when you ask.
+    """Read files into memory, from which agents recall them.
 
-    What is stored already is skipped, so it may be stopped and started again at any time. The exit code is 1 when a
-    file could not be read, or none was found; the others are stored.
+    Unchanged files are skipped, so the command may be interrupted and restarted at any time. The exit code is 1 if a
+    file could not be read or no file was found; all other files are stored.
 
     Example: agentkit ingest docs/ --lenient
     """
@@ -87,4 +87,4 @@ def _show_report(report: IngestReport, place: str) -> None:
     for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:
-        complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")
+        complain("no text, Markdown, HTML, PDF or JSON lines file was found")

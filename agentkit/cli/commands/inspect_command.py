@@ -1,4 +1,4 @@
-"""`agentkit inspect`: the page that shows runs and sessions as prompt trees, served to this machine only."""
+"""`agentkit inspect`: serves a page of runs and sessions as prompt trees, to this machine only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from agentkit.agent.agent import Agent
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.session import Session, SessionProtocol
@@ -27,22 +27,20 @@ __all__ = ["inspect"]
 def inspect(
     what: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[RUN|SESSION]...", help="Files that journals were kept in, and names of conversations."
-        ),
+        typer.Argument(metavar="[RUN|SESSION]...", help="Journal files and names of conversations."),
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent that ran, or is to run. Repeatable."),
+        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent of the runs. Repeatable."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free port.")] = 0,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Show runs and conversations on a page: every prompt as layers, with where each piece of it is from.
+    """Show runs and conversations on a page: every prompt in layers, with the source of each part.
 
-    The page is served to this machine only, and its address holds a token. It ends with Ctrl-C.
+    The page is served to this machine only, and its address contains a token. Ctrl-C stops it.
 
     Example: agentkit inspect failed.journal --agent shop:support
     """
@@ -73,7 +71,7 @@ def inspect(
                 put(json.dumps({"url": address}))
             else:
                 put(address)
-                note("Ctrl-C ends it")
+                note("Ctrl-C stops it")
             if opens and sys.stdout.isatty():
                 webbrowser.open(address)
 
@@ -85,7 +83,7 @@ def _unstored_session(name: str) -> SessionProtocol:
 
 
 def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
-    """Return where conversations are looked for: the memory, and the part of it that belongs to each agent."""
+    """Return the memory and its scopes of single agents, in which conversations are searched."""
     if memory is None:
         return []
     return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
@@ -100,7 +98,7 @@ def _first_page(runs: list[Journal], sessions: list[SessionProtocol]) -> str:
 
 
 def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
-    """Return the journals and the conversations of these names; one of neither ends the command, naming all."""
+    """Return the journals and conversations of names; end the command with all unknown names."""
     runs: list[Journal] = []
     sessions: list[SessionProtocol] = []
     missing: list[str] = []
@@ -118,8 +116,8 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
             sessions += _session(stores, journal.session)
     for name in missing:
         complain(
-            f"{name!r}: there is no such file, nor a conversation of that name with messages; `agentkit run "
-            "--journal FILE` keeps a journal, and `agentkit sessions list` shows the conversations"
+            f"{name!r}: no file and no conversation with messages has this name; `agentkit run --journal FILE` writes "
+            "a journal, and `agentkit sessions list` lists the conversations"
         )
     if missing:
         raise typer.Exit(1)
@@ -127,10 +125,10 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
 
 
 def _session(stores: list[Memory], name: str) -> list[SessionProtocol]:
-    """Return the first conversation of this name that has messages, as a list of one; an empty list without any."""
+    """Return a list with the first conversation of this name that has messages; an empty list if none has."""
     for store in stores:
         if store.sessions(name=name):
-            session = own_session(store, name)
+            session = text_session(store, name)
             if len(session.conversation):
                 return [session]
     return []

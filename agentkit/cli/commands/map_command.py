@@ -1,4 +1,4 @@
-"""`agentkit runs map`: a durable run for each line of a file, and a file of answers in the same order."""
+"""`agentkit runs map`: starts a durable run per line of a file, and writes the answers in the same order."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ __all__ = ["map_"]
 
 def map_(
     module: Annotated[
-        str, typer.Argument(metavar="MODULE", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one.")
+        str, typer.Argument(metavar="MODULE", help="Module or file with `runs = Runs(...)`; or MODULE:NAME.")
     ],
     inputs: Annotated[
         Path,
         typer.Argument(metavar="FILE", help='Lines of JSON: a text, or {"input": "...", "additional_kwargs": {...}}.'),
     ],
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of the map, unique in the database.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the answers go, a line for each.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the map, unique in the database.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File of the answers, one per line.")],
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", metavar="NAME", help="Of the agents that were added; the only one.")
+        str | None,
+        typer.Option("--agent", "-a", metavar="NAME", help="Name of the agent; required with several agents."),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Runs at once, on all workers.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, help="Runs that begin in a second, on all workers.")] = None,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose runs they are.")] = "",
-    tenant_concurrency: Annotated[int | None, typer.Option(min=1, help="Runs of one tenant at once.")] = None,
-    priority: Annotated[int, typer.Option(min=1, help="Lower numbers begin first.")] = 100,
-    work: Annotated[bool, typer.Option(help="Have this process work on them too.")] = False,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent runs of all workers.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="Maximum runs per second of all workers.")] = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant of the runs.")] = "",
+    tenant_concurrency: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent runs of a tenant.")] = None,
+    priority: Annotated[int, typer.Option(min=1, help="Runs with lower numbers start first.")] = 100,
+    work: Annotated[bool, typer.Option(help="Execute runs in this process too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a durable run for each line of FILE, and write how they end, in the same order.
+    """Start a durable run per line of FILE, and write the answers in the same order.
 
-    It may be stopped and asked for again: what was begun goes on, and what is written stays. The exit code is 1 when
+    The command may be interrupted and repeated: started runs continue, and written lines stay. The exit code is 1 if
     runs failed; their lines have `error`.
 
     Example: agentkit runs map shop.agents questions.jsonl --name nightly-1 --out answers.jsonl --work

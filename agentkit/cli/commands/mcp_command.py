@@ -1,4 +1,4 @@
-"""`agentkit mcp`: agents as tools of an MCP server, for whatever client speaks that protocol."""
+"""`agentkit mcp`: serves agents as tools of an MCP server."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def mcp(
     agent: AgentSources = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Serve http://127.0.0.1:PORT/mcp; stdin and stdout if it is left out."),
+        typer.Option(min=1, max=65535, help="Serve http://127.0.0.1:PORT/mcp; stdin and stdout by default."),
     ] = None,
     model: ModelName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Offer agents as tools of an MCP server: each call is a run, and the client hears how far it is.
+    """Serve agents as tools of an MCP server: each call is a run that reports its progress.
 
-    A tool takes `input`, and the additional kwargs that the prompts of its agent require. Its own tools that need a
-    person are denied, as nobody is there to ask. It ends when the client leaves, or with Ctrl-C.
+    The arguments of a tool are `input` and the additional kwargs of the agent's prompts. Tool calls of the agent that
+    need approval are denied. The server stops when the client leaves, or with Ctrl-C.
 
     Example: agentkit mcp --agent shop.yaml
     """
@@ -46,20 +46,21 @@ def mcp(
             loaded.append(closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder)))
         tools = [one.agent.as_tool(name=one.name, description=one.description or _about(one)) for one in loaded]
         names = [one.name for one in tools]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            fail(f"two agents are called {', '.join(twice)}: give each a unique name")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            fail(f"several agents have the name {', '.join(duplicates)}: give each agent a unique name")
         name = "agentkit"
         if len(names) == 1:
             name = names[0]
         if port is None:
             serve_mcp(tools, name=name)
         else:
-            note(f"http://127.0.0.1:{port}/mcp offers {', '.join(names)}; Ctrl-C ends it")
+            note(f"http://127.0.0.1:{port}/mcp serves {', '.join(names)}; Ctrl-C stops it")
             serve_mcp(tools, name=name, port=port)
 
 
 def _about(loaded: LoadedAgent) -> str:
-    text = f"Asks the agent {loaded.name}."
+    text = f"Runs the agent {loaded.name}."
     if loaded.agent.tools:
-        text += f" It can use {', '.join(loaded.agent.tools)}."
+        text += f" Its tools: {', '.join(loaded.agent.tools)}."
     return text

@@ -1,4 +1,4 @@
-"""`agentkit memory ...`: check, repair, back up, move, erase, measure."""
+"""`agentkit memory ...`: commands that verify, repair, back up, move, erase and measure a memory."""
 
 from __future__ import annotations
 
@@ -32,13 +32,11 @@ memory_app = typer.Typer(no_args_is_help=True)
 
 _KINDS = ("missing", "stale", "orphans", "unfound", "corrupt")
 _MAX_ROWS = 20
-"""Damaged rows that are printed; `--json` prints more."""
+"""Maximum number of printed corrupt rows; `--json` prints more."""
 
 Database: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--database", envvar="AGENTKIT_DATABASE", metavar="URL", help="postgresql://... in place of a folder."
-    ),
+    typer.Option("--database", envvar="AGENTKIT_DATABASE", metavar="URL", help="postgresql://... instead of a folder."),
 ]
 IndexPlace: TypeAlias = Annotated[
     str | None,
@@ -47,11 +45,11 @@ IndexPlace: TypeAlias = Annotated[
 
 
 def _store(home: Path, database: str | None, index: str | None, *, new: bool = False) -> Memory:
-    """Open a store; a folder without one only where it may be `new`."""
+    """Open a store; create a missing store in a folder only with `new`."""
     if database is not None:
         return Memory(database, scope=TENANT, index=index or home / "index")
     if index is not None:
-        raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
+        raise typer.BadParameter("--index is only valid with --database: a folder contains its index")
     if new:
         return Memory(home, scope=TENANT)
     return open_existing(home)
@@ -64,16 +62,16 @@ def memory() -> None:
 
 @memory_app.command()
 def verify(
-    sample: Annotated[int, typer.Option(min=0, metavar="N", help="How many items to search for.")] = 200,
+    sample: Annotated[int, typer.Option(min=0, metavar="N", help="Number of items to search for.")] = 200,
     as_json: AsJson = False,
     database: Database = None,
     index: IndexPlace = None,
     home: Home = HOME,
 ) -> None:
-    """Look for damaged rows, compare the index with the database, and search for some items; nothing is changed.
+    """Find corrupt rows, compare the index with the database, and search for a sample of items, without changes.
 
-    The exit code is 1 if something is missing, stale, left over, not found or damaged; `agentkit memory repair`
-    repairs it.
+    The exit code is 1 if an item is missing, stale, orphaned, not found or corrupt; `agentkit memory repair` repairs
+    the store.
 
     Example: agentkit memory verify --sample 1000 --json
     """
@@ -86,15 +84,15 @@ def verify(
 def repair(
     removed_to: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="New file for damaged rows, which are then removed; else they stay."),
+        typer.Option(metavar="FILE", help="New file to which corrupt rows are moved; without it they stay."),
     ] = None,
     as_json: AsJson = False,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Move damaged rows to a file, index missing and stale items, and remove what is left over.
+    """Move corrupt rows to a file, index missing and stale items, and remove orphaned points.
 
-    The exit code is 1 if something is still wrong afterwards.
+    The exit code is 1 if problems remain.
 
     Example: agentkit memory repair --removed-to damaged.jsonl
     """
@@ -105,9 +103,9 @@ def repair(
 
 @memory_app.command()
 def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = HOME) -> None:
-    """Build the index anew from the database.
+    """Rebuild the index from the database.
 
-    The exit code is 1 when something is wrong with it afterwards.
+    The exit code is 1 if the new index has problems.
 
     Example: agentkit memory rebuild --json
     """
@@ -120,7 +118,7 @@ def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home =
 def compact(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
     """Rewrite the files of the database and of the index without deleted bytes.
 
-    The exit code is 1 when some may be left, as on a server.
+    The exit code is 1 if deleted bytes may remain, as on a database server.
 
     Example: agentkit memory compact
     """
@@ -131,9 +129,9 @@ def compact(as_json: AsJson = False, database: Database = None, index: IndexPlac
         if done:
             return
     if not done:
-        note("deleted bytes may be left: a reader was in the way, or a server cleans up by itself")
+        note("deleted bytes may remain: another process was reading, or the database server removes them later")
         raise typer.Exit(1)
-    put("no deleted bytes are left")
+    put("no deleted bytes remain")
 
 
 NewFile: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
@@ -144,7 +142,7 @@ Copy: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A backup 
 def backup(
     file: NewFile, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
 ) -> None:
-    """Write everything that is stored to FILE, as of one moment, while others read and write.
+    """Write a consistent copy of the store to FILE, while other processes may read and write.
 
     Example: agentkit memory backup monday.db
     """
@@ -157,7 +155,7 @@ def backup(
 def export(
     file: NewFile, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
 ) -> None:
-    """Write every row to FILE as JSON lines, as of one moment; `import` reads them into either kind of database.
+    """Write a consistent copy of all rows to FILE as JSON lines; `import` reads them into any database.
 
     Example: agentkit memory export rows.jsonl
     """
@@ -188,7 +186,7 @@ def _fill(file: Path, as_json: bool, database: str | None, index: str | None, ho
 def restore(
     file: Copy, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
 ) -> None:
-    """Read a backup into a new store, or one that is empty; the index is built afterwards.
+    """Read a backup into a new or empty store, and build the index.
 
     Example: agentkit memory restore monday.db --home restored
     """
@@ -199,7 +197,7 @@ def restore(
 def import_(
     file: Copy, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
 ) -> None:
-    """Read an export into a new store, or one that is empty; the index is built afterwards.
+    """Read an export into a new or empty store, and build the index.
 
     Example: agentkit memory import rows.jsonl --database postgresql://localhost/agents
     """
@@ -208,7 +206,7 @@ def import_(
 
 @memory_app.command()
 def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Show what each tenant stores.
+    """Show the storage usage of each tenant.
 
     Example: agentkit memory usage --json
     """
@@ -223,7 +221,7 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
 
 @memory_app.command()
 def expire(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Delete the conversations that have expired, with all that was made of them.
+    """Delete expired conversations with their index entries and facts.
 
     Example: agentkit memory expire
     """
@@ -236,16 +234,16 @@ def erase(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="A user, with all sessions and agents.")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME", help="A session of a scope.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.")] = None,
-    conversation: Annotated[str | None, typer.Option(metavar="NAME", help="One conversation of `chat`.")] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="All that is stored of the tenant.")] = False,
+    conversation: Annotated[str | None, typer.Option(metavar="NAME", help="A conversation of `chat`.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="All data of the tenant.")] = False,
     tenant: TenantName = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without confirmation.")] = False,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Remove what belongs to a subject from the database and the index, and prove that nothing is left.
+    """Erase the data of a subject from the database and the index, and verify that nothing remains.
 
-    The exit code is 1 when something is left: it is listed, and the next opening of the memory goes on.
+    The exit code is 1 if data remains: it is listed, and the next opening of the memory continues the erasure.
 
     Example: agentkit memory erase --user ada --yes
     """
@@ -292,17 +290,17 @@ def _proof(done: Erasure, as_json: bool) -> None:
 @memory_app.command()
 def reembed(
     model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Such as fastembed:BAAI/bge-small-en-v1.5.")
+        str | None, typer.Argument(metavar="[MODEL]", help="New model, such as fastembed:BAAI/bge-small-en-v1.5.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Find with BM25 alone from now on.")] = False,
-    abandon: Annotated[bool, typer.Option("--abandon", help="Drop a change that was begun.")] = False,
-    gate: Annotated[bool, typer.Option(help="Check the new index before it is used.")] = True,
+    words: Annotated[bool, typer.Option("--words", help="Use BM25 without a model.")] = False,
+    abandon: Annotated[bool, typer.Option("--abandon", help="Cancel an unfinished change.")] = False,
+    gate: Annotated[bool, typer.Option(help="Check the new index before it becomes active.")] = True,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Change to another MODEL: build its index beside the active one, check it, and make it the active one.
+    """Change the embedding MODEL: build a second index, check it, and activate it.
 
-    It may be stopped and started again. The exit code is 1 when the new index did not pass its checks.
+    The command may be interrupted and repeated. The exit code is 1 if the new index failed its checks.
 
     Example: agentkit memory reembed fastembed:BAAI/bge-small-en-v1.5
     """
@@ -356,7 +354,7 @@ def _show_reembedding(done: Reembedding, as_json: bool) -> None:
 
 
 def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: bool, *, advice: str = "") -> None:
-    """Print verifications side by side, with what the last of them names; end the command where that is not right."""
+    """Print verifications as columns with the problems of the last one; end the command with 1 if it has problems."""
     last = [*found.values()][-1]
     if as_json:
         put_json(data)
@@ -384,7 +382,7 @@ def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: b
 
 
 def _removed(counts: Mapping[str, int], as_json: bool, nothing: str, *, done: str = "removed") -> None:
-    """Print how many rows were deleted, or read, per table."""
+    """Print the number of deleted or read rows per table."""
     if as_json:
         put(json.dumps(dict(counts), indent=2))
     elif not any(counts.values()):

@@ -1,4 +1,4 @@
-"""`agentkit new`: a folder with an agent to begin with: its file, prompts, a tool, and a test that passes."""
+"""`agentkit new`: creates a folder with an example agent: agent file, prompts, a tool and a test."""
 
 from __future__ import annotations
 
@@ -89,15 +89,15 @@ def test_it_looks_an_order_up():
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a folder with an agent to begin with: `agent.yaml`, a prompt, a tool, and a test that passes.
+    """Create a folder with an example agent: `agent.yaml`, prompts, a tool and a test.
 
     Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        fail(f"{folder} is there already: name a folder that is empty or not there yet")
+        fail(f"{folder} is not an empty folder: name a new or empty folder")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.absolute().name).strip("-_.") or "agent"
     files = {
         "agent.yaml": _AGENT.format(name=name[:64]),

@@ -1,4 +1,4 @@
-"""`agentkit recall`: what memory finds for a question."""
+"""`agentkit recall`: shows the recalled items of a question."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["recall"]
 
 
 def recall(
-    query: Annotated[str, typer.Argument(metavar="QUESTION", help="In any words.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most chunks to show.")] = 5,
-    why: Annotated[bool, typer.Option("--why", help="Every candidate, with what its score is made of.")] = False,
-    policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to find and to score.")] = None,
+    query: Annotated[str, typer.Argument(metavar="QUESTION", help="Question in any words.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of chunks.")] = 5,
+    why: Annotated[bool, typer.Option("--why", help="Show every candidate with the parts of its score.")] = False,
+    policy: Annotated[str | None, typer.Option(metavar="NAME", help="Name of a recall policy.")] = None,
     agent: AgentSource = None,
     as_json: AsJson = False,
     user: UserName = None,
@@ -32,9 +32,9 @@ def recall(
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Show what memory finds for QUESTION, best first, with scores.
+    """Show the recalled items of QUESTION with their scores, best first.
 
-    The exit code is 1 when nothing is found.
+    The exit code is 1 if nothing is found.
 
     Example: agentkit recall "When do owls hunt?" --limit 3 --why
     """
@@ -55,7 +55,7 @@ def recall(
     if not found and not found.knowledge:
         text = "nothing was found"
         if not user:
-            text += "; --user NAME searches what belongs to a user, too"
+            text += "; --user NAME also searches the data of a user"
         note(text)
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`agentkit run`: one question to an agent, and its answer."""
+"""`agentkit run`: runs an agent once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentkit.cli.options import (
     SessionName,
     TemplateModel,
     UserName,
-    own_session,
+    text_session,
     utf8,
 )
 from agentkit.cli.screen import note, put, put_json, tool_line
@@ -38,24 +38,24 @@ from agentkit_prompts.context.prompt_context import UserInput
 __all__ = ["kwargs_of", "note_cut", "result_form", "run"]
 
 WAITS = 3
-"""Exit code of a run that waits for a decision."""
+"""Exit code of a paused run."""
 
 
 def run(
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="What to ask; `-` reads it from stdin. Not with --resume.")
+        str | None, typer.Argument(metavar="[TEXT]", help="Input of the run; `-` reads stdin. Not with --resume.")
     ] = None,
     agent: AgentSource = None,
     session: SessionName = None,
     user: UserName = None,
     kwarg: Kwargs = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs a person.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs approval.")] = False,
     journal: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the journal there; `agentkit inspect` shows it.")
+        Path | None, typer.Option(metavar="FILE", help="File of the journal; `agentkit inspect` shows it.")
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Go on with the run of this journal; --yes approves what it waits for."),
+        typer.Option(metavar="FILE", help="Resume the run of this journal; --yes approves its waiting calls."),
     ] = None,
     model: ModelName = None,
     chat_template: ChatTemplateName = None,
@@ -64,29 +64,29 @@ def run(
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Ask an agent once, and end.
+    """Run an agent once.
 
-    The answer goes to stdout, all else to stderr. The exit code is 1 when the run failed and 3 when a tool call needs a
-    person who was not asked.
+    The answer goes to stdout, everything else to stderr. The exit code is 1 if the run failed, and 3 if it paused
+    because a tool call needs approval.
 
     Example: agentkit run "What does Emma cost?" --agent shop.yaml --kwarg currency=CHF
     """
     if (text is None) == (resume is None):
-        raise typer.BadParameter("give a TEXT to ask, or a journal to go on with: --resume FILE")
-    asked: UserInput | Journal
+        raise typer.BadParameter("expected TEXT, or --resume FILE with the journal of a run")
+    source: UserInput | Journal
     if resume is None:
-        asked = UserInput(_question(text), additional_kwargs=kwargs_of(kwarg))
+        source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
         if journal is not None or kwarg:
             raise typer.BadParameter(
-                "--resume continues the file of the run with its input: leave --journal and --kwarg out"
+                "--resume continues the journal and the input of the run: omit --journal and --kwarg"
             )
         if user is not None and session is None:
-            raise typer.BadParameter("--resume reads the memory that the run read: leave --user out")
-        asked = Journal.read(resume)
-        session = session or asked.session
-        if not user and asked.scope:
-            user = asked.scope[1]
+            raise typer.BadParameter("--resume reads the memory of the run: omit --user")
+        source = Journal.read(resume)
+        session = session or source.session
+        if not user and source.scope:
+            user = source.scope[1]
     with ExitStack() as closing:
         loaded = closing.enter_context(
             opened_agent(
@@ -94,7 +94,7 @@ def run(
                 home=home,
                 model=model,
                 embedder=embedder,
-                tells=not as_json,
+                verbose=not as_json,
                 chat_template=chat_template,
                 model_name=model_name,
             )
@@ -102,52 +102,60 @@ def run(
         options: dict[str, Any] = {}
         if session is not None:
             memory = closing.enter_context(store_of(loaded, home, user=user))
-            options["session"] = own_session(memory, utf8(session))
+            options["session"] = text_session(memory, utf8(session))
         elif user is not None and resume is None:
             options["scope"] = scope_of(loaded.memory, user=user)
         if journal is not None:
             options["journal"] = journal
         if yes:
             options["approve"] = lambda call: True
-        _ask(loaded, asked, options, as_json, journal or resume)
+        _run(loaded, source, options, as_json, journal or resume)
 
 
-def _question(text: str | None) -> str:
+def _input_text(text: str | None) -> str:
     if text == "-":
         return sys.stdin.read()
     return utf8(text or "")
 
 
-def _ask(
-    loaded: LoadedAgent, asked: UserInput | Journal, options: dict[str, Any], as_json: bool, kept: Path | None
-) -> None:
-    # Half of a JSON document is of no use to the reader.
-    streams = not as_json and loaded.agent.chain.output is str
-    shown: list[str] = []
+class _Printer:
+    """Prints the text and the tool calls of a run."""
 
-    def show(event: Event) -> None:
-        if isinstance(event, TextDelta) and streams:
+    def __init__(self, *, streams: bool, as_json: bool) -> None:
+        self._streams = streams
+        self._as_json = as_json
+        self.text = ""
+        """The printed text."""
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, TextDelta) and self._streams:
             put(event.text, end="")
-            shown.append(event.text)
-        elif isinstance(event, ToolStarted | ToolFinished) and not as_json:
-            if shown and not shown[-1].endswith("\n"):
+            self.text += event.text
+        elif isinstance(event, ToolStarted | ToolFinished) and not self._as_json:
+            if self.text and not self.text.endswith("\n"):
                 put("")
-                shown.append("\n")
+                self.text += "\n"
             note(tool_line(event))
 
+
+def _run(
+    loaded: LoadedAgent, source: UserInput | Journal, options: dict[str, Any], as_json: bool, journal: Path | None
+) -> None:
+    agent = loaded.agent
+    # A part of a JSON document is useless to its reader, so only text is streamed.
+    printer = _Printer(streams=not as_json and agent.chain.output is str, as_json=as_json)
     try:
-        agent = loaded.agent
-        if isinstance(asked, Journal):
-            result = asyncio.run(agent.resume(asked, on_event=show, **options))
+        if isinstance(source, Journal):
+            result = asyncio.run(agent.resume(source, on_event=printer.on_event, **options))
         else:
-            result = asyncio.run(agent.run(asked, on_event=show, **options))
+            result = asyncio.run(agent.run(source, on_event=printer.on_event, **options))
     except Paused as paused:
-        _report_waiting(paused, kept, as_json=as_json)
+        _report_waiting(paused, journal, as_json=as_json)
         raise typer.Exit(WAITS) from None
     if as_json:
         put_json(result_form(result))
         return
-    if shown:
+    if printer.text:
         put("")
     else:
         output = output_form(result.output)
@@ -157,23 +165,23 @@ def _ask(
     note_cut(result)
 
 
-def _report_waiting(paused: Paused, kept: Path | None, *, as_json: bool) -> None:
-    """Print the calls that wait for a decision, and how to approve them."""
+def _report_waiting(paused: Paused, journal: Path | None, *, as_json: bool) -> None:
+    """Print the waiting calls and the command that approves them."""
     if as_json:
         put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
-    note("these calls need a person, and nothing of them ran:")
+    note("these calls need approval and did not run:")
     for call in paused.calls:
         note(f"  {call.name} {call.arguments}")
-    if kept is None:
-        note("ask again with --yes to approve them, or talk with `agentkit chat`")
+    if journal is None:
+        note("run again with --yes to approve them, or use `agentkit chat`")
     else:
-        note(f"to approve them: agentkit run --resume {shlex.quote(str(kept))} --yes, with the same --agent")
+        note(f"to approve them: agentkit run --resume {shlex.quote(str(journal))} --yes, with the same --agent")
 
 
 def note_cut(result: RunResult[Any]) -> None:
-    """Say so where the answer is not whole."""
+    """Print a note if the answer was cut at a limit."""
     if result.finish_reason == "length":
-        note("the answer was cut: it is as long as max_tokens of the settings, or the server, allows")
+        note("the answer was cut at max_tokens of the settings, or at the limit of the server")
 
 
 def result_form(result: RunResult[Any]) -> dict[str, Any]:
@@ -187,17 +195,18 @@ def result_form(result: RunResult[Any]) -> dict[str, Any]:
     }
 
 
-def kwargs_of(given: list[str] | None) -> dict[str, Any]:
-    """Return additional kwargs of the command line: a value that is JSON is that, any other is text."""
-    found: dict[str, Any] = {}
-    for one in given or ():
-        name, mark, value = utf8(one).partition("=")
-        if not mark or not name.strip():
-            raise typer.BadParameter(f"--kwarg {one!r:.60}: expected NAME=VALUE")
-        if name.strip() in found:
-            raise typer.BadParameter(f"--kwarg {name.strip()!r:.60} is given twice")
+def kwargs_of(options: list[str] | None) -> dict[str, Any]:
+    """Return the additional kwargs of `--kwarg`; a value is JSON if it is valid JSON, otherwise text."""
+    kwargs: dict[str, Any] = {}
+    for option in options or ():
+        name, mark, value = utf8(option).partition("=")
+        name = name.strip()
+        if not mark or not name:
+            raise typer.BadParameter(f"--kwarg {option!r:.60}: expected NAME=VALUE")
+        if name in kwargs:
+            raise typer.BadParameter(f"--kwarg: duplicate name {name!r:.60}")
         try:
-            found[name.strip()] = json.loads(value)
+            kwargs[name] = json.loads(value)
         except ValueError:
-            found[name.strip()] = value
-    return found
+            kwargs[name] = value
+    return kwargs

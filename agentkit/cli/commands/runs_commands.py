@@ -1,9 +1,9 @@
-"""`agentkit runs ...`: look at durable runs, decide about them, cancel them, go on with them."""
+"""`agentkit runs ...`: commands that list, show, decide about, cancel, resume and delete durable runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
@@ -15,6 +15,7 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs_facade import Runs
+from agentkit.durable.schedules import ScheduleInfo
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.parts.decisions import Decision, Denied, decision_data
@@ -27,19 +28,22 @@ runs_app = typer.Typer(no_args_is_help=True)
 Url: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--url", envvar="AGENTKIT_RUNS_URL", metavar="URL", help="Their database: sqlite:///runs.db or postgresql://..."
+        "--url",
+        envvar="AGENTKIT_RUNS_URL",
+        metavar="URL",
+        help="Database of the runs: sqlite:///runs.db or postgresql://...",
     ),
 ]
 RunId: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run.")]
 CallId: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[CALL]", help="Id of a call that waits; all of them if it is left out.")
+    str | None, typer.Argument(metavar="[CALL]", help="Id of a waiting call; all waiting calls by default.")
 ]
-By: TypeAlias = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides; kept with the decision.")]
+By: TypeAlias = Annotated[str, typer.Option("--by", metavar="NAME", help="Name stored with the decision.")]
 
 
 @runs_app.callback()
 def runs() -> None:
-    """Durable runs: look at them, decide, go on, delete."""
+    """List, show, decide about, cancel, resume and delete durable runs."""
 
 
 @runs_app.command("list")
@@ -52,56 +56,72 @@ def list_(
     agent: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    inside: Annotated[
-        str | None, typer.Option(metavar="RUN", help="The agents that run inside of this one, and nothing else.")
-    ] = None,
+    inside: Annotated[str | None, typer.Option(metavar="RUN", help="Only runs of inner agents of this run.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the latest first, with what keeps them from going on.
+    """List runs, newest first, with their errors and waiting calls.
 
     Example: agentkit runs list --url sqlite:///runs.db --state waiting
     """
-    wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
+    filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
     if inside is None:
-        found = run_blocking(_runs(url).list_runs(**wanted, limit=limit))
-    elif given := [f"--{name}" for name, value in wanted.items() if value is not None]:
-        raise typer.BadParameter(f"--inside lists all agents of one run: leave out {', '.join(given)}")
+        records = run_blocking(_runs(url).list_runs(**filters, limit=limit))
     else:
-        found = run_blocking(_handle(url, inside).inside())[:limit]
+        options = ", ".join([f"--{name}" for name, value in filters.items() if value is not None])
+        if options:
+            raise typer.BadParameter(f"--inside lists all inner agents of a run: omit {options}")
+        records = run_blocking(_handle(url, inside).inside())[:limit]
     if as_json:
-        for info in found:
-            put(json.dumps(_data(info)))
+        for record in records:
+            put(json.dumps(_data(record)))
         return
     rows = []
-    for info in found:
-        waits = ", ".join(f"{call.tool} ({call.call_id})" for call in info.waiting)
-        what = str(info.error or "") or info.problem or (f"waits for a decision about {waits}" if waits else "")
-        whose = info.agent, info.tenant or "", info.session or ""
-        rows.append((info.run_id, info.state, *whose, _time(info.created_at), what))
-    put_table(("run", "state", "agent", "tenant", "session", "began", "what"), rows)
+    for record in records:
+        owner = record.agent, record.tenant or "", record.session or ""
+        rows.append((record.run_id, record.state, *owner, _time(record.created_at), _reason(record)))
+    put_table(("run", "state", "agent", "tenant", "session", "started", "reason"), rows)
+
+
+def _reason(record: RunRecord) -> str:
+    """Return why a run does not continue; empty if it does."""
+    if record.error:
+        return str(record.error)
+    if record.problem:
+        return record.problem
+    calls = ", ".join([f"{call.tool} ({call.call_id})" for call in record.waiting])
+    if calls:
+        return f"waits for a decision about {calls}"
+    return ""
 
 
 @runs_app.command()
 def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
-    """Show a run: what it was asked, what it did so far, and what it waits for.
+    """Show the input, the steps and the waiting calls of a run.
 
     Example: agentkit runs show RUN --url sqlite:///runs.db
     """
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
-    decided = run_blocking(handle.decided()) if info.parent is None else ()
+    decided: Sequence[WaitingCall] = ()
+    if info.parent is None:
+        decided = run_blocking(handle.decided())
     if as_json:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
-    what = info.version if info.parent is None else f"inside of {info.parent}"
-    _line(f"{info.run_id}: {info.state}, agent {info.agent}, {what}, began {_time(info.created_at)}")
+    origin = info.version
+    if info.parent is not None:
+        origin = f"inside of {info.parent}"
+    _line(f"{info.run_id}: {info.state}, agent {info.agent}, {origin}, started {_time(info.created_at)}")
     for cause in filter(None, (info.error, info.problem)):
         _line(str(cause))
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
-        _line(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
+        details = call.call_id
+        if call.agent:
+            details += f", of {call.agent}"
+        _line(f"waits: {call.tool} {call.arguments} ({details})")
 
 
 @runs_app.command()
@@ -110,24 +130,24 @@ def approve(
     url: Url,
     call: CallId = None,
     arguments: Annotated[
-        str | None, typer.Option(metavar="JSON", help="What the call runs with in place of its arguments.")
+        str | None, typer.Option(metavar="JSON", help="Arguments that replace the arguments of the call.")
     ] = None,
     by: By = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a call run that waits. The run goes on once all its calls are decided.
+    """Approve a waiting call. The run continues when all its calls are decided.
 
     Example: agentkit runs approve RUN --url sqlite:///runs.db --by ada
     """
-    given = None
+    replacement = None
     if arguments is not None:
         try:
-            given = json.loads(arguments)
+            replacement = json.loads(arguments)
         except ValueError as error:
             raise typer.BadParameter(f"--arguments: not JSON: {error}") from error
-        if not isinstance(given, dict):
+        if not isinstance(replacement, dict):
             raise typer.BadParameter("--arguments: expected a JSON object")
-    run_blocking(_handle(url, run).approve(call, given, by=utf8(by)))
+    run_blocking(_handle(url, run).approve(call, replacement, by=utf8(by)))
     _report("approved; ", url, run, as_json)
 
 
@@ -136,11 +156,11 @@ def deny(
     run: RunId,
     url: Url,
     call: CallId = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the model reads it.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, which the model receives.")] = "",
     by: By = "",
     as_json: AsJson = False,
 ) -> None:
-    """Have a call that waits not run.
+    """Deny a waiting call.
 
     Example: agentkit runs deny RUN CALL --url sqlite:///runs.db --reason "too much"
     """
@@ -150,7 +170,7 @@ def deny(
 
 @runs_app.command()
 def cancel(run: RunId, url: Url, as_json: AsJson = False) -> None:
-    """Cancel a run: nothing more of it begins.
+    """Cancel a run.
 
     Example: agentkit runs cancel RUN --url sqlite:///runs.db
     """
@@ -160,7 +180,7 @@ def cancel(run: RunId, url: Url, as_json: AsJson = False) -> None:
 
 @runs_app.command()
 def resume(run: RunId, url: Url, as_json: AsJson = False) -> None:
-    """Go on with a run that failed or was cancelled; what was done is not done again.
+    """Resume a failed or cancelled run; completed steps are not repeated.
 
     Example: agentkit runs resume RUN --url sqlite:///runs.db
     """
@@ -170,7 +190,7 @@ def resume(run: RunId, url: Url, as_json: AsJson = False) -> None:
 
 @runs_app.command("workers")
 def workers_(url: Url, as_json: AsJson = False) -> None:
-    """List the workers, and those that ended within a day.
+    """List running workers, and workers that stopped within a day.
 
     Example: agentkit runs workers --url sqlite:///runs.db
     """
@@ -186,46 +206,59 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 def cost(
     url: Url,
     by: Annotated[str, typer.Option(metavar="WHAT", help="run, agent, tenant, session, tool or layer.")] = "tenant",
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Of this one only.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this tenant.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show tokens and money of runs, from their journals, the most expensive first.
+    """Show tokens and money of runs, the most expensive first.
 
     Example: agentkit runs cost --url sqlite:///runs.db --by agent
     """
     kind: Any = by
-    for one in run_blocking(_runs(url).costs(kind, tenant=tenant)):
-        used = one.usage
+    for cost in run_blocking(_runs(url).costs(kind, tenant=tenant)):
+        usage = cost.usage
         if as_json:
-            put(json.dumps({"name": one.name, "runs": one.runs, **asdict(used)}))
-        else:
-            money = "" if used.money is None else f", {used.money:.6g} US dollars"
-            what = "calls" if by in ("tool", "layer") else "runs"
-            name = one.name or f"no {by}"
-            put(f"{name}: {one.runs} {what}, {used.input_tokens} tokens in, {used.output_tokens} out{money}")
+            put(json.dumps({"name": cost.name, "runs": cost.runs, **asdict(usage)}))
+            continue
+        unit = "runs"
+        if by in ("tool", "layer"):
+            unit = "calls"
+        name = cost.name or f"no {by}"
+        text = f"{name}: {cost.runs} {unit}, {usage.input_tokens} tokens in, {usage.output_tokens} out"
+        if usage.money is not None:
+            text += f", {usage.money:.6g} US dollars"
+        put(text)
 
 
 @runs_app.command("schedules")
 def schedules_(url: Url, as_json: AsJson = False) -> None:
-    """List the schedules: when each is due next, when it was due last, and what became of that run.
+    """List schedules with their next and last time and the state of the last run.
 
     Example: agentkit runs schedules --url sqlite:///runs.db
     """
-    found = run_blocking(_runs(url).schedules())
+    schedules = run_blocking(_runs(url).schedules())
     if as_json:
-        for one in found:
-            last = None if one.last_run is None else _data(one.last_run)
-            times = {"next_at": one.next_at.isoformat(), "last_at": one.last_at and one.last_at.isoformat()}
-            put(json.dumps({**asdict(one), **times, "last_run": last}))
+        for schedule in schedules:
+            put(json.dumps(_schedule_data(schedule)))
         return
     rows = []
-    for one in found:
-        run = one.last_run
-        became = [] if run is None else [run.state, *[str(what) for what in (run.error, run.problem) if what]]
-        last_at = "" if one.last_at is None else _zoned(one.last_at)
-        due = f"{one.cron} {one.timezone}", _zoned(one.next_at), last_at
-        rows.append((one.name, one.agent, *due, ": ".join(became), one.problem or ""))
-    put_table(("schedule", "agent", "cron", "next", "last", "last run", "what"), rows)
+    for schedule in schedules:
+        last_at = last_run = ""
+        if schedule.last_at is not None:
+            last_at = _zoned(schedule.last_at)
+        run = schedule.last_run
+        if run is not None:
+            last_run = ": ".join([run.state, *[str(cause) for cause in (run.error, run.problem) if cause]])
+        times = f"{schedule.cron} {schedule.timezone}", _zoned(schedule.next_at), last_at
+        rows.append((schedule.name, schedule.agent, *times, last_run, schedule.problem or ""))
+    put_table(("schedule", "agent", "cron", "next", "last", "last run", "problem"), rows)
+
+
+def _schedule_data(schedule: ScheduleInfo) -> dict[str, Any]:
+    last_run = None
+    if schedule.last_run is not None:
+        last_run = _data(schedule.last_run)
+    times = {"next_at": schedule.next_at.isoformat(), "last_at": schedule.last_at and schedule.last_at.isoformat()}
+    return {**asdict(schedule), **times, "last_run": last_run}
 
 
 @runs_app.command()
@@ -234,32 +267,35 @@ def unschedule(
     url: Url,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a schedule. Runs that it began go on.
+    """Delete a schedule. Its started runs continue.
 
     Example: agentkit runs unschedule news --url sqlite:///runs.db
     """
     run_blocking(_runs(url).unschedule(utf8(name)))
-    put(json.dumps({"unscheduled": utf8(name)})) if as_json else note(f"deleted the schedule {utf8(name)}")
+    if as_json:
+        put(json.dumps({"unscheduled": utf8(name)}))
+    else:
+        note(f"deleted the schedule {utf8(name)}")
 
 
 @runs_app.command()
 def delete(
     url: Url,
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids of runs that have ended.")] = None,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids of finished runs.")] = None,
     older_than: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="All runs that ended so many days ago.")
+        float | None, typer.Option(min=0, metavar="DAYS", help="All runs that finished more than DAYS days ago.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="With --older-than: of this one only.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="With --older-than: only of this tenant.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete runs that have ended, with all that is stored of them: some, or those that ended some time ago.
+    """Delete finished runs with their journals, by id or by age.
 
     Example: agentkit runs delete --older-than 30 --url sqlite:///runs.db
     """
     if (older_than is None) == (not runs):
-        raise typer.BadParameter("give ids of runs, or --older-than DAYS")
+        raise typer.BadParameter("expected ids of runs, or --older-than DAYS")
     if tenant is not None and older_than is None:
-        raise typer.BadParameter("--tenant goes with --older-than: ids name their runs")
+        raise typer.BadParameter("--tenant is only valid with --older-than")
     stored = _runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
@@ -272,7 +308,7 @@ def delete(
     else:
         note(f"deleted {deleted} runs")
     if left:
-        complain(f"{left} runs have not ended: cancel them first")
+        complain(f"{left} runs are not finished: cancel them first")
         raise typer.Exit(1)
 
 
@@ -280,7 +316,7 @@ runs_app.command("map")(map_)
 
 
 def _runs(url: str) -> Runs:
-    """Return the runs in a database that has some: a mistyped address makes no new one."""
+    """Return the runs of an existing database; a mistyped address does not create a database."""
     runs = Runs(utf8(url))
     run_blocking(runs.store.check_created())
     return runs
@@ -291,25 +327,31 @@ def _handle(url: str, run: str) -> RunHandle[Any]:
 
 
 def _report(done: str, url: str, run: str, as_json: bool) -> None:
-    """Print how a run is now."""
+    """Print the state of a run."""
     info = run_blocking(_handle(url, run).info())
     if as_json:
         put(json.dumps(_data(info)))
     elif info.waiting:
-        note(f"{done}it waits for a decision about {', '.join(call.call_id for call in info.waiting)}")
+        note(f"{done}the run waits for a decision about {', '.join(call.call_id for call in info.waiting)}")
+    elif info.problem:
+        note(f"{done}the run is {info.state}: {info.problem}")
     else:
-        note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
+        note(f"{done}the run is {info.state}")
 
 
 def _line(text: str, indent: str = "") -> None:
-    """Print a line of ours: what a model or a user wrote into it begins none that looks like one."""
+    """Print a line. Further lines of the text are indented, so that they do not look like lines of this command."""
     put(text.replace("\n", f"\n{indent}    "))
 
 
 def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "", outer: str = "") -> None:
-    """Print what a run did so far; what agents inside it did stands under the calls that ask them.
+    """Print the steps of a run, with the steps of inner agents under the calls of their tools.
 
-    `deciders` are those who decided, by the ids of the calls: those of agents inside are behind the id `outer`.
+    Args:
+        journal: The journal of the run.
+        deciders: Names of deciders by the ids of the calls.
+        indent: Spaces before each line.
+        outer: Id of the call that runs this agent; it prefixes the ids in `deciders`.
     """
 
     def known_as(call: str) -> str:

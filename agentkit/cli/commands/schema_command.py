@@ -1,4 +1,4 @@
-"""`agentkit schema`: what the prompts of an agent require, and what an agent file may say."""
+"""`agentkit schema`: shows the additional kwargs of an agent, or the JSON Schema of agent files."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ __all__ = ["schema"]
 def schema(
     agent: AgentSource = None,
     of_file: Annotated[
-        bool, typer.Option("--agent-file", help="The JSON Schema of agent files, for your editor.")
+        bool, typer.Option("--agent-file", help="Print the JSON Schema of agent files, for editors.")
     ] = False,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Show which additional kwargs the prompts of an agent require, and which prompts need them.
+    """Show the additional kwargs of an agent and the prompts that require them.
 
     Example: agentkit schema --agent shop.yaml --json
     """
     if of_file:
         put_json(agent_file_schema())
         return
-    with opened_agent(agent, home=home, makes=False) as loaded:
-        found = loaded.agent.additional_kwargs_schema or {"type": "object", "properties": {}}
+    with opened_agent(agent, home=home, creates=False) as loaded:
+        kwargs_schema = loaded.agent.additional_kwargs_schema or {"type": "object", "properties": {}}
     if as_json:
-        put_json(dict(found))
+        put_json(dict(kwargs_schema))
         return
-    properties = found.get("properties", {})
-    for name, one in properties.items():
-        kind = one.get("type", "any")
-        needs = "optional"
-        if name in found.get("required", ()):
-            needs = "required"
-        text = f"{name}: {kind}, {needs}"
-        if prompts := one.get("x-required-by"):
+    properties = kwargs_schema.get("properties", {})
+    for name, kwarg in properties.items():
+        kind = kwarg.get("type", "any")
+        need = "optional"
+        if name in kwargs_schema.get("required", ()):
+            need = "required"
+        text = f"{name}: {kind}, {need}"
+        prompts = kwarg.get("x-required-by")
+        if prompts:
             text += f", for {', '.join(prompts)}"
         put(text)
     if not properties:

@@ -1,12 +1,13 @@
-"""`agentkit serve`: agents over HTTP."""
+"""`agentkit serve`: serves agents over HTTP."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,9 @@ from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, 
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.runs_facade import Runs
 
+if TYPE_CHECKING:
+    from agentkit.server.access import Access
+
 __all__ = ["ACCESS", "serve"]
 
 ACCESS = "access.yaml"
@@ -24,31 +28,31 @@ ACCESS = "access.yaml"
 
 
 _RELOADED = "reloaded"
-"""Version of agents whose files are looked at: their runs go on with them as they are then."""
+"""Version of reloaded agents: their durable runs continue with the current agent."""
 
 
 def serve(
     agent: AgentSources = None,
-    host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines require tokens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free port.")] = 8000,
     access: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Tenants and tokens; see `agentkit token`.")
+        Path | None, typer.Option(metavar="FILE", help="File of tenants and tokens; see `agentkit token`.")
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="A web page that may ask. Repeatable.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Web page that may call the server. Repeatable.")
     ] = None,
     runs: Annotated[
         str | None,
         typer.Option(
             envvar="AGENTKIT_RUNS_URL",
             metavar="URL",
-            help="Database of the runs, sqlite:///... or postgresql://..., where any worker goes on with them.",
+            help="Database of durable runs, sqlite:///... or postgresql://..., which any worker continues.",
         ),
     ] = None,
-    grace: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="What goes on when it stops has.")] = 20.0,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Take agent files that are changed, for what begins from then on.")
-    ] = False,
+    grace: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds to finish requests on shutdown.")
+    ] = 20.0,
+    reload: Annotated[bool, typer.Option("--reload", help="Reload changed agent files for later runs.")] = False,
     model: ModelName = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
@@ -56,14 +60,12 @@ def serve(
 ) -> None:
     """Serve agents over HTTP: OpenAI-compatible endpoints, sessions, runs and the inspector.
 
-    Without an access file only this machine is served. Ctrl-C or SIGTERM stops it; runs that have not ended are gone on
-    with when it starts again, and with --runs by any other server or worker on that database.
+    Without an access file, only requests from this machine are accepted. Ctrl-C or SIGTERM stops the server; unfinished
+    runs continue at its next start, or with --runs on any other server or worker of the database.
 
     Example: agentkit serve --agent shop.yaml --port 8000
     """
     try:
-        from agentkit.runs.run_store import RunStore
-        from agentkit.server.access import Access
         from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
         from agentkit.server.server_options import ServerOptions
@@ -79,61 +81,85 @@ def serve(
         load = partial(loaded_agent, home=home, model=model, memories=memories)
         for source in agent or ():
             loaded.append(load(source))
+            # AgentReload closes the current agents, which may be other agents than at the start.
             if not reload:
                 closing.callback(loaded[-1].close)
         if not loaded:
             loaded.append(
-                closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, tells=True))
+                closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, verbose=True))
             )
         memory = None
-        if not any(one.memory for one in loaded):
+        if not any(served.memory for served in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
-        store = durable = None
-        if runs is None:
-            store = RunStore(home / "runs.db")
-            closing.callback(store.close)
-        else:
-            durable = Runs(utf8(runs))
-            closing.callback(durable.close)
-        known = access or (home / ACCESS if (home / ACCESS).exists() else None)
-        options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)
-        made = Server(
+        tokens = _access(access, home)
+        server = Server(
             loaded,
             memory=memory,
-            store=store,
-            access=None if known is None else Access(known),
-            options=options,
-            runs=durable,
+            access=tokens,
+            options=ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace),
             version=_RELOADED if reload else None,
+            **_run_options(runs, home, closing),
         )
         if reload:
-            reloading = AgentReload(made, load, _report)
+            reloading = AgentReload(server, load, _report)
             closing.callback(reloading.close)
-            for one in loaded:
-                if one.name not in reloading.watched:
-                    note(f"{one.name} is an agent of a module: it is not reloaded")
-        running = uvicorn_server(made, host=host, port=port)
+            _note_unwatched(loaded, reloading.watched)
+        running = uvicorn_server(server, host=host, port=port)
 
-        def ready() -> None:
+        def print_address() -> None:
             address = f"http://{host}:{running.port}"
-            inspector = f"{address}/inspector/"
-            if as_json:
-                put(json.dumps({"url": address, "inspector": inspector, "agents": [one.name for one in loaded]}))
-            else:
-                put(address)
-                note(f"inspector: {inspector}")
-                note(f"agents: {', '.join([one.name for one in loaded])}; Ctrl-C ends it")
-                if known is None:
-                    note("no token is asked for: only this machine is served")
+            _print_address(address, [served.name for served in loaded], as_json=as_json)
+            if tokens is None and not as_json:
+                note("the server requires no token: only requests from this machine are accepted")
 
-        running.on_ready = ready
+        running.on_ready = print_address
         running.run()
         if not running.started:
             raise typer.Exit(1)
 
 
+def _access(path: Path | None, home: Path) -> Access | None:
+    """Return the access file of `--access`, or the file in the folder of the store if it exists."""
+    from agentkit.server.access import Access
+
+    if path is None and (home / ACCESS).exists():
+        path = home / ACCESS
+    if path is None:
+        return None
+    return Access(path)
+
+
+def _run_options(url: str | None, home: Path, closing: ExitStack) -> dict[str, Any]:
+    """Return the options of `Server` for durable runs, or for runs in the folder of the store."""
+    from agentkit.runs.run_store import RunStore
+
+    if url is not None:
+        runs = Runs(utf8(url))
+        closing.callback(runs.close)
+        return {"runs": runs}
+    store = RunStore(home / "runs.db")
+    closing.callback(store.close)
+    return {"store": store}
+
+
+def _note_unwatched(agents: list[LoadedAgent], watched: Collection[str]) -> None:
+    for agent in agents:
+        if agent.name not in watched:
+            note(f"{agent.name} is an agent of a module: it is not reloaded")
+
+
+def _print_address(address: str, agents: list[str], *, as_json: bool) -> None:
+    inspector = f"{address}/inspector/"
+    if as_json:
+        put(json.dumps({"url": address, "inspector": inspector, "agents": agents}))
+        return
+    put(address)
+    note(f"inspector: {inspector}")
+    note(f"agents: {', '.join(agents)}; Ctrl-C stops the server")
+
+
 def _report(name: str, problem: str | None) -> None:
     if problem is None:
-        note(f"{name}: its file was loaded again")
+        note(f"{name}: reloaded")
     else:
-        complain(f"{name}: its file was changed and cannot be used; the agent before it stays\n{problem}")
+        complain(f"{name}: the changed file is invalid; the previous agent stays in use\n{problem}")

@@ -1,4 +1,4 @@
-"""`agentkit sessions ...`: conversations that are stored, shown and written out."""
+"""`agentkit sessions ...`: commands that list, show and export stored conversations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
-from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, earlier_sessions, loaded_agent, scope_of, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import note, put, put_json, put_table
 from agentkit.cli.stored_sessions import Output, all_sessions, existing_session, first_of, write_lines
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory
+from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 
 __all__ = ["sessions_app"]
@@ -26,7 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversatio
 
 @sessions_app.callback()
 def sessions() -> None:
-    """Conversations that are stored: list, show, export."""
+    """List, show and export stored conversations."""
 
 
 @sessions_app.command("list")
@@ -42,14 +43,12 @@ def list_sessions(
     Example: agentkit sessions list --json
     """
     with _opened(agent, home, tenant, user) as memory:
-        found = list(all_sessions(memory))
+        infos = list(all_sessions(memory))
     if as_json:
-        put_json([{"name": one.name, "messages": one.messages, "last_at": one.last_at} for one in found])
+        put_json([{"name": info.name, "messages": info.messages, "last_at": info.last_at} for info in infos])
         return
-    if found:
-        times = [one.last_at and f"{datetime.fromtimestamp(one.last_at, UTC):%Y-%m-%d %H:%M} UTC" for one in found]
-        rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
-        put_table(("name", "messages", "last"), rows)
+    if infos:
+        put_table(("name", "messages", "last"), [(info.name, info.messages, _last(info)) for info in infos])
     else:
         text = "no conversation without a user is stored; --user NAME shows the conversations of a user"
         if user is not None:
@@ -84,7 +83,9 @@ def show(
 
 @sessions_app.command()
 def export(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Conversations; all of them.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Conversations; all by default.")
+    ] = None,
     output: Output = None,
     agent: AgentSource = None,
     user: UserName = None,
@@ -92,15 +93,21 @@ def export(
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Write conversations as JSON lines, each with its messages in the form of OpenAI.
+    """Write conversations as JSON lines with messages in OpenAI's format.
 
     Example: agentkit sessions export trip --output trip.jsonl
     """
     with _opened(agent, home, tenant, user) as memory:
-        wanted = [utf8(name) for name in names or ()] or [one.name for one in all_sessions(memory)]
-        conversations = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in wanted)
+        selected = [utf8(name) for name in names or ()] or [info.name for info in all_sessions(memory)]
+        conversations = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in selected)
         lines = ({"session": name, "messages": [*messages]} for name, messages in conversations)
         write_lines(lines, output, as_json)
+
+
+def _last(info: SessionInfo) -> str:
+    if not info.last_at:
+        return ""
+    return f"{datetime.fromtimestamp(info.last_at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @contextmanager
@@ -114,7 +121,8 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
         # A folder without a store stays as it is.
         if loaded.memory is None:
             closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
-        if names := apart(loaded, tenant, user):
+        names = earlier_sessions(loaded, tenant, user)
+        if names:
             note(
                 f"not here, from before {loaded.name} had a memory: {first_of(names)}; "
                 "without `memory` in its file they are shown"

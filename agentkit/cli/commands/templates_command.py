@@ -1,4 +1,4 @@
-"""`agentkit templates`: the chat templates that `--chat-template` takes by name."""
+"""`agentkit templates`: lists the registered chat templates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["templates"]
 
 
 def templates(as_json: AsJson = False) -> None:
-    """List the chat templates that --chat-template takes by name, and which have a place for tools.
+    """List the names of chat templates for --chat-template, and if they have a place for tools.
 
-    Where a template has none, a prompt has to show the tools: a prompt file of `kind: tools`.
+    For a template without a place for tools, a prompt must describe the tools: a prompt file with `kind: tools`.
 
     Example: agentkit templates
     """
-    found = {name: has_place_for_tools(CHAT_TEMPLATES.get(name)()) for name in sorted(CHAT_TEMPLATES)}
+    support = {name: has_place_for_tools(CHAT_TEMPLATES.get(name)()) for name in sorted(CHAT_TEMPLATES)}
     if as_json:
-        put_json({"templates": [{"name": name, "tools": tools} for name, tools in found.items()]})
+        put_json({"templates": [{"name": name, "tools": tools} for name, tools in support.items()]})
         return
-    put_table(("name", "tools"), [(name, "yes" if tools else "no") for name, tools in found.items()])
+    put_table(("name", "tools"), [(name, "yes" if tools else "no") for name, tools in support.items()])

@@ -1,4 +1,4 @@
-"""`Chat`: turns typed at a terminal, piped in, or given once."""
+"""`Chat`: a conversation with an agent at a terminal or in a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.cli.commands.run_command import note_cut, result_form
-from agentkit.cli.options import own_session
+from agentkit.cli.options import text_session
 from agentkit.cli.screen import (
     complain,
     degraded_note,
@@ -40,27 +40,27 @@ from agentkit_prompts.context.prompt_context import UserInput
 __all__ = ["Chat"]
 
 _HELP = {
-    "/layers": "shows what was sent last",
-    "/why": "PLACE says which layer shows it, where it is from, or what is in it, such as /why documents[0]",
-    "/undo": "takes the last turn back",
-    "/fork": "NAME goes on in a copy; the conversation stays as it is",
-    "/cost": "shows what this chat took",
-    "/help": "shows this",
-    "/quit": "leaves",
+    "/layers": "shows the last prompt",
+    "/why": "PLACE shows the layer and the source of a part of it, such as /why documents[0]",
+    "/undo": "removes the last turn",
+    "/fork": "NAME continues in a copy of the conversation",
+    "/cost": "shows tokens and money of this chat",
+    "/help": "shows the commands",
+    "/quit": "exits",
 }
-_ALL = ", ".join(f"{name} {what}" for name, what in _HELP.items())
+_ALL = ", ".join(f"{name} {description}" for name, description in _HELP.items())
 _WAKE_SECONDS = 0.1
 
 
 class Chat:
-    """One conversation with an agent. Answers go to stdout, what happens on the way to stderr.
+    """A conversation with an agent. Answers go to stdout, notes to stderr.
 
     Args:
         agent: The agent.
-        memory: Where its conversations are.
-        name: The conversation.
+        memory: Store of the conversation.
+        name: Name of the conversation.
         kwargs: Additional kwargs of every turn.
-        as_json: Whether an answer is a line of JSON, once it is whole; so is what a command shows.
+        as_json: True to print each answer and each result of a command as a line of JSON.
     """
 
     def __init__(
@@ -73,48 +73,40 @@ class Chat:
         as_json: bool = False,
     ) -> None:
         self.agent = agent
-        self.session = own_session(memory, name)
+        self.session = text_session(memory, name)
         self._memory = memory
         self._kwargs = dict(kwargs)
         self._as_json = as_json
-        self._sent: Composition | None = None
+        self._composition: Composition | None = None
         self._usage = NO_USAGE
         self._turns = 0
         self._noted: set[str] = set()
-        """What kept recalls from their best, as it was shown already."""
+        """Printed notes about degraded recalls."""
         self._line_is_open = False
         self._at_terminal = False
 
     def ask(self, text: str) -> None:
-        """Answer once."""
+        """Run one turn."""
         self._at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         with asyncio.Runner() as runner:
             self._answer(runner, text)
 
     def talk(self) -> None:
-        """Answer line by line until the input ends.
+        """Run a turn per line until the end of the input.
 
-        At a terminal an error ends the turn, and Ctrl-C the answer; from a pipe either ends the conversation.
+        At a terminal, an error or Ctrl-C ends the turn; in a pipe, the conversation.
         """
         self._at_terminal = at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        lines: Iterator[str] = filter(None, map(str.strip, sys.stdin))
         if at_terminal:
-            note(f"{_ALL}; so does Ctrl-D, and Ctrl-C stops an answer")
+            note(f"{_ALL}; Ctrl-D exits too, and Ctrl-C stops an answer")
+            lines = _typed()
         # One event loop for all turns keeps the connection to the model.
         with asyncio.Runner() as runner:
-            lines: Iterator[str] = filter(None, map(str.strip, sys.stdin))
-            if at_terminal:
-                lines = _typed()
             for line in lines:
-                word, _, rest = line.partition(" ")
                 try:
-                    if word == "/quit":
+                    if not self._handle(runner, line):
                         return
-                    if word in _HELP:
-                        self._command(word, rest.strip())
-                    elif line.startswith("/") and not rest:
-                        self._refuse(word, f"{line} is not a command: {_ALL}")
-                    else:
-                        self._answer(runner, line)
                 except library_errors() as error:
                     if not at_terminal:
                         raise
@@ -124,6 +116,19 @@ class Chat:
                         raise
                     note("\nstopped")
 
+    def _handle(self, runner: asyncio.Runner, line: str) -> bool:
+        """Run the command or the turn of a line; return False to exit."""
+        word, _, rest = line.partition(" ")
+        if word == "/quit":
+            return False
+        if word in _HELP:
+            self._command(word, rest.strip())
+        elif line.startswith("/") and not rest:
+            self._refuse(word, f"unknown command {line}; commands: {_ALL}")
+        else:
+            self._answer(runner, line)
+        return True
+
     def _command(self, word: str, rest: str) -> None:
         if word == "/undo":
             self._undo()
@@ -132,36 +137,38 @@ class Chat:
         elif word == "/fork":
             self._fork(rest)
         elif word == "/help":
-            self._tell(word, {"commands": _HELP}, lambda: put(_ALL.replace(", /", "\n/")))
-        elif self._sent is None:
+            self._report(word, {"commands": _HELP}, lambda: put(_ALL.replace(", /", "\n/")))
+        elif self._composition is None:
             self._refuse(word, "nothing was sent yet")
         elif word == "/layers" and self._as_json:
-            self._tell(word, layers_form(self._sent))
+            self._report(word, layers_form(self._composition))
         elif word == "/layers":
-            layer_table(self._sent)
+            layer_table(self._composition)
         elif rest:
-            found = self._sent.why(rest)
-            self._tell(word, why_form(found), lambda: put(str(found)))
+            why = self._composition.why(rest)
+            self._report(word, why_form(why), lambda: put(str(why)))
         else:
-            self._refuse(word, "name a place: a row of /layers, a prompt, or something like documents[0] or user_input")
+            self._refuse(
+                word, "expected a place: a row of /layers, a prompt, or a value such as documents[0] or user_input"
+            )
 
-    def _tell(self, word: str, data: Mapping[str, Any], show: Callable[[], object] = lambda: None) -> None:
-        """Show what a command did: as a line of JSON, or in words."""
+    def _report(self, word: str, data: Mapping[str, Any], show: Callable[[], object] = lambda: None) -> None:
+        """Print the result of a command as a line of JSON, or call `show`."""
         if self._as_json:
             put(json.dumps({"session": self.session.id, "command": word[1:], **data}))
         else:
             show()
 
-    def _refuse(self, word: str, why: str) -> None:
-        self._tell(word, {"error": why}, lambda: note(why))
+    def _refuse(self, word: str, problem: str) -> None:
+        self._report(word, {"error": problem}, lambda: note(problem))
 
     def _fork(self, name: str) -> None:
-        """Go on in a copy, which is a conversation of its own: it can be opened by its name."""
+        """Continue in a copy of the conversation."""
         if not name:
-            self._refuse("/fork", "name the copy: /fork NAME")
+            self._refuse("/fork", "expected the name of the copy: /fork NAME")
             return
         if self._memory.sessions(name=name, limit=1):
-            self._refuse("/fork", f"there is a conversation {name!r} already: choose another name")
+            self._refuse("/fork", f"the conversation {name!r} already exists: choose another name")
             return
         source, before = self.session, self.session.id
         self.session = self._memory.session(name)
@@ -169,45 +176,46 @@ class Chat:
         if source.additional_kwargs:
             self.session.keep_kwargs(source.additional_kwargs)
         count = len(self.session.conversation)
-        self._tell(
+        self._report(
             "/fork",
             {"copy_of": before, "messages": count},
-            lambda: note(f"goes on in {name!r}, a copy of {before!r} with {count} messages"),
+            lambda: note(f"continues in {name!r}, a copy of {before!r} with {count} messages"),
         )
 
     def _undo(self) -> None:
-        """Take back the last message of the user, and what was answered."""
+        """Remove the last turn."""
         conversation = self.session.refresh()
-        last = max((at for at, message in enumerate(conversation) if message.role == "user"), default=None)
-        if last is None:
-            self._refuse("/undo", "there is nothing to take back")
+        inputs = [index for index, message in enumerate(conversation) if message.role == "user"]
+        if not inputs:
+            self._refuse("/undo", "the conversation has no turn to remove")
             return
+        last = inputs[-1]
         self.session.rewind(last)
         count = len(conversation) - last
-        self._tell(
+        self._report(
             "/undo",
             {"messages": count},
-            lambda: note(f"took back {count} messages; what tools did is not undone"),
+            lambda: note(f"removed {count} messages; effects of tools are not undone"),
         )
 
     def _cost(self) -> None:
-        used = self._usage
-        money = "its price is not known"
-        if used.money is not None:
-            money = f"{used.money:.4f} US dollars"
-        tokens = f"{used.input_tokens:,} tokens in ({used.cached_tokens:,} cached), {used.output_tokens:,} out"
-        self._tell(
+        usage = self._usage
+        money = "unknown price"
+        if usage.money is not None:
+            money = f"{usage.money:.4f} US dollars"
+        tokens = f"{usage.input_tokens:,} tokens in ({usage.cached_tokens:,} cached), {usage.output_tokens:,} out"
+        self._report(
             "/cost",
-            {"turns": self._turns, "usage": usage_form(used)},
+            {"turns": self._turns, "usage": usage_form(usage)},
             lambda: put(f"{self._turns} turns: {tokens}; {money}"),
         )
 
     def _answer(self, runner: asyncio.Runner, text: str) -> None:
-        """Answer; calls that need a person are asked about, or denied where nobody is at a terminal."""
+        """Run a turn. Calls that need approval are approved at a terminal, and denied without a terminal."""
         # Another process may have continued the conversation.
         self.session.refresh()
-        asked = UserInput(text, additional_kwargs=self._kwargs)
-        work = self.agent.run(asked, session=self.session, on_event=self._show)
+        user_input = UserInput(text, additional_kwargs=self._kwargs)
+        work = self.agent.run(user_input, session=self.session, on_event=self._show)
         self._turns += 1
         while True:
             try:
@@ -217,26 +225,30 @@ class Chat:
                 work = self.agent.resume(paused.journal, approve=decisions, session=self.session, on_event=self._show)
                 continue
             except BaseException as error:
-                # A run that failed has cost something, too.
-                spent = getattr(error, "usage", None)
-                if isinstance(spent, Usage):
-                    self._usage += spent
+                # A failed run has used tokens too.
+                usage = getattr(error, "usage", None)
+                if isinstance(usage, Usage):
+                    self._usage += usage
                 raise
             self._usage += result.usage
-            if self._as_json:
-                put(json.dumps({"session": self.session.id, **result_form(result)}))
-            elif self.agent.chain.output is not str:
-                put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
-            if not self._as_json:
-                note_cut(result)
+            self._put_result(result)
             return
 
+    def _put_result(self, result: RunResult[Any]) -> None:
+        if self._as_json:
+            put(json.dumps({"session": self.session.id, **result_form(result)}))
+            return
+        # Text was printed with its deltas.
+        if self.agent.chain.output is not str:
+            put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
+        note_cut(result)
+
     def _decision(self, call: ToolCall) -> Decision:
-        shown = f"{call.name} {short(call.arguments)}"
+        text = f"{call.name} {short(call.arguments)}"
         if not self._at_terminal:
-            note(f"{shown} needs a person, and nobody is at a terminal: it is denied")
-            return Denied("nobody is there to approve it.")
-        note(f"{shown} needs your approval")
+            note(f"{text} needs approval and is denied, because this is not a terminal")
+            return Denied("the chat has no terminal to approve the call.")
+        note(f"{text} needs your approval")
         try:
             with _waking():
                 answer = input("run it? [y/N] ").strip()
@@ -247,7 +259,7 @@ class Chat:
             return Approved()
         if answer.lower() in ("", "n", "no"):
             return Denied("")
-        # Any other answer is the reason, which the model reads.
+        # Any other answer is the reason, which the model receives.
         return Denied(answer)
 
     async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]]) -> RunResult[Any]:
@@ -265,7 +277,7 @@ class Chat:
             return
         self._end_line()
         if isinstance(event, PromptComposed):
-            self._sent = event.composition
+            self._composition = event.composition
         elif isinstance(event, Recalled):
             note(_chunks(event))
             for problem in map(degraded_note, event.degraded):
@@ -282,14 +294,14 @@ class Chat:
 
 
 def _chunks(event: Recalled) -> str:
-    """Return which chunks and messages were recalled: each file with its lines, each conversation with numbers."""
+    """Return the recalled files with their lines and conversations with their message numbers."""
     lines: dict[str, list[str]] = {}
     for document in event.documents:
         lines.setdefault(document.source, []).append(str(document.metadata.get("line", "")))
     for message in event.recalled:
         lines.setdefault(f"conversation {message.session}", []).append(str(message.position))
-    found = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
-    return f"recalled {found or 'nothing'}"
+    sources = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
+    return f"recalled {sources or 'nothing'}"
 
 
 def _typed() -> Iterator[str]:
@@ -308,7 +320,7 @@ def _typed() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _waking() -> Iterator[None]:
-    """Wake `input` several times a second: it does not see a Ctrl-C that came just before it began to wait."""
+    """Interrupt `input` several times per second, because it misses a Ctrl-C from just before its start."""
     if sys.platform == "win32":
         yield
         return

@@ -1,4 +1,4 @@
-"""`agentkit token`: who may ask agents that are served."""
+"""`agentkit token`: creates a token for `agentkit serve`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["token"]
 
 
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the token is called, such as `ci`.")],
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose it is.")] = TENANT,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="The one user it stands for.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, such as `ci`.")],
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant of the token.")] = TENANT,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="User that the token is bound to.")] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option(metavar="SCOPE", help="run, read, approve or metrics. Repeatable; `run` and `read` by default."),
@@ -27,7 +27,7 @@ def token(
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Make a token for `agentkit serve`, and show it this once: the file holds its hash only.
+    """Create a token for `agentkit serve` and print it once: the access file contains only its hash.
 
     Example: agentkit token ci --tenant acme --scope run --scope read
     """
@@ -35,12 +35,13 @@ def token(
     from agentkit_prompts.system.private_files import private_folder
 
     scopes = tuple(scope or ("run", "read"))
-    if unknown := [one for one in scopes if one not in ALL_PERMISSIONS]:
-        raise typer.BadParameter(f"--scope {unknown[0]!r:.40}: expected {', '.join(sorted(ALL_PERMISSIONS))}")
+    for name_of_scope in scopes:
+        if name_of_scope not in ALL_PERMISSIONS:
+            raise typer.BadParameter(f"--scope {name_of_scope!r:.40}: expected {', '.join(sorted(ALL_PERMISSIONS))}")
     path = access or home / ACCESS
     private_folder(path.absolute().parent)
-    made = add_token(path, utf8(name), utf8(tenant), scopes=cast(Any, scopes), user=user and utf8(user))
+    text = add_token(path, utf8(name), utf8(tenant), scopes=cast(Any, scopes), user=user and utf8(user))
     if as_json:
-        made = json.dumps({"token": made, "file": str(path)})
-    put(made)
-    note(f"its hash is in {path}")
+        text = json.dumps({"token": text, "file": str(path)})
+    put(text)
+    note(f"the hash of the token is in {path}")

@@ -1,4 +1,4 @@
-"""`agentkit worker`: does the durable runs of the agents in a module, until it is stopped."""
+"""`agentkit worker`: executes durable runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ __all__ = ["runs_of", "worker"]
 def worker(
     module: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE]", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one."),
+        typer.Argument(metavar="[MODULE]", help="Module or file with `runs = Runs(...)`; or MODULE:NAME."),
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="An agent whose runs are done. Repeatable."),
+        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent whose runs are executed. Repeatable."),
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option(envvar="AGENTKIT_RUNS_URL", metavar="URL", help="The database of the runs of --agent."),
+        typer.Option(envvar="AGENTKIT_RUNS_URL", metavar="URL", help="Database of the runs of --agent."),
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Runs at once, of each agent.")] = 20,
+    concurrency: Annotated[int, typer.Option(min=1, help="Maximum concurrent runs per agent.")] = 20,
     tenant_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Runs of one tenant at once, on all workers.")
+        int | None, typer.Option(min=1, help="Maximum concurrent runs of a tenant on all workers.")
     ] = None,
     lease: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="After how long others go on with its runs if it dies.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Seconds after which other workers take its runs over.")
     ] = 15.0,
-    grace: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long runs have to end when it is stopped.")
-    ] = 30.0,
-    poll: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="Between two looks into a queue.")] = 0.2,
+    grace: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Seconds to finish runs on shutdown.")] = 30.0,
+    poll: Annotated[
+        float, typer.Option(min=0.001, metavar="SECONDS", help="Seconds between two reads of a queue.")
+    ] = 0.2,
     as_json: AsJson = False,
 ) -> None:
-    """Do the durable runs of the agents in MODULE, or of --agent, and those of workers that died.
+    """Execute durable runs of the agents in MODULE or of --agent, and runs of dead workers.
 
-    Stopped with SIGTERM or Ctrl-C it takes no more runs, waits for those under way, and hands over what does not end in
-    time. The exit code is 1 when the others took it for dead: start it anew.
+    After SIGTERM or Ctrl-C the worker takes no more runs, waits for its runs, and hands unfinished runs over. The exit
+    code is 1 if it lost its lease to other workers: restart it.
 
     Example: agentkit worker --agent shop.yaml --url postgresql://localhost/runs
     """
     if (module is None) == (not agent):
-        raise typer.BadParameter("give a MODULE, or --agent with --url")
+        raise typer.BadParameter("expected MODULE, or --agent with --url")
     if agent and url is None:
-        raise typer.BadParameter("--agent needs --url: the database that its runs are in")
+        raise typer.BadParameter("--agent requires --url, the database of its runs")
     closing = ExitStack()
     closing.enter_context(logged())
     runs = runs_of(module) if module is not None else _runs_of_agents(agent or [], url or "", closing)
-    done = runs.worker(
+    executor = runs.worker(
         concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll
     )
     stopped = threading.Event()
@@ -75,21 +75,22 @@ def worker(
 
     for name in ("SIGTERM", "SIGINT"):
         signal.signal(getattr(signal, name), stop)
-    done.start()
-    agents = ", ".join(f"{name} {version}" for name, version in [one.key for one in runs.agents.all])
+    executor.start()
+    keys = [added.key for added in runs.agents.all]
     if as_json:
-        put(json.dumps({"worker": done.id, "agents": [list(one.key) for one in runs.agents.all]}))
+        put(json.dumps({"worker": executor.id, "agents": [list(key) for key in keys]}))
     else:
-        note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
+        agents = ", ".join(f"{name} {version}" for name, version in keys)
+        note(f"worker {executor.id}: {agents}; stop it with Ctrl-C")
     # Only a loss of the lease is polled; a signal sets the event at once.
-    while not stopped.wait(0.2) and not done.is_lost:
+    while not stopped.wait(0.2) and not executor.is_lost:
         pass
-    done.stop()
+    executor.stop()
     closing.close()
-    if done.is_lost:
-        complain(f"worker {done.id}: its lease ended, and others go on with its runs: start it anew")
+    if executor.is_lost:
+        complain(f"worker {executor.id}: it lost its lease, and other workers continue its runs: restart it")
         sys.stderr.flush()
-        # A tool that hangs in a thread must not act after others took over its run.
+        # A tool that hangs in a thread must not act after another worker took its run over.
         os._exit(1)
 
 
@@ -105,28 +106,26 @@ def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:
 
 
 def runs_of(module: str) -> Runs:
-    """Return the runs that a module, or a file, has under a name; the only ones it has if there is no name.
+    """Return the `Runs` of MODULE:NAME, or the only `Runs` of a module or file.
 
     Raises:
-        AgentDefinitionError: There is no such module, or it failed when it was imported.
-        WorkerError: No `Runs` was found, or several.
+        AgentDefinitionError: The module is unknown, or its import failed.
+        WorkerError: The name is unknown, or the module has no `Runs` or several.
     """
     path, _, name = module.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    found = vars(module_of(path, Path()))
+    values = {key: value for key, value in vars(module_of(path, Path())).items() if isinstance(value, Runs)}
     if name:
-        if isinstance(found.get(name), Runs):
-            runs: Runs = found[name]
-            return runs
+        if name in values:
+            return values[name]
         raise WorkerError(f"{path} has no Runs named {name!r}", path=str(path), name=name)
-    names = [key for key, value in found.items() if isinstance(value, Runs)]
-    if len({id(found[key]) for key in names}) == 1:
-        only: Runs = found[names[0]]
-        return only
-    what = "has no Runs"
-    if names:
-        what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}"
+    # Several names may refer to the same object.
+    if len({id(runs) for runs in values.values()}) == 1:
+        return next(iter(values.values()))
+    problem = "has no Runs"
+    if values:
+        problem = f"has several Runs: name one of {', '.join(f'{path}:{key}' for key in values)}"
     raise WorkerError(
-        f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it", path=str(path)
+        f"{path} {problem}; expected `runs = Runs('sqlite:///runs.db')` with added agents", path=str(path)
     )
