@@ -1,41 +1,78 @@
-"""A support desk of three agents: the first one hands a conversation over to the one that knows the subject.
+"""A support desk of a shop: tools that act for one customer, rules from documents, memory, and approval of refunds.
 
-The desk sees two tools. A tool that is made with `final=True` ends the run of the desk: what the expert says is the
-answer, and the desk is not asked again. Tokens of all three count together.
+`MODEL=openai:gpt-5-mini python main.py` uses a real model. `python main.py --chat ada` starts a chat as a customer.
 
 Prints:
 
-    My invoice is wrong. -> billing: I sent you a new invoice.
-    My kettle leaks. -> repairs: Send it in, the label is in your mail.
-    asked: desk 2, billing 1, repairs 1
+    ada: Where is order 17?
+    desk: order 17 (kettle): delivered.
+    bob: Where is order 17?
+    desk: {"error": "bob has no order 17; my_orders lists the orders"}.
+    ada: How long can I return an order?
+    desk: Orders can be returned within 30 days of delivery, unused and in their box. [policies/returns.md#0]
+    ada: Please refund 80 EUR for order 18.
+    approval needed: refund {"number": "18", "amount": 80}
+    desk: refunded 80 EUR for order 18 (teapot).
+    status of order 18: refunded
 """
 
-from agentkit import Agent, Limits, Message, ScriptedModel, ToolCall
+from __future__ import annotations
+
+import sys
+import tempfile
+
+from desk import desk_agent, desk_model, store_policies
+from shop import Customer, open_shop
+
+from agentkit import Agent, Memory, Paused, ToolCall
+from agentkit.memory import Scope
+
+SHOP = "shop"
+"""Tenant of the shop: its customers share the policies, and nothing else."""
 
 
-def hands_over(to: str, text: str) -> Message:
-    """Return what a model says to hand over."""
-    return Message("assistant", tool_calls=(ToolCall(f"to_{to}", to, f'{{"input": "{text}"}}'),))
+def ask(agent: Agent[Customer, str], memory: Memory, customer: Customer, text: str) -> str:
+    """Return the answer to a customer, in the session of this customer; a person decides about expensive refunds."""
+    session = memory.within(Scope(SHOP, user=customer.name)).session("chat")
+    try:
+        return str(agent.run_sync(text, session=session, deps=customer))
+    except Paused as paused:
+        # `paused.journal.dumps()` could be stored here, and resumed by another process after days.
+        decisions = {call.id: approve(call) for call in paused.calls}
+        return str(agent.resume_sync(paused.journal, approve=decisions, session=session, deps=customer))
 
 
-billing_model = ScriptedModel(["I sent you a new invoice."])
-repairs_model = ScriptedModel(["Send it in, the label is in your mail."])
-desk_model = ScriptedModel([hands_over("billing", "wrong invoice"), hands_over("repairs", "leaking kettle")])
+def approve(call: ToolCall) -> bool:
+    """Ask a colleague about a call; without a terminal the colleague agrees."""
+    print(f"approval needed: {call.name} {call.arguments}")
+    return not sys.stdin.isatty() or input("approve? [y/n] ").startswith("y")
 
-billing = Agent(billing_model, "You settle invoices.", name="billing")
-repairs = Agent(repairs_model, "You arrange repairs.", name="repairs")
-desk = Agent(
-    desk_model,
-    "You find out who can help, and hand over to them.",
-    tools=[
-        billing.as_tool(name="billing", description="Knows invoices and payments.", history="text", final=True),
-        repairs.as_tool(name="repairs", description="Knows how to repair things.", history="text", final=True),
-    ],
-    limits=Limits(tokens=20_000),
-)
 
-for question in ("My invoice is wrong.", "My kettle leaks."):
-    result = desk.run_sync(question)
-    print(question, "->", f"{result.messages[1].tool_calls[0].name}: {result.output}")
-models = {"desk": desk_model, "billing": billing_model, "repairs": repairs_model}
-print("asked:", ", ".join(f"{name} {len(model.requests)}" for name, model in models.items()))
+def chat(agent: Agent[Customer, str], memory: Memory, customer: Customer) -> None:
+    """Answer each line of the terminal."""
+    while text := input(f"{customer.name}: "):
+        print("desk:", ask(agent, memory, customer, text))
+
+
+def main() -> None:
+    """Show four questions of two customers, or chat as a customer."""
+    database = open_shop()
+    with tempfile.TemporaryDirectory() as home, Memory(home, scope=SHOP) as memory:
+        store_policies(memory)
+        agent = desk_agent(memory, desk_model())
+        if sys.argv[1:2] == ["--chat"]:
+            return chat(agent, memory, Customer(sys.argv[2], database))
+        ada, bob = Customer("ada", database), Customer("bob", database)
+        for customer, text in [
+            (ada, "Where is order 17?"),
+            (bob, "Where is order 17?"),
+            (ada, "How long can I return an order?"),
+            (ada, "Please refund 80 EUR for order 18."),
+        ]:
+            print(f"{customer.name}: {text}")
+            print("desk:", ask(agent, memory, customer, text))
+        print("status of order 18:", ada.order("18")[2])
+
+
+if __name__ == "__main__":
+    main()

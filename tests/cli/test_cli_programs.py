@@ -1,0 +1,86 @@
+"""The two example programs: their evaluations pass with the offline models, and fail when something is broken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+from tests.servers import ChatServer, says
+
+DESK, DOCUMENTS = ROOT / "examples/support_desk", ROOT / "examples/questions_over_documents"
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
+def test_the_evaluation_of_a_program_passes(folder: Path) -> None:
+    done = run(folder, "evaluate.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) >= 3
+
+
+def test_the_evaluation_of_the_desk_names_the_cases_that_a_bad_model_fails() -> None:
+    code = """
+        from agentkit import ScriptedModel
+        from evaluate import evaluate
+        print(evaluate(ScriptedModel.repeat("The kettle is refunded.")))
+    """
+    done = run(DESK, "-c", textwrap.dedent(code))
+    assert done.stderr == ""
+    failed = done.stdout.splitlines()[-1]
+    assert "Where is order 17?" in failed
+    assert "Do you sell cars?" not in failed
+    assert "called [], expected ['order_status']; 'delivered' is missing" in done.stdout
+
+
+def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation() -> None:
+    code = """
+        import shop
+        def order(self, number):
+            return self.database.execute(
+                "select goods, price, status from orders where number = ?", (number,)
+            ).fetchone()
+        shop.Customer.order = order
+        from desk import desk_model
+        from evaluate import evaluate
+        print(evaluate(desk_model()))
+    """
+    done = run(DESK, "-c", textwrap.dedent(code))
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "['Where is order 17?', 'Refund 39 EUR for order 17.']"
+
+
+def test_the_evaluation_of_documents_fails_below_its_goal() -> None:
+    code = """
+        import sys, evaluate
+        from agentkit import ScriptedModel
+        evaluate.answering_model = lambda: ScriptedModel.repeat("80 degrees, says [notes/none.md#0].")
+        sys.exit(evaluate.main())
+    """
+    done = run(DOCUMENTS, "-c", textwrap.dedent(code))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "100%" in done.stdout  # recall does not depend on the model
+
+
+@pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
+def test_a_program_asks_the_model_of_the_environment(folder: Path, server: ChatServer) -> None:
+    server.on("small", says("From the endpoint."))
+    done = run(folder, "main.py", MODEL=f"{server.url}#small")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "From the endpoint." in done.stdout
