@@ -1,1 +1,1 @@
-"""From layers and a context to what is sent: compose, fit into a budget, explain."""
+"""Composition of layers and a context: compose, fit into a budget, explain, convert to a request."""

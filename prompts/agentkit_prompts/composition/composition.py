@@ -1,4 +1,4 @@
-"""`Composition`: everything one model call would be sent, and all questions about it."""
+"""`Composition`: the content of one model call, with its reports and request formats."""
 
 from __future__ import annotations
 
@@ -29,59 +29,59 @@ __all__ = ["Composition"]
 
 
 class Composition(Contents):
-    """Everything one model call would be sent, without sending it. Made by `compose`; read-only."""
+    """Content of one model call, without sending it. Created by `compose`; read-only."""
 
     __slots__ = ()
 
     @property
     def text(self) -> str:
-        """Everything as one plain string, each message headed by its role."""
+        """The messages as one plain string, each with its role as heading."""
         return plain_text(self)
 
     def explain(self) -> LayerTable:
-        """Return the layer table: what each layer costs, where it is from, and what the budget did to it.
+        """Return the layer table: tokens and origin of each layer, and the effect of the budget.
 
-        Rows stand in the order they are sent; their tokens add up to `tokens`. `print(...)` draws it.
+        Rows are in the order they are sent; their tokens add up to `tokens`. `print(...)` draws it.
         """
         from agentkit_prompts.composition.explain import layer_table
 
         return layer_table(self)
 
     def why(self, pointer: str) -> Why:
-        """Return where something shows up and why, or why it does not.
+        """Return the place of a prompt or value in the composition, or the reason for its absence.
 
         Args:
             pointer: A row of the layer table, the path, name or file of a prompt, or a path into the context, such as
                 `before_input[0]`, `overhead`, `documents[3].text` or `additional_kwargs.root`.
 
         Raises:
-            PromptError: Neither the layers nor the context have it; names what is nearest.
+            PromptError: Neither the layers nor the context contain it; names the nearest valid name.
         """
         from agentkit_prompts.composition.why import why
 
         return why(self, pointer)
 
     def diff(self, previous: Composition) -> Diff:
-        """Return the first layer in which this differs from an earlier composition, and the tokens before it."""
+        """Return the first layer that differs from an earlier composition, and the number of tokens before it."""
         from agentkit_prompts.composition.diff import diff
 
         return diff(self, previous)
 
     @property
     def breakpoints(self) -> tuple[Breakpoint, ...]:
-        """At most four points up to which the payload stays the same for a while."""
+        """At most four cache points of the payload."""
         from agentkit_prompts.composition.prefix import breakpoints
 
         return breakpoints(self)
 
     @property
     def prefix_hash(self) -> str:
-        """Hash of what comes before the first thing that changes every turn: what a provider can keep cached."""
+        """Hash of the content before the first text that changes every turn: the part that a provider can cache."""
         return self._prefix()[0]
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens of what `prefix_hash` covers."""
+        """Number of tokens that `prefix_hash` covers."""
         return self._prefix()[1]
 
     def _prefix(self) -> tuple[str, int]:
@@ -95,12 +95,12 @@ class Composition(Contents):
         return {path: prompt.template.version for path, prompt in self.layers.walk()}
 
     def mapped(self, change: Callable[[str], str]) -> Composition:
-        """Return the composition with `change` applied to every text that would be sent, as a redaction does.
+        """Return the composition with `change` applied to every text, for example to redact it.
 
-        It is given one span at a time, and each message of the conversation whole; tool specs stay as they are.
+        `change` receives one span at a time, and each message of the conversation whole; tool specs are unchanged.
 
         Raises:
-            BudgetError: What it wrote is longer, and no longer fits the budget.
+            BudgetError: The changed text is longer and exceeds the budget.
         """
         sections: list[Section] = []
         for section in self.sections:
@@ -115,28 +115,28 @@ class Composition(Contents):
         if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(
                 f"the changed text needs {composition.tokens} tokens and the budget is {self.budget.tokens}: "
-                "write something shorter in place of what is masked, or leave a reserve for it",
+                "return a shorter text from `change`, or raise the budget",
                 required=composition.tokens,
                 limit=self.budget.tokens,
             )
         return composition
 
     def to_openai(self, provider: str | None = None, *, required: Required | None = None) -> dict[str, Any]:
-        """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.
+        """Return the payload of a chat-completions request: `messages`, and `tools` if it has tools.
 
-        `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
-        `required` is what an endpoint wants in every reply, also those of other models.
+        `provider` is the endpoint whose own data, such as signatures, are sent back; see `Message`.
+        `required` contains fields that an endpoint requires in every reply, including replies of other models.
         """
         return openai_payload(self, provider, required)
 
     def to_anthropic(self) -> dict[str, Any]:
-        """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
+        """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` if not empty."""
         from agentkit_prompts.composition.targets.anthropic_request import anthropic_payload
 
         return anthropic_payload(self)
 
     def to_responses(self) -> dict[str, Any]:
-        """Return the payload of a Responses request: `input`, and `instructions` and `tools` where there are."""
+        """Return the payload of a Responses request: `input`, and `instructions` and `tools` if not empty."""
         from agentkit_prompts.composition.targets.responses_request import responses_payload
 
         return responses_payload(self)
@@ -152,14 +152,14 @@ class Composition(Contents):
         """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`.
 
         Args:
-            reply: What the model is to learn to answer: text, or an assistant message.
-            chat_template: How the model reads a conversation, as for `to_text`; plain roles when not given.
-            reply_only: Whether `loss_spans` hold the reply alone. Else they hold all that the assistant wrote, in the
-                history too: the answers of worked examples would then be trained on once for each row.
-            kwargs: Anything else the template reads.
+            reply: Reply that the model learns: text, or an assistant message.
+            chat_template: Chat template of the model, as for `to_text`; plain roles by default.
+            reply_only: True if `loss_spans` contain the reply only. If False, they contain all text of the assistant,
+                also in the history: a model is then trained on the answers of worked examples once per row.
+            kwargs: Other values that the template reads.
 
         Raises:
-            PromptError: The reply is not one of an assistant.
+            PromptError: The reply is not an assistant message.
             ChatTemplateError: The template refuses the conversation, or its loss spans are unknown.
         """
         from agentkit_prompts.composition.targets.training_row import sample
@@ -174,25 +174,26 @@ class Composition(Contents):
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return everything as one string: with plain roles, or as the chat template of a local model writes it.
+        """Return the messages as one string, with plain roles or formatted by the chat template of a local model.
 
         Args:
-            chat_template: How the model wants to hear a conversation: a template, the name of a registered one or of
-                a model, a `ChatTemplateConfig`, a file, or the folder of a model. Without it the other arguments say
-                nothing. A Jinja template without a `now` has that of the context.
-            control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
-                puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
-            add_generation_prompt: Whether the text ends where the model's reply begins.
-            kwargs: Anything else the template reads, such as `enable_thinking`. `documents` are untrusted.
+            chat_template: Chat template: a template object, the name of a registered template or of a model, a
+                `ChatTemplateConfig`, a file, or the folder of a model. Without it the other arguments have no effect. A
+                Jinja template without `now` uses the `now` of the context.
+            control_tokens: Policy for untrusted text that would form a control token of the template: `escape` inserts
+                a zero-width space after its first character, `reject` raises, `allow` does nothing.
+            add_generation_prompt: True if the text ends with the opening of the model's reply.
+            kwargs: Other values that the template reads, such as `enable_thinking`. `documents` are untrusted.
 
         Raises:
-            ChatTemplateError: No template has this name, or the template cannot say this conversation.
-            ControlTokenError: What is rejected: names every token, and where it is from.
+            ChatTemplateError: No template has this name, or the template cannot represent the conversation.
+            ControlTokenError: Untrusted text contains control tokens and `control_tokens` is `reject`; names each token
+                and its origin.
         """
         if chat_template is None:
             if kwargs:
                 raise ChatTemplateError(
-                    f"to_text: {', '.join(kwargs)}: only a chat template reads these, pass one",
+                    f"to_text: {', '.join(kwargs)}: only a chat template reads these options; pass chat_template",
                     name=next(iter(kwargs)),
                 )
             return plain_text(self)

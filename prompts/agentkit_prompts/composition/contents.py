@@ -1,4 +1,4 @@
-"""`Contents`: the messages and declarations of one model call, and the origin of each character of them."""
+"""`Contents`: messages and declarations of one model call, and the origin of each character."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _FIELDS = (
 
 
 TextTokens: TypeAlias = "Callable[[Contents], int]"
-"""Counts the text that is sent, if a chat template writes it."""
+"""Counter of the text that a chat template writes, if any."""
 
 
 class Contents:
-    """Everything that one model call sends. Read-only; `Composition` adds the questions about it.
+    """Content of one model call. Read-only; `Composition` adds reports and request formats.
 
     Attributes:
-        context: The context it was rendered from.
-        layers: The layers it was rendered with.
+        context: Context of the rendering.
+        layers: Layers of the rendering.
         sections: The system message, the user message, and the closing message after tool traffic.
-        counter: Counts its tokens.
+        counter: Token counter.
         conversation: The history messages that are sent.
         intermediate: The tool traffic of this turn.
         declarations: The tools and the schema of the answer, with the values derived from them.
         trims: Effect of the budget on layers, by layer.
-        budget: The budget it was fitted into, if it was given one.
-        text_tokens: Counts the text that is sent, if a chat template writes it.
+        budget: Budget of the composition, if any.
+        text_tokens: Counter of the text that a chat template writes, if any.
     """
 
     __slots__ = (*_FIELDS, "_messages", "_texts", "_tokens")
@@ -94,12 +94,12 @@ class Contents:
 
     @property
     def output_schema(self) -> JsonSchema | None:
-        """JSON Schema that is declared to the endpoint: None for text, and where it is asked for in another way."""
+        """JSON Schema that is declared to the endpoint; None for text, and in other output modes."""
         return self.declarations.schema
 
     @property
     def output(self) -> OutputRequest | None:
-        """How an answer of a type is asked for; None for text."""
+        """Request for an answer that follows a schema; None for text."""
         return self.declarations.output
 
     @property
@@ -109,17 +109,17 @@ class Contents:
 
     @property
     def user(self) -> Section:
-        """The user message: what stands before the input, the input, and what stands after it."""
+        """The user message: the prompts before the input, the input, and the prompts after it."""
         return self.sections[1]
 
     @property
     def sends_system(self) -> bool:
-        """Whether there is a system message: its prompts have text, or it may be empty."""
+        """True if a system message is sent: its prompts have text, or it may be empty."""
         return self._sends(self.sections[0])
 
     @property
     def sends_user(self) -> bool:
-        """Whether there is a user message: its prompts have text, or it may be empty."""
+        """True if a user message is sent: its prompts have text, or it may be empty."""
         return self._sends(self.sections[1])
 
     def _sends(self, section: Section) -> bool:
@@ -127,7 +127,7 @@ class Contents:
 
     @property
     def closing(self) -> Section:
-        """The message after the tool traffic; empty when there is no traffic."""
+        """The message after the tool traffic; empty without traffic."""
         if not len(self.intermediate):
             return EMPTY
         return self.sections[2]
@@ -150,15 +150,15 @@ class Contents:
         return entries
 
     def evolve(self, **fields: Any) -> Self:
-        """Return a copy with other fields; values derived from the old fields are not kept."""
+        """Return a copy with other fields; values derived from the old fields are not copied."""
         return type(self)(**{**{name: getattr(self, name) for name in _FIELDS}, **fields})
 
     def without_tools(self) -> Self:
-        """Return the same with no tools declared, for a model that reads them in the text of a prompt alone."""
+        """Return a copy without declared tools, for a model that reads them only in the text of a prompt."""
         return self.evolve(declarations=Declarations((), self.output))
 
     def written_by(self, text_tokens: TextTokens) -> Self:
-        """Return the same for a chat template that writes it, whose text `text_tokens` counts."""
+        """Return a copy for a chat template whose text `text_tokens` counts."""
         if self.text_tokens == text_tokens:
             return self
         return self.evolve(text_tokens=text_tokens)
@@ -178,21 +178,23 @@ class Contents:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Where every character of every message came from; the spans of a message tile its marked text exactly."""
+        """Origins of all characters of all messages; the spans of a message cover its marked text exactly."""
         return tuple(span for index, (_, segments) in enumerate(self.walk()) for span in tile(segments, index))
 
     def marked_text(self, message: int) -> str:
-        """Return the text of a message with a marker per media use: the text that spans count in."""
+        """Return the text of a message with a marker per media use; offsets of spans refer to this text."""
         if self._texts is None:
             place = message - int(self.sends_system)
-            # The text of one message of a long conversation does not need the text of all others.
+            # Read only this message, not the text of a long conversation.
             if 0 <= place < len(self.conversation):
                 return stored_text(self.conversation[place])
             self._texts = tuple(["".join([segment.text for segment in segments]) for _, segments in self.walk()])
         return self._texts[message]
 
     def walk(self, stored: Container[int] | None = None) -> Iterator[tuple[Message, Sequence[Segment]]]:
-        """Yield each message with the segments of its text; of messages that are stored, only for these numbers."""
+        """Yield each message with the segments of its text; of stored messages, only the messages with these
+        numbers.
+        """
         if self.sends_system:
             yield _message("system", self.system), self.system.segments()
         yield from self._stored("conversation", int(self.sends_system), stored)
@@ -223,21 +225,21 @@ class Contents:
 
     @property
     def tokens(self) -> int:
-        """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead.
+        """Tokens of the model call, counted by `counter`: text, media, tools and message overhead.
 
-        Where a chat template writes it, those of the text that is sent; of one that cannot write it, as without it.
+        If a chat template writes the text, its tokens are counted. If the template fails, the messages are counted.
         """
         if self._tokens is None:
             try:
                 count = self.text_tokens or type(self).own_tokens
                 self._tokens = count(self)
             except ChatTemplateError:
-                # Nothing can be sent then, and the target raises this error with its reason.
+                # The target will raise this error with its reason.
                 self._tokens = self.own_tokens()
         return self._tokens
 
     def own_tokens(self) -> int:
-        """Count text, media, tools and message overhead, whatever chat template writes them."""
+        """Count text, media, tools and message overhead, without the chat template."""
         counter = self.counter
         tools, schema, per_message = self.declarations.tokens(counter)
         total = tools + schema + self.conversation.total(per_message)
@@ -245,7 +247,7 @@ class Contents:
         if system.text or self.sends_system:
             total += MESSAGE_OVERHEAD + system.derive(count_tokens, counter)
         if user.text or self.sends_user:
-            # Not remembered with the section: the input differs every turn.
+            # Not stored with the section: the input differs every turn.
             total += MESSAGE_OVERHEAD + count_tokens(user, counter)
         traffic = self.intermediate
         if traffic.start < traffic.stop:

@@ -14,7 +14,7 @@ __all__ = ["ABSENT", "KWARGS", "Advice", "ContextPath", "advice_for", "parse_pat
 
 KWARGS = "additional_kwargs"
 ABSENT: Final = object()
-"""The value of a path that leads to nothing; None is a value."""
+"""The result for a path without a value; None is a value."""
 _NAME = r"[^\W\d]\w*"
 _STEP = rf"""\.({_NAME})|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""
 _NEXT_STEP = re.compile(_STEP)
@@ -32,7 +32,7 @@ class ContextPath(tuple[str | int, ...]):
         return str(self[0])
 
     def is_below(self, other: ContextPath) -> bool:
-        """True if the other path leads to this value, or to one that contains it."""
+        """True if the value at the other path is this value, or contains it."""
         return self[: len(other)] == other
 
     def upto(self, length: int) -> ContextPath:
@@ -40,7 +40,7 @@ class ContextPath(tuple[str | int, ...]):
         return ContextPath(self[:length])
 
     def value(self, names: Mapping[str, Any]) -> Any:
-        """Return the value at the path, or `ABSENT`; `names` has the value of each name of the context."""
+        """Return the value at the path, or `ABSENT`; `names` maps the names of the context to their values."""
         value: Any = names.get(self.root, ABSENT)
         for step in self[1:]:
             value = _inner(value, step)
@@ -57,7 +57,7 @@ class ContextPath(tuple[str | int, ...]):
 
 
 def parse_path(text: str) -> ContextPath | None:
-    """Return the path that a text writes, or None if it is not a path. Additional kwargs have two paths to them."""
+    """Return the path in a text, or None if it is not a path. Both spellings of an additional kwarg are accepted."""
     match = _PATH.fullmatch(text)
     if match is None:
         return None
@@ -101,7 +101,7 @@ class Advice(NamedTuple):
 
 
 def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
-    """Return the nearest valid path to one that leads to nothing; the first name of the path is valid."""
+    """Return the valid path that is nearest to an unknown path whose first name is valid."""
     outer = path.upto(1)
     while path.upto(len(outer) + 1).value(names) is not ABSENT:
         outer = path.upto(len(outer) + 1)
@@ -113,7 +113,7 @@ def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
         return Advice(f": {outer} has {len(value)} items; did you mean {last!r}?", last)
     valid = _steps_of(value)
     if not valid:
-        return Advice(f": {outer} is {type(value).__name__}, which has no parts")
+        return Advice(f": {outer} is {type(value).__name__}, which has no fields or items")
     return Advice(nearest(step, valid), similar(step, valid))
 
 

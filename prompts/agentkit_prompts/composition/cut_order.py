@@ -1,8 +1,8 @@
 """The order in which parts that share a budget receive units.
 
-Everything that may give way is cut into units, and all units have one fixed order that depends on the content alone.
-A prefix of that order is kept, found by bisection over exact counts: never over the limit, and a larger limit never
-removes anything.
+All parts that can be cut are divided into units, and the units have one fixed order that depends only on the content.
+The search keeps a prefix of that order by bisection over exact counts: the result never exceeds the limit, and a
+larger limit never removes a unit.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["Node", "Siblings", "UnitBounds", "largest", "largest_from"]
 
 
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
-    """Return a number from `lower` (taken to fit) to `upper` that fits, the largest where `fits` is monotone.
+    """Return a number from `lower` (assumed to fit) to `upper` that fits: the largest if `fits` is monotone.
 
-    The order of the search is fixed, so for two nested conditions the wider one never gets a smaller answer.
+    The order of the search is fixed, so for two nested conditions the wider condition never gets a smaller result.
     """
     return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
 
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
-    """Return the same, searched near a guess: `fits` is not called far from the guess, because it may be costly."""
-    # Doubled steps away from the guess, then bisection: few calls if the guess is near, and never many.
+    """Return the same number as `largest`, with calls of the costly `fits` only near a guess."""
+    # Doubled steps away from the guess, then bisection: few calls if the guess is near, and O(log n) calls always.
     step = 1
     if fits(guess):
         lower = guess
@@ -41,13 +41,13 @@ def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int
 
 
 class Node:
-    """A part that can be kept in part.
+    """A part that can be cut.
 
     Attributes:
-        size: The size that its owner asked for.
+        size: Size requested by the prompt or the layers.
         units: Number of units.
-        required: Number of units that must be kept, whatever its size is.
-        lost: Number of units that the `max` of something inside it took away.
+        required: Number of units that must be sent, independent of the size.
+        lost: Number of units removed by the `max` of a part inside it.
     """
 
     size: Size
@@ -56,7 +56,7 @@ class Node:
     lost: int = 0
 
     def tokens(self, kept: int) -> int:
-        """Return the tokens of the first `kept` units of its order."""
+        """Return the tokens of the first `kept` units."""
         raise NotImplementedError
 
 
@@ -67,7 +67,7 @@ class UnitBounds:
         whole: All units.
         most: Units that its `max` allows.
         least: Units that its `min` requires.
-        target: Units that it gets before the surplus is shared.
+        target: Units before the surplus is shared.
     """
 
     __slots__ = ("_node", "least", "most", "target", "whole")
@@ -100,18 +100,19 @@ class UnitBounds:
         least = node.required
         if floor > 0 and least < most:
             least = max(least, largest(most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor))
-        # A template can take more tokens for fewer items, for example if it writes how many are left out.
+        # A template can need more tokens for fewer items, for example if it writes the number of omitted items.
         while least < most and not self._fits(least):
             least += 1
-        # The mark of a cut can take more tokens than the text that it replaces.
+        # The mark of a cut can need more tokens than the text that it replaces.
         if node.tokens(least) >= node.tokens(most):
             return most
         return least
 
     def held(self, given: int) -> int:
-        """Return the number of the units `given` that can be kept: fewer if a part takes more than the whole may.
+        """Return the number of the units `given` that fit the maximum: fewer if a part needs more tokens than the
+        whole.
 
-        A template may write more for less, such as how long it is; a larger `given` never holds fewer.
+        A template can write more text for fewer units, such as a length; the result never decreases with `given`.
         """
         while given > self.least and not self._fits(given):
             given -= 1
@@ -155,10 +156,10 @@ class Siblings:
 
     @property
     def lost(self) -> int:
-        """Number of units that a `max` among them or inside them took away."""
+        """Number of units removed by a `max` of these nodes or of a part inside them."""
         return sum(bounds.whole - bounds.most + self.nodes[path].lost for path, bounds in self.bounds.items())
 
     def counts(self, units: int) -> dict[str, int]:
-        """Return the number of units that each node keeps of the first `units` of the order."""
+        """Return the number of units of each node among the first `units` of the order."""
         given = Counter(self.order[:units])
         return {path: bounds.held(given[path]) for path, bounds in self.bounds.items()}

@@ -26,13 +26,14 @@ class OutputRequest:
     schema: JsonSchema
     """JSON Schema of the answer: an object."""
     mode: Literal["native", "tool", "prompted"] = "native"
-    """`native` declares the schema to the endpoint, `tool` as the parameters of a tool, `prompted` in a prompt."""
+    """`native` declares the schema to the endpoint, `tool` uses it as parameters of a tool, `prompted` puts it into a
+    prompt."""
     strict: bool = False
     """True if the schema is in the subset that endpoints enforce."""
     tool: ToolSpec | None = None
     """The tool, in the mode `tool`."""
     wrapped: bool = False
-    """True if the answer is the only property, `value`, of the object."""
+    """True if the object has one property, `value`, which is the answer."""
 
 
 class DeclaredTokens(NamedTuple):
@@ -43,7 +44,7 @@ class DeclaredTokens(NamedTuple):
     schema: int
     """Tokens of the schema of the answer, if it is declared to the endpoint."""
     of_message: Callable[[Message], int]
-    """Counts the tokens of a message; the same function for the same counter."""
+    """Counter of the tokens of a message; the same function for the same counter."""
 
 
 class Declarations(Deriving):
@@ -53,7 +54,7 @@ class Declarations(Deriving):
 
     Attributes:
         given: The tools without the tool for the answer.
-        tools: The tools the model may call.
+        tools: All tools that the model can call.
         output: The request for the answer; None if it is text.
     """
 
@@ -73,7 +74,7 @@ class Declarations(Deriving):
         return self.given is tools or (len(self.given) == len(tools) and all(map(is_, self.given, tools)))
 
     def requests(self, output: OutputRequest | JsonSchema | None) -> bool:
-        """True if the output is requested by the same object: a request, or a schema."""
+        """True if `output` is the same request or schema object."""
         return self.output is output or (self.output is not None and self.output.schema is output)
 
     @property

@@ -27,20 +27,20 @@ _EXCERPT_CHARS = MAX_SHOWN_CHARS // 2
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The first difference between a composition and an earlier one. A prompt cache can keep everything before it."""
+    """The first difference between a composition and an earlier one. A prompt cache can store everything before it."""
 
     layer: str | None
-    """The first layer that differs; None if nothing does."""
+    """The first layer that differs; None if all layers are equal."""
     message: int
     """Index of the message in which it differs."""
     offset: int
-    """Characters of that message that are the same."""
+    """Number of equal characters at the start of the message."""
     tokens: int
-    """Tokens before the difference: the part that stays the same."""
+    """Number of tokens before the difference."""
     before: str
-    """The text there in the earlier one, cut short."""
+    """Text at the difference in the earlier composition, shortened."""
     after: str
-    """The text there now, cut short."""
+    """Text at the difference in this composition, shortened."""
 
     def __str__(self) -> str:
         if self.layer is None:
@@ -91,7 +91,7 @@ def _message_diff(composition: Contents, previous: Contents, number: int, tokens
     same = _common(text, old_text)
     _, segments = next(islice(composition.walk({number}), number, None))
     tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, composition.counter)
-    # If the texts are the same, the calls or the name differ: they follow the text.
+    # If the texts are equal, the calls or the name differ: they follow the text.
     if text != old_text:
         now, before = text, old_text
     layer = _layer_at(composition, number, same)
@@ -99,7 +99,7 @@ def _message_diff(composition: Contents, previous: Contents, number: int, tokens
 
 
 def _layer_at(composition: Contents, number: int, offset: int) -> str:
-    """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
+    """Return the layer of the character at `offset` of a message; the last layer at the end of the text."""
     layer = ""
     for row in rows_of(composition):
         if isinstance(row, HistoryRow):
@@ -111,7 +111,7 @@ def _layer_at(composition: Contents, number: int, offset: int) -> str:
 
 
 def _common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return at
@@ -128,14 +128,14 @@ def _tools_diff(composition: Contents, previous: Contents) -> Diff:
 
 
 def tool_text(tool: ToolSpec) -> str:
-    """Return everything that is sent of a tool, as text."""
+    """Return the text of all fields of a tool that are sent."""
     if tool.strict:
         return f"{tool.json} strict"
     return tool.json
 
 
 def _whole_text(message: Message) -> str:
-    """Return everything of a message but its role: text, calls, the call that it answers, name and thinking."""
+    """Return the text of all fields of a message except its role: text, calls, call id, name and thinking."""
     texts: list[str] = []
     for part in message.parts:
         if isinstance(part, Text):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LayerRow", "LayerTable", "layer_table", "names_read"]
 
 _MAX_NAMED = 3
-"""Number of tools with another time limit that the table names."""
+"""Maximum number of tools with an unusual time limit that the table names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,23 @@ class LayerRow:
     """One line of the layer table."""
 
     layer: str
-    """Path of the prompt, or `conversation`, `intermediate`, each with a `.thinking`, `tools`, `output`, `overhead`,
-    or `chat template` instead of `overhead` if one writes the text: all it adds, less what it leaves out."""
+    """Path of the prompt, or `conversation`, `intermediate`, `conversation.thinking`, `intermediate.thinking`, `tools`,
+    `output` or `overhead`. If a chat template writes the text, `chat template` replaces `overhead`: the tokens that the
+    template adds, less the tokens that it leaves out."""
     prompt: str
     """Name of the prompt, or of the other content of the layer."""
     source: str
-    """Origin of the text: the template file, or the context names it reads; for tools also the time limit of a call."""
+    """Origin of the text: the template file, or the context names that it reads; for tools also their time limit."""
     tokens: int
     share: float
     """Part of all tokens, 0 to 1."""
     status: Status = "kept"
     why: str = ""
-    """Why it was trimmed or dropped."""
+    """Reason if it was trimmed or dropped."""
     trim: Trim | None = field(default=None, repr=False, compare=False)
-    """Effect of the budget, if it had one."""
+    """Effect of the budget; None if unchanged."""
     row: Row | None = field(default=None, repr=False, compare=False)
-    """The prompt or the stored messages; None for the other layers, which have no text in the messages."""
+    """The prompt or the stored messages; None for layers without text in the messages."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -55,12 +56,12 @@ class LayerRow:
 
 
 class LayerTable(tuple[LayerRow, ...]):
-    """The rows in the order they are sent. `str()` draws them for a terminal, `to_dicts()` gives plain data."""
+    """The rows in the order they are sent. `str()` formats a table for a terminal, `to_dicts()` returns plain data."""
 
     __slots__ = ()
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as dicts that `json` can write."""
+        """Return the rows as dicts of JSON values."""
         names = [column.name for column in fields(LayerRow) if column.name not in ("trim", "row")]
         return [{name: getattr(row, name) for name in names} for row in self]
 
@@ -102,7 +103,7 @@ def layer_table(composition: Contents) -> LayerTable:
     if framing and composition.text_tokens is None:
         layers.append(_Layer("overhead", "message framing", "", framing))
     elif framing:
-        layers.append(_Layer("chat template", "text that it adds", "", framing))
+        layers.append(_Layer("chat template", "text that the template adds", "", framing))
     return LayerTable([_table_row(composition, layer, total) for layer in layers])
 
 
@@ -143,7 +144,7 @@ def _history_layers(composition: Contents, row: HistoryRow) -> Iterator[_Layer]:
 
 
 def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
-    """Return a row with its share, and the reason if a budget cut it or the context has the end of a conversation."""
+    """Return a row with its share of tokens, and the reason if a budget or compaction removed a part of it."""
     trim = composition.trims.get(layer.name)
     reasons: list[str] = []
     status: Status = "kept"
@@ -153,7 +154,7 @@ def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
         status = "trimmed"
     if trim is not None:
         reasons.append(trim.why)
-        # A wrapper that lost its children is still sent: its own text has tokens.
+        # A wrapper without its children is still sent: its template has text.
         status = trim.status
         if layer.tokens:
             status = "trimmed"
@@ -163,7 +164,7 @@ def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:
-    """Return the time limit of a call that most tools have, and some names of tools with another limit."""
+    """Return the most frequent time limit of a call, and names of some tools with another limit."""
     limits = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
     if not limits:
         return ""
@@ -181,7 +182,7 @@ def _seconds(limit: float) -> str:
 
 
 def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:
-    """True if a prompt, or one inside it, shows an additional kwarg: by its name, or all of them."""
+    """True if a prompt, or a prompt inside it, shows an additional kwarg by its name, or shows all kwargs."""
     if any(_shows_kwarg(child, name) for _, child in prompt.children):
         return True
     names = prompt.template.names

@@ -1,4 +1,4 @@
-"""`Fitting`: the part of a composition that a budget, or the `max` of a prompt, leaves."""
+"""`Fitting`: the part of a composition that fits a budget or the `max` of a prompt."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _PIECE = _Unit("piece of text", "pieces of text")
 
 
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
-    """Return a composition without the oldest turns of its history, as far as its `tokens` are above a limit.
+    """Return a composition without the oldest turns of its history, so that its `tokens` fit a limit.
 
-    Text of prompts stays, also if it was changed after it was rendered; so the result may be above the limit. Few
-    compositions are counted, all of about the size that fits.
+    Text of prompts is not cut, also if it was changed after rendering, so the result can exceed the limit. Only a few
+    compositions near the final size are counted.
 
     Args:
         whole: The composition.
@@ -50,7 +50,7 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     earlier = whole.trims.get("conversation")
     turns = units
     if earlier is not None:
-        # A budget has already dropped some.
+        # A budget has already dropped some turns.
         turns = earlier.of
 
     @lru_cache(maxsize=64)
@@ -72,7 +72,7 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
 
 
 class Fitting:
-    """The search for how many units the parts of one composition keep."""
+    """Search for the number of units of each part of a composition."""
 
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
         self.whole = whole
@@ -97,10 +97,10 @@ class Fitting:
         return nodes
 
     def result(self) -> Composition:
-        """Return the composition with as much of the whole as fits: the longest prefix of the order that does.
+        """Return the composition with the longest prefix of the order that fits.
 
         Raises:
-            BudgetError: The minimums do not fit; names each with its tokens.
+            BudgetError: The minimums do not fit; names each minimum with its tokens.
         """
         units = len(self.siblings.order)
         kept, required = units, self.siblings.required
@@ -110,19 +110,19 @@ class Fitting:
                 raise self._infeasible(limit)
             if self.tokens(kept) > limit:
                 kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
-            # To render the text of a chat template is slow, so the search begins at the number that fits without it.
+            # The text of a chat template is slow to render, so the search starts at the number that fits without it.
             if self.whole.text_tokens is not None:
                 kept = largest_from(kept, units, lambda units: self.sent_tokens(units) <= limit, required)
         return self._build(self.siblings.counts(kept))
 
     def sent_tokens(self, units: int) -> int:
-        """Count everything that is sent with the first `units` of the order, as a chat template writes it if any."""
+        """Count the tokens of the first `units` of the order, in the text of the chat template if any."""
         if self.whole.text_tokens is None:
             return self.tokens(units)
         return self._keeping(self.siblings.counts(units), {}).tokens
 
     def tokens(self, units: int) -> int:
-        """Count everything that is sent with the first `units` of the order, whatever chat template writes it."""
+        """Count the tokens of the first `units` of the order, without the chat template."""
         counts = self.siblings.counts(units)
         system, user, closing = self.sections(counts)
         whole, empty = self.whole, self.whole.layers.empty_messages
@@ -211,12 +211,12 @@ class Fitting:
         if self.whole.text_tokens is not None:
             overhead = "chat template"
         parts[overhead] = total - sum(parts.values())
-        # A template that shows less than its parts has a negative overhead, which is no part.
+        # A template that shows less than its parts has a negative overhead, which is not listed.
         parts = {path: tokens for path, tokens in parts.items() if tokens > 0}
         needs = ", ".join(f"{path} {tokens}" for path, tokens in parts.items())
         return BudgetError(
             f"what must be sent needs {total} tokens and the budget is {limit}: {needs}; "
-            "raise the budget, lower a min, or give a prompt a cut that lets it shrink",
+            "raise the budget, lower a min, or set a cut for a prompt",
             required=total,
             limit=limit,
             parts=parts,

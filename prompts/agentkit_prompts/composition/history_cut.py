@@ -11,11 +11,11 @@ __all__ = ["History"]
 
 
 class History(Node):
-    """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
+    """Messages in whole steps: a user's turn with all replies, or a model's calls with their results.
     With `cut="drop"` all messages are one step.
 
-    The newest steps are kept. If that leaves a choice, the cut moves to a block border, a point that depends on the
-    messages before it alone, so that the start of the history stays the same over several turns.
+    The newest steps are kept. If that leaves a choice, the cut moves to a block border, a point that depends only on
+    the messages before it, so that the start of the history stays the same over several turns.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`Plan`: the parts of layers that are the same for every context, looked up once."""
+"""`Plan`: the parts of layers that are the same for every context, computed once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_prompts.tree.volatility import VolatilityWarning
 __all__ = ["Block", "Inputs", "PlacedSelector", "Plan", "Step", "plan_of"]
 
 Inputs: TypeAlias = tuple[object, ...]
-"""The values of a context that something was rendered from."""
+"""Values of a context that a rendering read."""
 InputReader: TypeAlias = Callable[[PromptContext], Inputs]
 """Reads the inputs of a rendering from a context."""
 
@@ -27,11 +27,11 @@ class Step(NamedTuple):
     path: str
     prompt: BasePrompt
     read: InputReader | None
-    """Reads the inputs of the prompt. None if its fragment is not remembered."""
+    """Reader of the inputs of the prompt; None if its fragment is not cached."""
 
 
 class PlacedSelector(NamedTuple):
-    """A prompt whose selector looks at the query, and its path."""
+    """A prompt whose selector reads the query, and its path."""
 
     path: str
     prompt: ExamplesPrompt
@@ -45,15 +45,15 @@ class Block(NamedTuple):
     name: str
     steps: tuple[Step, ...]
     read: InputReader | None
-    """Reads the inputs of all prompts of the message. None if the message is not remembered."""
+    """Reader of the inputs of all prompts of the message; None if the message is not cached."""
 
 
 class Plan:
     """The parts of layers that are the same for every context.
 
     Attributes:
-        has_maximum: True if a prompt or the history has a `Size.max`, which holds without a budget, too.
-        selecting: The prompts whose selector looks at the query, each once.
+        has_maximum: True if a prompt or the history has a `Size.max`, which applies without a budget, too.
+        selecting: The prompts whose selector reads the query, each once.
         blocks: The messages that have prompts.
         is_checked: True after `warn_of_volatility`.
     """
@@ -87,7 +87,7 @@ class Plan:
 
 
 def plan_of(layers: Layers) -> Plan:
-    """Return the plan of layers, made at its first use and kept with them."""
+    """Return the plan of layers, created at its first use and stored in the layers."""
     try:
         plan: Plan = layers._plan  # type: ignore[attr-defined]
     except AttributeError:
@@ -98,14 +98,14 @@ def plan_of(layers: Layers) -> Plan:
 
 def _block(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> Block:
     placed = [(path, prompt, _names_read(prompt)) for path, prompt in prompts]
-    # A message of one prompt is remembered as a whole.
+    # A message of one prompt is cached as a whole.
     if len(placed) == 1:
         path, prompt, names = placed[0]
         return Block(slot, name, (Step(path, prompt, None),), _input_reader(names))
     steps: list[Step] = []
     all_names: frozenset[str] | None = frozenset()
     for path, prompt, names in placed:
-        # The input differs every turn, so to remember a prompt that reads it would cost more than it saves.
+        # The input differs every turn, so caching a prompt that reads it would cost more than it saves.
         if names is not None and "user_input" in names:
             names = None
         steps.append(Step(path, prompt, _input_reader(names)))
@@ -136,7 +136,7 @@ def _input_reader(names: Collection[str] | None) -> InputReader | None:
 def _names_read(prompt: BasePrompt) -> frozenset[str] | None:
     """Return the context names that a rendering depends on; None if it must be rendered again every turn.
 
-    A fence also depends on the key of the session, which is no name.
+    A fence also depends on the key of the session, which is not a context name.
     """
     if prompt.fence or any(_names_read(child) is None for _, child in prompt.children):
         return None

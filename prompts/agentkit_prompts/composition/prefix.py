@@ -1,4 +1,4 @@
-"""The part of a composition that a provider can keep in its cache: cache points, and the hash of this part."""
+"""The part of a composition that a provider can cache: cache points, and the hash of this part."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _Part: TypeAlias = Literal["tools", "static", "session", "conversation"]
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """A point up to which the payload stays the same for a while: worth a cache mark."""
+    """Cache point: the payload before it stays the same for several calls."""
 
     after: _Part
     message: int
-    """Index of the message it lies in; -1 for the tools."""
+    """Index of its message; -1 for the tools."""
     offset: int
-    """Characters of that message before it."""
+    """Number of characters of the message before the point."""
     tokens: int
-    """Tokens before it."""
+    """Number of tokens before the point."""
 
 
 def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
-    """Return at most four cache points, between the parts that change never, per session, and per turn."""
+    """Return at most four cache points, between the parts that are static, change per session, and change per turn."""
     declared = composition.declarations.tokens(composition.counter)
     points: list[Breakpoint] = []
     if composition.tools:
@@ -58,7 +58,7 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
 
 
 def _last_rows(composition: Contents) -> dict[_Part, Row]:
-    """Return the last row of each part, up to the first text that changes every turn: a cache keeps a prefix."""
+    """Return the last row of each part, up to the first text that changes every turn: a cache stores a prefix."""
     last: dict[_Part, Row] = {}
     part: _Part = "static"
     for row in rows_of(composition):
@@ -99,7 +99,7 @@ def prefix(composition: Contents) -> tuple[str, int]:
 
 
 def _hashed(message: Message) -> bytes:
-    """Return a hash of everything that is sent of a message."""
+    """Return a hash of all fields of a message that are sent."""
     sent = (message.role, stored_text(message), message.name, message.tool_call_id)
     calls, thinking = [*map(_values, message.tool_calls)], [*map(_values, message.thinking)]
     content = repr((sent, calls, thinking, message.opaque))

@@ -1,4 +1,4 @@
-"""Cuts of a prompt under a budget: of its text or items, or of the prompts inside it."""
+"""Cuts of a prompt under a budget: cuts of its text, its items, or the prompts inside it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 __all__ = ["PromptNode", "node_of"]
 
 _MAX_PIECES = 256
-"""Number of pieces of a text that is cut."""
+"""Maximum number of pieces of a text."""
 _MAX_WORD = 80
 _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"
 
 
 class PromptNode(Node):
-    """A prompt that can be kept in part, each part rendered once. A fence goes around the part that is kept."""
+    """A prompt that can be cut; each number of units is rendered once. A fence encloses the remaining part."""
 
     def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
         self.size = prompt.size
@@ -66,11 +66,11 @@ class PromptNode(Node):
 
     def _first(self, kept: int) -> Rendered:
         """Render the first units, at least one and not all of them."""
-        raise AssertionError("a prompt that is kept or dropped as a whole has one unit")
+        raise AssertionError("a prompt that cannot be cut has one unit")
 
 
 class _Items(PromptNode):
-    """A prompt that keeps its first items."""
+    """A prompt cut to its first items."""
 
     def _count(self) -> int:
         return len(_items(self._prompt, self._prompt.values(self._ctx)))
@@ -80,7 +80,7 @@ class _Items(PromptNode):
 
 
 class _Text(PromptNode):
-    """A prompt that keeps the end of its text, its beginning, or both."""
+    """A prompt cut to the end of its text, its start, or both."""
 
     def _count(self) -> int:
         self._points = cut_points(self._whole, _MAX_PIECES)
@@ -119,7 +119,7 @@ class _CustomCut(PromptNode):
 
 
 class _Tree(PromptNode):
-    """A prompt around others, which are cut by the order among them."""
+    """A prompt around other prompts, which are cut in their common order."""
 
     def __init__(self, prompt: WrapPrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
         super().__init__(prompt, ctx, whole, counter)
@@ -150,12 +150,12 @@ _CLASSES: Mapping[str, type[PromptNode]] = {
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> PromptNode:
-    """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
+    """Return the node of a prompt; in a wrapper without a cut, the children are cut."""
     if prompt.fence:
-        # A cut must not cut the fence: it goes around the part that is kept.
+        # A cut must not remove a line of the fence: the fence encloses the remaining part.
         whole = prompt.render(ctx)
     cut = prompt.size.cut
-    # A prompt with a custom `render` is cut as a whole: its rendering can be more than that of its children.
+    # A prompt with a custom `render` is cut as a whole: its rendering can contain more than its children.
     is_tree = isinstance(prompt, WrapPrompt) and type(prompt).render is WrapPrompt.render
     if is_tree and prompt.children and cut == "none" and whole.text:
         return _Tree(cast("WrapPrompt", prompt), ctx, whole, counter)
@@ -185,9 +185,9 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
 
 
 def cut_points(rendered: Rendered, most: int) -> list[int]:
-    """Return about `most` ascending offsets at which the text can be cut, the end last.
+    """Return about `most` ascending offsets at which the text can be cut; the last offset is the end.
 
-    They are between words if there are words, and never inside a media marker or an atomic chunk.
+    Offsets are between words if possible, and never inside a media marker or an atomic chunk.
     """
     text, size = rendered.text, len(rendered.text)
     whole = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
@@ -203,12 +203,12 @@ def cut_points(rendered: Rendered, most: int) -> list[int]:
 
 
 def _end_of_whole(whole: Sequence[Span], point: int) -> int:
-    """Return the end of the segment that `point` would cut, or `point`."""
+    """Return `point`, or the end of the atomic segment that contains it."""
     return next((span.end for span in whole if span.start < point < span.end), point)
 
 
 def _even_points(size: int, most: int) -> list[int]:
-    """Return offsets in even distances, and closer towards both ends, so that little room still shows something."""
+    """Return evenly spaced offsets, closer near both ends, so that a small limit still shows some text."""
     halves = [size >> power for power in range(8, size.bit_length() - 4)]
     return sorted({size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves})
 

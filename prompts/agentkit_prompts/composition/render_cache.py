@@ -1,4 +1,4 @@
-"""`RenderCache`: the rendered messages and fragments of one session, found again by the identity of their inputs."""
+"""`RenderCache`: renderings of the messages and fragments of one session, reused by identity of their inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RenderCache:
         self._remembered: dict[str, tuple[Inputs, Any]] = {}
 
     def start(self, plan: Plan) -> None:
-        """Begin a turn; forget everything if the layers are others."""
+        """Start a turn; clear the cache if the layers are different."""
         if self._plan is not plan:
             self._plan = plan
             self._remembered = {}
@@ -45,7 +45,7 @@ class RenderCache:
         return rendering
 
     def keep(self, path: str, inputs: Inputs, rendering: object) -> None:
-        """Remember a rendering, unless a value in its inputs can change."""
+        """Store a rendering, unless a value in its inputs is mutable."""
         for value in inputs:
             if type(value) is ReadOnlyDict and not _ATOMS.issuperset(map(type, value.values())):
                 self._remembered.pop(path, None)
@@ -61,7 +61,7 @@ class RenderCache:
 
 
 def _has_same_items(value: object, earlier: object) -> bool:
-    """True for two dicts of the same names with the same objects, as kwargs are that a turn repeats."""
+    """True for two dicts with the same keys and the same value objects."""
     if type(value) is not ReadOnlyDict or type(earlier) is not ReadOnlyDict:
         return False
     return [*value] == [*earlier] and all(map(is_, value.values(), earlier.values()))

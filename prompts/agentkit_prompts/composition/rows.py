@@ -28,20 +28,20 @@ class PromptRow(NamedTuple):
     prompt: BasePrompt
     rendered: Rendered
     section: Section
-    """The message that it is in."""
+    """The message of the prompt."""
     message: int | None
     """Index of that message; None if it is not sent."""
     offset: int
-    """Characters of that message before it."""
+    """Number of characters of the message before the prompt."""
 
     @property
     def end(self) -> int:
-        """Characters of the message up to its end."""
+        """Number of characters of the message up to the end of the prompt."""
         return self.offset + len(self.rendered.text)
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Its text in the message."""
+        """Spans of the prompt in the message."""
         spans = tile(self.section.segments(), self.message or 0)
         return tuple([span for span in spans if is_inside(span.prompt, self.layer)])
 
@@ -54,7 +54,7 @@ class HistoryRow(NamedTuple):
     message: int
     """Index of the first message in the composition."""
     indices: Sequence[int]
-    """For each message its index in the context."""
+    """Index of each message in the context."""
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -63,7 +63,7 @@ class HistoryRow(NamedTuple):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The text of all its messages."""
+        """Spans of all its messages."""
         spans: list[Span] = []
         for (index, number), message in zip(self.numbers.items(), self.history, strict=True):
             spans += tile(stored_segments(message, f"{self.layer}[{index}]"), number)
@@ -74,7 +74,7 @@ Row: TypeAlias = PromptRow | HistoryRow
 
 
 def rows_of(composition: Contents) -> Iterator[Row]:
-    """Yield the rows in the order they are sent, also the prompts without text and histories without messages."""
+    """Yield the rows in the order they are sent, including prompts without text and histories without messages."""
     system, user, closing = composition.sections
     message = 0
     yield from _prompts(system, message, composition.sends_system)

@@ -1,4 +1,4 @@
-"""The messages that prompts make: a section is one message, and each of its fragments is one prompt."""
+"""Messages rendered from prompts: a section is one message, and each of its fragments is one prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fragment(NamedTuple):
 
 
 class Section(Rendered):
-    """The rendering of one message: its fragments, with blank lines between those that have text.
+    """The rendering of one message: its fragments, joined with blank lines; fragments without text are left out.
 
     Attributes:
         fragments: The renderings of its prompts, in order.
@@ -70,7 +70,7 @@ def to_parts(rendered: Rendered) -> tuple[Part, ...]:
         if segment.media is None:
             texts.append(segment.text)
             continue
-        # Two neighbouring texts would be two parts of a message, which some servers refuse.
+        # Merge neighbouring texts: some servers reject a message with two text parts.
         if texts:
             parts.append(Text("".join(texts)))
             texts = []

@@ -1,4 +1,4 @@
-"""Choosing worked examples before a prompt is rendered: once per composition, awaiting selectors that need it."""
+"""Selection of worked examples before a prompt is rendered: once per composition, also with async selectors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agentkit_prompts.tree.layers import Layers
 __all__ = ["needs_selection", "select", "select_examples"]
 
 _GRACE = 2.0
-"""Seconds that selectors have to end after they are cancelled."""
+"""Seconds for selectors to finish after their cancellation."""
 
 
 def needs_selection(layers: Layers) -> bool:
-    """True if a selector of these layers looks at the query, so that `select_examples` has work to do."""
+    """True if a selector of these layers reads the query, so that `select_examples` has work to do."""
     return bool(plan_of(layers).selecting)
 
 
@@ -30,7 +30,7 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
     """Return `ctx` with the examples of `prompts` selected.
 
     Raises:
-        PromptError: A selector failed, or has to be awaited and `select_examples` was not called.
+        PromptError: A selector failed, or must be awaited and `select_examples` was not called.
     """
     selections: list[Selection] = []
     for path, prompt in prompts:
@@ -44,8 +44,8 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
 async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
 
-    Selectors that may block run in a thread, all of them at the same time. The examples are in
-    `PromptContext.selections`; they are used as long as the text of the input and the pool stay the same.
+    Blocking selectors run in threads, all selectors concurrently. The examples are in
+    `PromptContext.selections`; they are used while the text of the input and the pool stay the same.
 
     Raises:
         PromptError: A selector failed.
@@ -56,7 +56,7 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     first, *others = [_selection(ctx, *placed) for placed in selecting]
     tasks = [asyncio.ensure_future(selection) for selection in others]
     try:
-        # The first needs no task: the caller can abandon its selector if it ignores its cancellation.
+        # The first selector runs without a task: the caller can abandon it if it ignores its cancellation.
         selections = [await first, *[await task for task in tasks]]
         return _with(ctx, selections)
     except BaseException:
@@ -65,7 +65,7 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
 
 
 async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait for their end, but not for long."""
+    """Cancel tasks and wait `_GRACE` seconds for their end."""
     for task in tasks:
         task.cancel()
     if tasks:

@@ -22,11 +22,11 @@ class Trim:
     of: int
     """Number of units before the cut."""
     why: str
-    """The reason, in words."""
+    """The reason, as text."""
 
     @property
     def status(self) -> Status:
-        """`trimmed` if a unit is left, `dropped` if none is."""
+        """`trimmed` if a unit remains, else `dropped`."""
         return "trimmed" if self.kept else "dropped"
 
 

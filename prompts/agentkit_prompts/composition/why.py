@@ -1,4 +1,4 @@
-"""`why`: where a prompt, or a part of the context, is in a composition, or why it is not there."""
+"""`why`: the place of a prompt or a part of the context in a composition, or the reason for its absence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASONS: Mapping[WhyStatus, str] = {
     "cut": "not sent: {}",
     "empty": "not sent: {} is empty",
     "unread": "not sent: {}",
-    "unknown": "not known: {}",
+    "unknown": "unknown: {}",
 }
 
 
@@ -42,12 +42,12 @@ class Why:
 
     pointer: str
     spans: tuple[Span, ...]
-    """Every place in the messages that shows it."""
+    """All spans of the messages that show it."""
     reason: str
-    """The prompts that show it, or the reason why none does."""
+    """The prompts that show it, or the reason for its absence."""
     status: WhyStatus
     """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` by every
-    prompt; or `unknown`, if a prompt reads it and shows it in another form, or not at all."""
+    prompt; or `unknown` if a prompt reads it, but no span shows it unchanged."""
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.reason}"
@@ -61,7 +61,7 @@ class _Shown(NamedTuple):
 
 
 def why(composition: Contents, pointer: str) -> Why:
-    """Return the answer of `Composition.why`."""
+    """Return the result of `Composition.why`."""
     if not isinstance(pointer, str):
         received = type(pointer).__name__
         raise PromptError(
@@ -80,7 +80,7 @@ def _why(pointer: str, status: WhyStatus, what: str, spans: Sequence[Span] = ())
 
 
 class _Question:
-    """A question about one pointer. A method returns None if the pointer does not belong to its subject."""
+    """Search for one pointer. A method returns None if the pointer does not belong to its subject."""
 
     def __init__(self, composition: Contents, pointer: str) -> None:
         self.composition = composition
@@ -90,7 +90,7 @@ class _Question:
         self.spans = composition.spans
 
     def answer(self) -> Why | None:
-        """Return the answer about a part of the context, a prompt, or another row of the layer table."""
+        """Return the result for a part of the context, a prompt, or another row of the layer table."""
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return self._about_context(self.path) or self._about_row()
         answer = self._about_prompts() or self._about_row()
@@ -107,7 +107,7 @@ class _Question:
     # --- prompts and rows of the table
 
     def _about_prompts(self) -> Why | None:
-        """Return the answer about a place, or about the prompts with a path, name or file."""
+        """Return the result for a place, or for the prompts with a path, name or file."""
         name = self.pointer
         if name in self.prompts:
             return self._about_prompt(name)
@@ -158,7 +158,7 @@ class _Question:
             return True
 
     def _about_row(self) -> Why | None:
-        """Return the answer about a row of the table that is neither a prompt nor a part of the context."""
+        """Return the result for a row of the table that is neither a prompt nor a part of the context."""
         for row in layer_table(self.composition):
             if row.layer == self.pointer:
                 return self._why("sent", f"as {row.prompt}, {row.tokens} tokens")
@@ -173,7 +173,7 @@ class _Question:
     # --- the context
 
     def _about_context(self, path: ContextPath) -> Why | None:
-        """Return the answer about a part of the context, or None if the context does not have it."""
+        """Return the result for a part of the context, or None if the context does not contain it."""
         view = self.composition.context.view
         spans = self._spans_in(path)
         is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in self._kwargs_read
@@ -195,7 +195,7 @@ class _Question:
         return self._why("shown", "; ".join(reasons), spans)
 
     def _if_sent(self, path: ContextPath) -> Why | None:
-        """Return the answer about tools and stored messages, which are sent outside of the text of prompts."""
+        """Return the result for tools and stored messages, which are sent outside of the text of prompts."""
         composition = self.composition
         if path.root == "tools" and composition.tools:
             return self._why("sent", "as a tool spec")
@@ -207,7 +207,7 @@ class _Question:
         return None
 
     def _about_history(self, row: HistoryRow, path: ContextPath) -> Why:
-        """Return the answer about stored messages without a span: they have no text, are cut, or are incomplete."""
+        """Return the result for stored messages without a span: they have no text, are cut, or are incomplete."""
         history = getattr(self.composition.context, row.layer)
         reason = "tool calls without results, or results without calls"
         if len(path) > 1:
@@ -224,7 +224,7 @@ class _Question:
         return self._why("unread", reason)
 
     def _if_not_sent(self, path: ContextPath) -> Why:
-        """Return the answer about a part of the context that no span shows by itself."""
+        """Return the result for a part of the context that no span shows separately."""
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
             return self._why("unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
@@ -234,9 +234,9 @@ class _Question:
         return self._if_shown_as_whole(path, cuts) or self._if_not_read(path, readers)
 
     def _if_shown_as_whole(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
-        """Return the answer about a part that is shown by a span of the whole, or that a budget cut."""
+        """Return the result for a part that a span of the whole shows, or that a budget removed."""
         whole = self._spans_around(path)
-        # If items have spans, a span of the whole is only something like their number.
+        # If items have spans, a span of the whole shows only a property such as their number.
         if whole and not (cuts and self._shows_parts_of(path.root)):
             return self._why("unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
@@ -252,26 +252,26 @@ class _Question:
         return any(own.root == root and len(own) > 1 for shown in self._shown for own in shown.paths)
 
     def _if_not_read(self, path: ContextPath, readers: Sequence[str]) -> Why:
-        """Return the answer about a part of the context that no span shows, and no budget cut."""
+        """Return the result for a part of the context that no span shows and no budget removed."""
         custom = [at for at, prompt in self.prompts.items() if has_own_code(prompt)]
         if custom:
-            return self._why("unknown", f"{', '.join(custom)} has custom code, which can show it")
+            return self._why("unknown", f"{', '.join(custom)} has custom code, which might show it")
         if not readers:
             return self._why("unread", f"no prompt reads {path.root}")
         value = path.value(self.composition.context.view)
         if value is None or (isinstance(value, Sequence | Mapping) and not value):
             return self._why("empty", str(path))
-        return self._why("unknown", f"{', '.join(readers)} reads {path.root}, but shows no such part")
+        return self._why("unknown", f"{', '.join(readers)} reads {path.root}, but does not show this part")
 
     @cached_property
     def _shown(self) -> list[_Shown]:
-        """The spans that show something of the context."""
+        """The spans that show a value of the context."""
         return [_Shown(span, self._paths_of(span)) for span in self.spans if span.pointer]
 
     def _paths_of(self, span: Span) -> tuple[ContextPath, ...]:
         """Return the parts of the context that a span shows."""
         paths = [parse_path(span.pointer)]
-        # The pointer of an expression is the list of the names that it reads.
+        # The pointer of an expression lists the names that it reads.
         if paths == [None]:
             paths = [parse_path(name) for name in span.pointer.split(", ")]
         prompt = self.prompts.get(span.prompt)
@@ -281,14 +281,14 @@ class _Question:
         return tuple([self._in_context(path, selected) for path in paths if path is not None])
 
     def _in_context(self, path: ContextPath, selected: Sequence[Example]) -> ContextPath:
-        """Return the path in the context: an example has another index there than in the selection of a prompt."""
+        """Return the path in the context: the selection of a prompt has other indices than the pool of the context."""
         if path.root != "examples" or len(path) == 1 or not selected:
             return path
         identity = _identity(selected[int(path[1])])
         for index, example in enumerate(self.composition.context.examples):
             if _identity(example) == identity:
                 return ContextPath(("examples", index, *path[2:]))
-        # A selector can also write examples that are not in the context.
+        # A selector can also return examples that are not in the context.
         return ContextPath(("selected", *path[1:]))
 
     @cached_property
@@ -320,7 +320,7 @@ class _Question:
 
 
 def _numbers_sent(row: HistoryRow, path: ContextPath) -> list[int]:
-    """Return the numbers of the messages that are sent of a history, or of the message that the path names."""
+    """Return the numbers of the messages that are sent of a history, or the number of the message at the path."""
     if len(path) == 1:
         return [*row.numbers.values()]
     return [number for index, number in row.numbers.items() if index == path[1]]
@@ -336,7 +336,7 @@ def _source_of(item: object) -> str:
 
 
 def _identity(example: Example) -> tuple[str, ...]:
-    """Return the fields that identify an example: a selector can return it with a score."""
+    """Return the fields that identify an example: a selector can return a copy with a score."""
     return example.input, example.output, example.id
 
 

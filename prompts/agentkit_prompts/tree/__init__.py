@@ -1,1 +1,1 @@
-"""The prompts: `BasePrompt`, the leaves, `WrapPrompt`, examples, and `Layers`, which place them."""
+"""Prompts: `BasePrompt`, the leaves, `WrapPrompt`, `ExamplesPrompt`, and `Layers`."""

@@ -22,10 +22,10 @@ __all__ = ["AdditionalInfoPrompt"]
 
 
 class AdditionalInfoPrompt(BasePrompt):
-    """Renders `user_input.additional_kwargs`; its template sees each of them by its own name.
+    """Renders `user_input.additional_kwargs`; its template reads each kwarg by its name.
 
-    `template.params_schema` is what the prompt requires (its defaults apply). Without one, every name the template
-    uses that the context does not have is required.
+    `template.params_schema` declares the required kwargs and their defaults. Without a schema, every name that the
+    template reads and the context does not contain is required.
     """
 
     template: Template = Field(
@@ -49,7 +49,7 @@ class AdditionalInfoPrompt(BasePrompt):
         text = self.template.text
         if not self.template.names and isinstance(text, str) and (field := FIELD.search(text)):
             warn(
-                f"{field[0][:60]!r} is sent as it is: a variable of a template is written {{{{ {field[1][:60]} }}}}",
+                f"{field[0][:60]!r} is sent unchanged: write a template variable as {{{{ {field[1][:60]} }}}}",
                 LiteralTextWarning,
             )
 
@@ -65,10 +65,10 @@ class AdditionalInfoPrompt(BasePrompt):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """The template's params schema, or one inferred from the names it uses."""
+        """The template's params schema, or a schema inferred from the names that the template reads."""
         if self.template.params_schema is not None:
             return self.template.json_schema
-        # Names that the context does not have are kwargs; others are read as `additional_kwargs.NAME`.
+        # Unknown names are kwargs. A kwarg can also be read as `additional_kwargs.NAME`.
         names = {name: name in self.template.required for name in self.template.names if name not in CONTEXT_NAMES}
         read = super().additional_kwargs_schema or {}
         for name in read.get("properties", {}):
@@ -76,20 +76,20 @@ class AdditionalInfoPrompt(BasePrompt):
         return schema_of_names(names)
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
-        """Return what is wrong with `kwargs`, checked by the params schema itself."""
+        """Return the problems of `kwargs`, checked with the params schema."""
         if self.template.params_schema is not None:
             return self.template.problems(kwargs)
         return super().kwargs_problems(kwargs)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The kwargs, and the other names of the template."""
+        """`additional_kwargs`, and the context names that the template reads."""
         if has_own_code(self):
             return None
         return (CONTEXT_NAMES & self.template.reads) | {"additional_kwargs"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """The context, and each additional kwarg by its name."""
+        """The values of the context, and each additional kwarg under its name."""
         return ctx.user_input.additional_kwargs | ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:

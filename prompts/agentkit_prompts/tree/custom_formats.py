@@ -27,7 +27,7 @@ def from_text(method: str, result: Any, trust: Trust) -> Rendered:
 
 
 def from_multimodal(method: str, result: Any, trust: Trust) -> Rendered:
-    """Return the rendering of a result of `format_2_multimodal`; media without a marker in the text come last."""
+    """Return the rendering of a result of `format_2_multimodal`; media without a marker follow the text."""
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)):
         returned = type(result).__name__
         raise PromptError(f"{method} must return text and media, got {returned}", name=method, value=returned)
@@ -60,7 +60,7 @@ def _media_of(table: Any, method: str) -> Iterator[tuple[tuple[str, str], Media]
     for kind, payloads in table.items():
         if kind not in _KINDS:
             raise PromptError(
-                f"{method}: unknown kind of media {kind!r}; valid kinds: {', '.join(_KINDS)}",
+                f"{method}: unknown media kind {kind!r}; valid kinds: {', '.join(_KINDS)}",
                 name=method,
                 value=str(kind),
             )

@@ -1,4 +1,4 @@
-"""Selectors that look at the query: by length, by keywords, by meaning, and by meaning with variety."""
+"""Selectors that read the query: by length, by keywords, by embeddings, and by maximal marginal relevance."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _Likeness: TypeAlias = Callable[[int, int], float]
 
 
 class LengthSelector:
-    """As many whole examples, in order, as fit `max_tokens` less the tokens of the query.
+    """The first examples that fit `max_tokens` together with the query.
 
     Args:
-        max_tokens: What the query and the inputs and outputs of the examples may take together.
-        counter: Counts them; a fast estimate when not given.
+        max_tokens: Maximum tokens of the query and of the inputs and outputs of the examples.
+        counter: Token counter; a fast estimate by default.
     """
 
     __slots__ = ("counter", "max_tokens")
@@ -40,7 +40,7 @@ class LengthSelector:
         self.counter = counter
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
-        """Return the first examples, up to the first that does not fit."""
+        """Return the examples before the first example that does not fit."""
         count = self.counter.count
         remaining = self.max_tokens - count(query)
         for number, example in enumerate(examples):
@@ -51,11 +51,11 @@ class LengthSelector:
 
 
 class KeywordSelector:
-    """The `k` examples whose input shares most with the query by BM25, best first; ties stay in order.
+    """The `k` examples with the highest BM25 scores for the query, best first; ties stay in order.
 
     Args:
-        k: How many; all, when there are fewer. Examples without a common word fill up in order, scored 0.
-        tokenize: Cuts text into terms; Unicode words, and pairs of characters for CJK.
+        k: Number of examples. Examples without a common word fill the rest in order, with score 0.
+        tokenize: Splits text into terms; by default Unicode words, and pairs of characters for CJK.
     """
 
     __slots__ = ("_pools", "k", "tokenize")
@@ -72,7 +72,7 @@ class KeywordSelector:
         self._pools: dict[tuple[str, ...], BM25] = {}
 
     def index(self, examples: Sequence[Example]) -> BM25:
-        """Return the index of a pool, made when its texts are first seen."""
+        """Return the index of a pool, built at its first use."""
         texts = tuple([example.input for example in examples])
         index = self._pools.get(texts)
         if index is None:
@@ -87,19 +87,19 @@ class KeywordSelector:
 
 
 class VectorSelector:
-    """The `k` examples whose input is nearest to the query by cosine, best first; ties stay in order.
+    """The `k` examples with the highest cosine to the query, best first; ties stay in order.
 
-    Each example is embedded once. With an async embedder the selection has to be awaited: see `select_examples`.
+    Each example is embedded once. An async embedder requires `select_examples`, which awaits the selection.
 
     Args:
-        embedder: Makes the vectors. A sync one is called in a thread by `select_examples`.
-        k: How many; all, when there are fewer.
+        embedder: Computes the vectors. `select_examples` calls a sync embedder in a thread.
+        k: Number of examples.
     """
 
     __slots__ = ("_vectors", "blocking", "k")
 
     blocking: bool
-    """Whether selecting may wait for something without awaiting it."""
+    """True if `select` can block its thread."""
 
     def __init__(self, embedder: Embedder, k: int = 4) -> None:
         self.k = whole(f"{type(self).__name__}: k", k)
@@ -112,10 +112,10 @@ class VectorSelector:
         self.blocking = not inspect.iscoroutinefunction(embedder.embed)
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection | Awaitable[_Selection]:
-        """Return the nearest examples with their cosines; the first ones, unscored, for a query without text.
+        """Return the nearest examples with their cosines; for a query without text the first examples, without scores.
 
         Raises:
-            PromptError: The embedder failed, or returned something that cannot be compared.
+            PromptError: The embedder failed, or returned invalid vectors.
         """
         if not self.k or not query.strip():
             return tuple(examples[: self.k])
@@ -136,16 +136,15 @@ class VectorSelector:
 
 
 class MMRSelector(VectorSelector):
-    """`k` examples that are relevant and differ from each other, by maximal marginal relevance, in the order chosen.
+    """`k` relevant and different examples by maximal marginal relevance, in the order of selection.
 
-    Examples keep the score of their relevance. With an async embedder the selection has to be awaited: see
-    `select_examples`.
+    The score of an example is its relevance. An async embedder requires `select_examples`, which awaits the selection.
 
     Args:
-        embedder: Relevance and likeness are cosines of its vectors; None takes keywords instead (BM25, relative to the
-            best, and the cosine of weighted terms).
-        k: How many; all, when there are fewer.
-        diversity: 0.0 looks at relevance alone, 1.0 at being different alone.
+        embedder: Relevance and similarity are cosines of its vectors; None uses keywords instead: BM25 relative to the
+            best score, and the cosine of weighted terms.
+        k: Number of examples.
+        diversity: 0.0 ranks by relevance only, 1.0 by difference only.
     """
 
     __slots__ = ("_keywords", "diversity")
@@ -186,7 +185,7 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
 
 
 def whole(what: str, number: int, refused: type[PromptError] = PromptError) -> int:
-    """Return a number that is whole and not negative; raise `refused` for any other."""
+    """Return a non-negative integer; raise `refused` for another value."""
     if type(number) is not int or number < 0:
         argument = what.rpartition(": ")[2]
         raise refused(f"{what} must be a whole number of 0 or more, got {brief(number)}", name=argument)

@@ -1,4 +1,4 @@
-"""Size of a tree of prompts: a prompt that contains itself, or more prompts than can be sent, is refused."""
+"""Limits of a tree of prompts: its depth, its number of prompts, and no prompt inside itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Extent(NamedTuple):
     height: int
     """Levels of prompts."""
     prompts: int
-    """Number of prompts, each counted once per place."""
+    """Number of prompts; a shared prompt counts once per use."""
 
 
 def check_extent(path: str, prompt: BasePrompt) -> None:
@@ -30,7 +30,7 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
 
 
 def _measure(path: str, prompt: BasePrompt, above: tuple[int, ...], extents: dict[int, _Extent]) -> _Extent:
-    """Return the extent of a prompt. A prompt that is at several places is visited once, and counted at each."""
+    """Return the extent of a prompt. A shared prompt is visited once, and counts once per use."""
     if id(prompt) in above:
         raise PromptError(f"{path}: {prompt.label} contains itself", name=path)
     extent = extents.get(id(prompt), _Extent(1, 1))
@@ -41,13 +41,13 @@ def _measure(path: str, prompt: BasePrompt, above: tuple[int, ...], extents: dic
         extents[id(prompt)] = extent
     if len(above) + extent.height > MAX_DEPTH:
         raise PromptError(
-            f"{prompt.label}: prompts nest deeper than {MAX_DEPTH} levels; put some of them side by side",
+            f"{prompt.label}: prompts nest deeper than {MAX_DEPTH} levels; place some of them on the same level",
             name="depth",
             value=MAX_DEPTH,
         )
     if extent.prompts > _MAX_PROMPTS:
         raise PromptError(
-            f"{prompt.label} contains more than {_MAX_PROMPTS:,} prompts, counted once per place",
+            f"{prompt.label} contains more than {_MAX_PROMPTS:,} prompts; a shared prompt counts once per use",
             name="prompts",
             value=_MAX_PROMPTS,
         )

@@ -1,4 +1,4 @@
-"""The fence around the rendering of a prompt: two lines that untrusted text cannot forge."""
+"""Fence around the rendering of a prompt: two lines that untrusted text cannot forge."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     nonce = ctx.nonce
     if nonce is None:
         raise PromptError(
-            "a fence needs PromptContext.session_key, a secret that stays the same for a session", name="session_key"
+            "a fence needs PromptContext.session_key, a secret that is constant during a session", name="session_key"
         )
     inner = rendered.replace(nonce, nonce[:1] + BREAK + nonce[1:])
     return Joined([inner], before=f"<untrusted-{nonce}>\n", after=f"\n</untrusted-{nonce}>")
 
 
 def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
-    """Return a rendering with the nonce in text of the developer only; two values together can form it."""
+    """Return a rendering without the nonce in untrusted text; two neighbouring values can form it."""
     if nonce not in rendered.text:
         return rendered
     segments = rendered.segments()
     spans = [*tile(segments)]
     starts = [span.start for span in spans]
     cuts: list[int] = []
-    for match in re.finditer(f"(?={nonce})", rendered.text):  # a look-ahead finds copies that overlap
+    for match in re.finditer(f"(?={nonce})", rendered.text):  # a look-ahead matches overlapping copies, too
         span = spans[bisect_right(starts, match.start()) - 1]
         if span.trust == "untrusted" or match.start() + len(nonce) > span.end:
             cuts.append(match.start() + 1)

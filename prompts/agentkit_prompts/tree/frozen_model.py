@@ -1,4 +1,4 @@
-"""What prompts and layers have in common: frozen fields that are checked, also in a copy with some of them updated."""
+"""Base model of prompts and layers: frozen fields that are validated, also in an updated copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Declared"]
 if TYPE_CHECKING:
 
     @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Field,))
-    class _Model:  # checkers see every field of a subclass as a keyword, and `Field(kw_only=False)` as positional
+    class _Model:  # for type checkers: every field is keyword-only, and `Field(kw_only=False)` as positional
         model_config: ClassVar[ConfigDict]
         model_fields: ClassVar[dict[str, Any]]
         model_fields_set: set[str]
@@ -28,10 +28,10 @@ else:
 
 
 class Declared(_Model):
-    """A frozen model that takes some fields as positional arguments.
+    """Frozen model that accepts its first field as a positional argument.
 
     Raises:
-        PromptError: Names all unknown fields, and the fields that may have been meant.
+        PromptError: Names all unknown fields, with the nearest valid names.
     """
 
     model_config = ConfigDict(
@@ -49,7 +49,7 @@ class Declared(_Model):
         super().__init__(**data)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy. One with updated fields is checked, and behaves, like one that was made with them."""
+        """Return a copy. A copy with updated fields is validated like a new object."""
         if not update:
             return super().model_copy(deep=deep)
         duplicate = type(self).__new__(type(self))
@@ -71,7 +71,7 @@ def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str,
 
 
 def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
-    """Raise an error that names all unknown fields; a class with aliases or extras is left to pydantic."""
+    """Raise an error that names all unknown fields; pydantic checks a class with aliases or extra fields."""
     fields = kind.model_fields
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return

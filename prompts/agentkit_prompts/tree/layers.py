@@ -1,4 +1,4 @@
-"""`Layers`: which prompts go where in a chat turn."""
+"""`Layers`: the prompts of each message of a chat turn."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def _user_input() -> Any:
 
 
 class Layers(Declared):
-    """Places prompts where a chat turn has room for them.
+    """The prompts of a chat turn, by their place in its messages.
 
-    The turn is: a system message (`system`), the conversation, one user message (`before_input`, `input`,
-    `after_input`), the tool traffic of this turn, and, when there is any, a closing user message
-    (`after_intermediate`). Prompts of one place are joined with a blank line; those that render to nothing vanish.
+    The messages of a turn are: a system message (`system`), the conversation, one user message (`before_input`,
+    `input`, `after_input`), the tool traffic of this turn, and after tool traffic a closing user message
+    (`after_intermediate`). Prompts of one message are joined with a blank line; empty renderings are left out.
 
     Raises:
         SchemaConflict: Two prompts require the same additional kwarg with different schemas.
@@ -44,27 +44,27 @@ class Layers(Declared):
     """
 
     __slots__ = ("_plan",)
-    """The plan of `composition.plan`, which no copy shares."""
+    """The plan of `composition.plan`; a copy of the layers gets a new plan."""
 
     _positional: ClassVar[tuple[str, ...]] = ("system",)
 
     system: Prompts = Field(default=_NOTHING, kw_only=False)
     conversation: bool = True
-    """Whether the conversation of the context is sent as messages."""
+    """True if the conversation of the context is sent as messages."""
     history: Size = Size(cut="items", priority=10)
-    """How much of the conversation is sent under a budget: its newest turns."""
+    """Size of the conversation under a budget; the newest turns are sent."""
     history_block: int = 512
-    """Tokens between the points where a cut history may start. Larger keeps the prefix stable for more turns, and may
-    leave up to as many tokens unused."""
+    """Tokens between the points where a cut history may start. A larger block keeps the prefix stable for more turns,
+    and can leave up to `history_block` tokens unused."""
     traffic: Size = Size(cut="items", priority=50)
-    """How much of this turn's tool traffic is sent under a budget: its newest steps, always the last one."""
+    """Size of this turn's tool traffic under a budget; the newest steps are sent, always including the last step."""
     before_input: Prompts = _NOTHING
     input: Prompts = Field(default_factory=lambda: _user_input())
     after_input: Prompts = _NOTHING
     after_intermediate: Prompts = _NOTHING
     empty_messages: bool = False
-    """Whether a system or user message that has prompts is sent even when they render to nothing, for models that were
-    trained on that. An Anthropic request cannot hold one."""
+    """True if a system or user message is sent even when its prompts render to empty text, for models that were trained
+    with empty messages. An Anthropic request cannot contain an empty message."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -74,27 +74,29 @@ class Layers(Declared):
             cut = getattr(self, name).cut
             if cut not in ("none", "drop", "items"):
                 raise PromptError(
-                    f"{name}: only whole messages are cut; use cut none, drop or items, not {cut!r}",
+                    f"{name}: only whole messages can be cut; use cut none, drop or items, not {cut!r}",
                     name=f"{name}.cut",
                     value=str(cut),
                 )
         if self.history_block < 0:
             raise PromptError(
-                f"history_block must not be negative, got {self.history_block}; 0 switches it off",
+                f"history_block must not be negative, got {self.history_block}; 0 disables it",
                 name="history_block",
                 value=self.history_block,
             )
-        # To merge the schemas finds a conflict now, instead of in the first turn.
+        # Merge the schemas here, so that a conflict is reported now and not in the first turn.
         _ = self.additional_kwargs_schema
         return self
 
     def volatile_before_stable(self) -> list[str]:
-        """Return advice on the prompts of `system` that change more often than what follows: a cache ends there."""
+        """Return advice on the prompts of `system` that change more often than later text, which ends a prompt
+        cache.
+        """
         return volatile_before_stable(self.prompts("system"), conversation=self.conversation)
 
     def prompts(self, *places: Place) -> Iterator[tuple[str, BasePrompt]]:
-        """Yield the outermost prompts of these places, or of all, in the order they are sent, with their paths, such as
-        `system[0]`.
+        """Yield the outermost prompts of these places, by default of all places, in the order they are sent, with their
+        paths, such as `system[0]`.
         """
         for place in places or PLACES:
             for index, prompt in enumerate(getattr(self, place)):
@@ -110,7 +112,7 @@ class Layers(Declared):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """What all prompts together require of `additional_kwargs`; `x-required-by` lists the prompts per property."""
+        """Merged schema of the `additional_kwargs` of all prompts; `x-required-by` lists the prompts per property."""
         required = [(path, prompt.additional_kwargs_schema) for path, prompt in self.prompts()]
         if all(schema is None for _, schema in required):
             return None

@@ -1,4 +1,4 @@
-"""The prompts that show one thing each: text of the developer, the user's input, and what was recalled."""
+"""Prompts that show one value each: text of the developer, the user's input, or recalled items."""
 
 from __future__ import annotations
 
@@ -35,31 +35,32 @@ __all__ = [
 
 _WORDS = "user|assistant|system|tool|turn|fact|document|message"
 _ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
-"""What begins a document or a message: a bracket with a label, with a number, with who wrote it or with what it is."""
+"""Start of a document or a message: a bracket with a label, a number, an author or a kind."""
 _BULLET = (
     r"([-+*\u00b7\u2010-\u2015\u2022\u2023\u2043\u2212\u2219\u25aa\u25cf\u25e6\u30fb\ufe58\ufe63\uff0d])"
     r"(?!(?![\u115f\u1160\u3164\uffa0])[\w.*\u200b-])"
 )
-"""What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
+"""Start of a fact: a dash or another list marker that no word follows directly."""
 _SLOT = re.compile(r"\{\{[-+]?\s*\w[^{}]*\}\}|\{%[-+]?\s*\w[^{}]*%\}")
 FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
-"""A field of `str.format`, as other frameworks write the variables of a prompt; braces of code and JSON hold more."""
+"""A field of `str.format`, the syntax of prompt variables in other frameworks; braces of code and JSON contain more
+than a name."""
 
 
 @lru_cache(maxsize=64)
 def default_template(text: str) -> Template:
-    """Compile a default template when it is first used, not at import."""
+    """Compile a default template at its first use, not at import."""
     return Template(text)
 
 
 class TextPrompt(BasePrompt):
-    """Text of the developer, with the whole context in reach."""
+    """Text of the developer; its template can read every name of the context."""
 
     template: Template = Field(kw_only=False)
 
 
 def _prompts(value: Any) -> tuple[Any, ...]:
-    """Accept one prompt or many. A str is literal text, a `Template` that of a `TextPrompt`."""
+    """Accept one prompt or many. A str is literal text; a `Template` becomes a `TextPrompt`."""
     if isinstance(value, str | Template | BasePrompt):
         value = (value,)
     if not isinstance(value, list | tuple):
@@ -72,14 +73,14 @@ def _prompt(value: Any) -> Any:
         slot = _SLOT.search(value)
         if slot:
             warn(
-                f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...) or a "
+                f"{slot[0][:60]!r} is sent unchanged: a str is literal text. For a template write TextPrompt(...) or a "
                 "prompt file",
                 LiteralTextWarning,
             )
         elif field := FIELD.search(value):
             name = field[1][:60]
             warn(
-                f"{field[0][:60]!r} is sent as it is: a str is literal text. For a variable write {{{{ {name} }}}} in "
+                f"{field[0][:60]!r} is sent unchanged: a str is literal text. For a variable write {{{{ {name} }}}} in "
                 f"an AdditionalInfoPrompt(...), or {{{{ additional_kwargs.{name} }}}} in a TextPrompt(...) or a prompt "
                 "file",
                 LiteralTextWarning,
@@ -91,12 +92,12 @@ def _prompt(value: Any) -> Any:
 
 
 AnyPrompt: TypeAlias = str | Template | BasePrompt
-"""One prompt: as such, or the text of one."""
+"""One prompt, or its text."""
 
 if TYPE_CHECKING:
 
     class Prompts(tuple[BasePrompt, ...]):
-        """Prompts of one place. For checkers such a field takes text and lists too, as it does at run time."""
+        """Prompts of one place. Type checkers accept text and lists for such a field, as validation does."""
 
         def __get__(self, instance: object, owner: object) -> tuple[BasePrompt, ...]: ...
         def __set__(self, instance: object, value: AnyPrompt | Sequence[AnyPrompt]) -> None: ...
@@ -124,7 +125,7 @@ class UserInputPrompt(BasePrompt):
 
 
 class ConversationPrompt(BasePrompt):
-    """The recalled conversation as text. To send it as messages, leave it to `Layers.conversation`."""
+    """The conversation as text. To send it as messages, use `Layers.conversation` instead."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads("system", "user", "assistant", "tool")
 
@@ -138,7 +139,7 @@ class ConversationPrompt(BasePrompt):
 
 
 class RecalledPrompt(BasePrompt):
-    """The recalled messages of earlier conversations, each with who wrote it and when.
+    """The recalled messages of earlier conversations, each with its author and time.
 
     Under a budget the last go first.
     """
@@ -177,7 +178,7 @@ class MemoPrompt(BasePrompt):
 
 
 class KnowledgePrompt(BasePrompt):
-    """The recalled facts, one a line. Under a budget the last go first."""
+    """The recalled facts, one per line. Under a budget the last go first."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})")
     items: ClassVar[str | None] = "knowledge"
@@ -193,7 +194,7 @@ class KnowledgePrompt(BasePrompt):
 
 
 class SummaryPrompt(BasePrompt):
-    """The summary of the messages that are not shown; nothing without a summary."""
+    """The summary of the messages that are not sent; empty without a summary."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
 
@@ -208,10 +209,10 @@ class SummaryPrompt(BasePrompt):
 
 
 class ToolPrompt(BasePrompt):
-    """The tools as text, one JSON object a line, for models that take no tool specs.
+    """The tools as text, one JSON object per line, for models that accept no tool specs.
 
     Raises:
-        TemplateError: A template of your own does not read `tools`.
+        TemplateError: A custom template does not read `tools`.
     """
 
     template: Template = Field(
@@ -225,7 +226,7 @@ class ToolPrompt(BasePrompt):
         super()._check()
         if "tools" not in self.template.names and self.reads is not None:
             raise TemplateError(
-                f"{self.label}: its template does not read `tools`, so no tool would be shown: leave it empty, which "
-                "lists them, or write {{ tools }} where they are to stand",
+                f"{self.label}: its template does not read `tools`, so it shows no tool: use the default template, or "
+                "write {{ tools }} at the place of the tools",
                 file=self.template.file,
             )

@@ -1,7 +1,7 @@
-"""`BasePrompt`: the contract of every prompt, after the TFRobot document.
+"""`BasePrompt`: base class of all prompts, after the TFRobot document.
 
-A prompt renders one `PromptContext`. Subclasses usually only choose a default template; those that need more override
-`values` (what the template sees), `render`, or one of the two `format_2_*` methods of the document.
+A prompt renders one `PromptContext`. Most subclasses only choose a default template. Other subclasses override
+`values` (the values of the template), `render`, or one of the two `format_2_*` methods of the document.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ if TYPE_CHECKING:
 class BasePrompt(Declared, ABC):
     """Renders a context to text and media.
 
-    A class that defines `render`, `format_2_str` or `format_2_multimodal` gets the others from the method that it
-    defines; the most specific override is used everywhere.
+    A class that defines one of `render`, `format_2_str` and `format_2_multimodal` gets the other two from it; the most
+    specific override is used everywhere.
 
     Raises:
-        TypeError: It is `BasePrompt` itself.
-        PromptError: Something about the prompt can never render: a template error, a name the context cannot supply,
-            a params schema that would refuse the context, a field that does not exist, or a class that defines nothing
-            to render.
+        TypeError: The class is `BasePrompt` itself.
+        PromptError: The prompt can never render: a template error, a name that the context cannot supply, a params
+            schema that rejects the context, an unknown field, or a class that defines nothing to render.
     """
 
     _positional: ClassVar[tuple[str, ...]] = ("template",)
@@ -69,20 +68,20 @@ class BasePrompt(Declared, ABC):
     trust: ClassVar[Trust] = "untrusted"
     """Trust of the text that a custom class returns from `format_2_str` and `format_2_multimodal`."""
     _heads: ClassVar[LineHeads | None] = None
-    """Heads of the items of a list: untrusted text of one item cannot begin another item."""
+    """Heads of the items of a list: untrusted text of one item cannot start another item."""
 
     template: Template = Field(default_factory=_nothing, kw_only=False)
-    """The text, with the names of the context as variables. A str is accepted."""
+    """Template of the text; its variables are the names of the context. A str is accepted."""
     name: str | None = None
-    """A name for tables and error messages; the class name if not given."""
+    """Name in tables and error messages; by default the class name."""
     volatility: Volatility | None = None
-    """How often its text changes: never (`static`), between sessions, or every `turn`. Inferred from what it reads
-    if None."""
+    """Frequency of changes of the text: `static` (never), `session` (between sessions) or `turn` (every turn). If None,
+    inferred from the names it reads."""
     fence: bool = False
-    """True to put it between two lines that untrusted text cannot forge, because their nonce comes from a secret of
-    the session. Needs `PromptContext.session_key`."""
+    """True to put the prompt between two lines that untrusted text cannot forge: their nonce is derived from a secret
+    of the session. Needs `PromptContext.session_key`."""
     size: Size = Size()
-    """Tokens it may take, and how it is cut under a budget. By default it is sent whole."""
+    """Maximum tokens, and the kind of cut under a budget. By default the prompt is sent whole."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         if cls is BasePrompt:
@@ -95,7 +94,7 @@ class BasePrompt(Declared, ABC):
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
-        """Refuse a prompt that can never render when it is made, instead of when it is used."""
+        """Reject a prompt that can never render at construction, not at its first use."""
         if self.template.params_schema is not None:
             from agentkit_prompts.schemas.params import check_params_schema
 
@@ -104,7 +103,7 @@ class BasePrompt(Declared, ABC):
         return self
 
     def _check(self) -> None:
-        """Refuse names that nothing supplies; subclasses add their own checks."""
+        """Reject unknown names of the template; subclasses add more checks."""
         _check_renders_something(self)
         if self.size.cut == "items" and self.items is None:
             raise PromptError(
@@ -118,7 +117,7 @@ class BasePrompt(Declared, ABC):
             raise _unknown_names(self, unknown, names)
 
     def _declared(self) -> frozenset[str]:
-        """Names that the params schema can fill in with a default."""
+        """Names for which the params schema has a default."""
         if self.template.params_schema is None:
             return frozenset()
         properties = (self.template.json_schema or {}).get("properties", {})
@@ -148,15 +147,15 @@ class BasePrompt(Declared, ABC):
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
-        """The prompts inside this one, each with the step of its path."""
+        """The prompts inside this prompt, each with its step in a path."""
         return ()
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The context names the rendering depends on; None if that cannot be known, as for a custom `render`.
+        """The context names that the rendering depends on; None if they are unknown, as for a custom `render`.
 
-        The rendering is reused as long as these values are the same objects. Override `reads` too if you override
-        `render` or `values`, to have the rendering memoised.
+        The rendering is reused while these values are the same objects. To reuse renderings of a class that overrides
+        `render` or `values`, override `reads` too.
         """
         if has_own_code(self):
             return None
@@ -166,7 +165,7 @@ class BasePrompt(Declared, ABC):
         return self.template.reads
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """Return what the template sees: the context by default."""
+        """Return the values of the template: by default the context."""
         return ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:
@@ -198,7 +197,7 @@ def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptCont
     if heads is None:
         return rendered
     expected = None
-    # A class of the developer can have a default template that writes other heads.
+    # The default template of a custom class can write other heads.
     is_default = "template" not in prompt.model_fields_set and type(prompt).__module__.startswith(_OURS)
     if prompt.items is not None and is_default:
         expected = len(values[prompt.items]) * heads.per_item
@@ -210,19 +209,19 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     try:
         rendered = prompt.render(ctx)
     except RecursionError:
-        # The depth of prompts is checked when layers are made, but not that of custom classes that render each other.
-        raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
+        # `Layers` checks the depth of prompts, but custom classes can render each other recursively.
+        raise PromptError("prompts render each other recursively, or the data nests too deeply") from None
     if not isinstance(rendered, Rendered):
         returned, method = type(rendered).__name__, f"{type(prompt).__name__}.render"
         raise PromptError(f"{method} must return Rendered, got {returned}", name=method, value=returned)
-    # Most contexts have no key, and then nothing can be a fence.
+    # Most contexts have no key, and no text can be a fence without a key.
     if prompt.fence or ctx.session_key is not None:
         return with_fence(prompt, rendered, ctx)
     return rendered
 
 
 def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put the rendering of a prompt inside its fence; without a fence, break every nonce that is not its text."""
+    """Put the rendering of a prompt inside its fence; without a fence, break every nonce in untrusted text."""
     if prompt.fence and rendered.text:
         return fenced(rendered, ctx)
     # The nonce in a rendering without a fence could open or close the fence of another prompt.
@@ -232,24 +231,24 @@ def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Re
 
 
 def has_own_code(prompt: BasePrompt) -> bool:
-    """True if a custom class renders the prompt, so that what it reads is unknown."""
+    """True if a custom class renders the prompt: the names that it reads are unknown."""
     kind = type(prompt)
     return not (kind.render.__module__.startswith(_OURS) and kind.values.__module__.startswith(_OURS))
 
 
 def _complete_formats(kind: type[BasePrompt]) -> None:
-    """Add to a class the methods among `render` and `format_2_*` that it does not define, made from those it defines.
+    """Complete the three render methods of a class: `render`, `format_2_str` and `format_2_multimodal`.
 
-    The most specific of the three is then used everywhere. A call of `super()` reaches the method of the base class.
+    A method that the class does not define calls a method that it defines. A call of `super()` reaches the base class.
     """
     definer = next(base for base in kind.__mro__ if not _METHODS.isdisjoint(vars(base)))
     if definer is not kind and issubclass(definer, BasePrompt):
-        return  # it was completed, or is `BasePrompt`
+        return  # already complete, or `BasePrompt`
     defined = _METHODS & vars(definer).keys()
 
     def call(prompt: BasePrompt, method: str, ctx: PromptContext) -> Any:
-        # By the class that defines it, because the attribute of a subclass can be made from `render` again. `__get__`
-        # makes a static or class method callable, too.
+        # Look the method up in the defining class, because the attribute of a subclass can be generated from `render`.
+        # `__get__` also binds static and class methods.
         return vars(definer)[method].__get__(prompt, kind)(ctx)
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
@@ -276,9 +275,9 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
     """Render for a `format_2_*` method of the class `kind`, a base of the class of the prompt.
 
     Raises:
-        KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
+        KwargsError: Additional kwargs are missing or invalid; names all of them.
     """
-    # A subclass with its own `render` calls `super()`: it expects the text of the base class, not its own.
+    # A subclass with its own `render` calls `super()`: it expects the text of the base class.
     if type(prompt).render is not kind.render:
         return kind.render(prompt, ctx)
     try:
@@ -286,7 +285,7 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
     except KwargsError as error:
         raise error.at(prompt.label) from error.__cause__
     except Exception as error:
-        # A custom class can raise anything for a missing kwarg. All missing kwargs at once are the better message.
+        # A custom class can raise any exception for a missing kwarg. An error with all missing kwargs is more useful.
         problems = prompt.kwargs_problems(ctx.user_input.additional_kwargs)
         if problems:
             raise KwargsError({name: (problem, (prompt.label,)) for name, problem in problems}) from error
@@ -296,10 +295,10 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
 
 
 def _check_renders_something(prompt: BasePrompt) -> None:
-    """Refuse a prompt whose class has neither a template nor a method that renders: a name may be mistyped.
+    """Reject a prompt whose class has neither a template nor a render method; a name can be mistyped.
 
     Raises:
-        PromptError: Names the method that may have been meant.
+        PromptError: Names the nearest valid method.
     """
     kind = type(prompt)
     if "template" in prompt.model_fields_set or kind.model_fields["template"].default_factory is not _nothing:
@@ -322,7 +321,7 @@ def _own_names(kind: type[BasePrompt]) -> list[str]:
 
 
 def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozenset[str]) -> TemplateError:
-    """Return the error about names of a template that nothing supplies, each with its line."""
+    """Return the error about unknown names of a template, each with its line."""
     first = next(iter(unknown))
     listed: list[str] = []
     for name, line in sorted(unknown.items(), key=lambda item: item[1]):

@@ -1,4 +1,4 @@
-"""How often a prompt changes: a provider caches a request up to the first prompt that changed."""
+"""Volatility of prompts: a provider caches a request up to the first prompt that changed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from agentkit_prompts.tree.prompt import BasePrompt, Volatility
 __all__ = ["RANKS", "VolatilityWarning", "volatile_before_stable", "volatility_of"]
 
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
-"""How volatile each class is, to compare them."""
+"""Rank of each volatility; a higher rank changes more often."""
 _SESSION = frozenset({"tools", "examples", "extra"})
 """Context names that usually stay the same for a whole session."""
 
 
 class VolatilityWarning(UserWarning):
-    """A prompt that changes often is before a stable one: no prompt cache can keep what follows it."""
+    """A prompt that changes often is before a stable prompt, which no prompt cache can then store."""
 
 
 def volatility_of(prompt: BasePrompt) -> Volatility:
-    """Return how often the text changes: as declared, or inferred from what the prompt and its children read."""
+    """Return the declared volatility, or infer it from the names that the prompt and its children read."""
     if prompt.volatility is not None:
         return prompt.volatility
     worst = _own_volatility(prompt)
@@ -31,9 +31,9 @@ def volatility_of(prompt: BasePrompt) -> Volatility:
 
 
 def _own_volatility(prompt: BasePrompt) -> Volatility:
-    """Return how often the text of a prompt changes without its children."""
+    """Return the volatility of the text of a prompt without its children."""
     reads = prompt.reads
-    if prompt.children:  # what they read is theirs
+    if prompt.children:  # the names read by the children count for the children
         reads = frozenset(prompt.template.names) - prompt.supplies
     if reads is None:
         return "turn"
@@ -47,9 +47,9 @@ def _own_volatility(prompt: BasePrompt) -> Volatility:
 
 
 def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, conversation: bool) -> list[str]:
-    """Return advice on the prompts of `system` that change more often than what follows them.
+    """Return advice on the prompts of `system` that change more often than the text after them.
 
-    A prompt cache ends at the first of them.
+    A prompt cache ends at the first such prompt.
     """
     advice: list[str] = []
     worst: Volatility = "static"
@@ -59,7 +59,7 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
         if RANKS[volatility] > RANKS[worst]:
             worst, culprit = volatility, f"{path} ({prompt.label})"
         elif RANKS[volatility] < RANKS[worst]:
-            advice.append(f"{culprit} changes more often than {path} ({prompt.label}): put it after that one")
+            advice.append(f"{culprit} changes more often than {path} ({prompt.label}): move it after that prompt")
     if worst == "turn" and conversation:
         advice.append(
             f"{culprit} changes every turn and is before the conversation, so no cache can keep the conversation: "
@@ -71,7 +71,7 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
 def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
     """Yield the prompts whose volatility counts, in the order they are sent.
 
-    These are leaves, and prompts around others that declare a volatility or change more often than their children.
+    These are leaves, and wrappers that declare a volatility or change more often than their children.
     """
     for path, prompt in prompts:
         inner = [RANKS[volatility_of(child)] for _, child in prompt.children]

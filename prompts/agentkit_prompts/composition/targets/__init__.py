@@ -1,1 +1,1 @@
-"""The targets of a composition, one file each."""
+"""Output formats of a composition, one per file."""

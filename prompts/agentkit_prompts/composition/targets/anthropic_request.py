@@ -21,19 +21,18 @@ __all__ = ["anthropic_payload"]
 
 _CACHE = FrozenDict(type="ephemeral")
 _UNMARKED = ("thinking", "redacted_thinking")
-"""Blocks that the API takes no cache mark at."""
+"""Blocks on which the API accepts no cache mark."""
 
 
 def anthropic_payload(composition: Contents) -> dict[str, Any]:
-    """Return `{"system": [...], "messages": [...], "tools": [...]}`, without what is empty. What is inside is
-    read-only.
+    """Return `{"system": [...], "messages": [...], "tools": [...]}`, without empty fields. Nested values are read-only.
 
-    User and assistant take turns: neighbours of one role are merged, tool results come from the user. Blocks that
-    would be blank are left out, system messages of the conversation follow the system prompt. At the breakpoints of
-    the composition stand cache marks. An output schema becomes `output_config`.
+    User and assistant alternate: neighbouring messages of one role are merged, and tool results are sent by the user.
+    Blank blocks are left out, and system messages of the conversation follow the system prompt. The breakpoints of the
+    composition get cache marks. An output schema becomes `output_config`.
 
     Raises:
-        MediaError: A media part has a type or a place that the API does not take.
+        MediaError: The API does not accept the type or the place of a media part.
     """
     points = breakpoints(composition)
     borders = [point.offset for point in points if point.after in ("static", "session")]
@@ -62,7 +61,7 @@ def _declared(composition: Contents) -> dict[str, Any]:
 
 
 def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
-    """Return the turns with new ones at their end; the earlier object stays as it is."""
+    """Return the turns followed by new turns; the earlier object is not changed."""
     result = _Turns()
     if turns is not None:
         result = turns.copy()
@@ -72,24 +71,24 @@ def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
 
 
 class _Turns:
-    """Messages of a request while they are put together: neighbours of one role are one, calls have ids of their own.
+    """Builder of the messages of a request: merges neighbouring messages of one role, and makes call ids unique.
 
-    The API wants every id once, and models start anew each run: a call whose id an earlier one has is renamed.
+    The API requires unique ids, but models count from the start in each run: a repeated id is renamed.
     """
 
     __slots__ = ("_blocks", "_messages", "_next_of", "_renamed", "_role", "_seen", "system")
 
     def __init__(self) -> None:
         self.system: list[FrozenDict] = []
-        """Blocks of system messages in the conversation."""
+        """Blocks of the system messages in the conversation."""
         self._messages: list[FrozenDict] = []
-        """All but the last, which has this role and these blocks, to which more may be added."""
+        """All messages but the last. The last message has the role `_role` and the blocks `_blocks`, which can grow."""
         self._role = ""
         self._blocks: list[FrozenDict] = []
         self._seen: set[str] = set()
         self._next_of: dict[str, int] = {}
         self._renamed: dict[str, str] = {}
-        """Of the calls of the latest assistant message."""
+        """New ids of the calls of the latest assistant message."""
 
     def copy(self) -> _Turns:
         turns = _Turns()
@@ -99,7 +98,7 @@ class _Turns:
         return turns
 
     def add(self, turn: Turn) -> None:
-        """Add what one message amounts to."""
+        """Add the blocks of one message."""
         role, blocks = turn
         if role == "system":
             self.system += blocks
@@ -115,24 +114,24 @@ class _Turns:
         return [FrozenDict(role=self._role, content=FrozenList(self._blocks))]
 
     def add_text(self, rendered: Rendered) -> None:
-        """Add what the user is to say."""
+        """Add text of the user."""
         if rendered.media:
             self.add(("user", tuple(anthropic_blocks(to_parts(rendered)))))
         elif rendered.text.strip():
             self.add(("user", (FrozenDict(type="text", text=rendered.text),)))
 
     def mark_end(self) -> None:
-        """Set a cache mark at the last block that can have one."""
+        """Set a cache mark on the last block that accepts a cache mark."""
         blocks = self._blocks
         at = next((at for at in reversed(range(len(blocks))) if blocks[at]["type"] not in _UNMARKED), None)
         if at is not None:
             blocks[at] = _cached(blocks[at])
 
     def opened(self) -> list[FrozenDict]:
-        """Return the messages, the first of them from the user."""
+        """Return the messages, starting with a message of the user."""
         messages = [*self._messages, *self._last()]
         if messages and messages[0]["role"] == "assistant":
-            # The API requires that the user opens the conversation.
+            # The API requires a user message at the start.
             opening = FrozenDict(type="text", text=OPENING)
             return [FrozenDict(role="user", content=FrozenList([opening])), *messages]
         return messages
@@ -149,7 +148,7 @@ class _Turns:
         return tuple([_renamed(block, key, self._renamed) for block in blocks])
 
     def _rename(self, calls: Sequence[str]) -> None:
-        """Note the new ids of the calls of an assistant message whose ids were used before."""
+        """Record new ids for the calls of an assistant message whose ids were used before."""
         self._renamed = {}
         for call_id in calls:
             unique = self._unique(call_id)
@@ -157,7 +156,7 @@ class _Turns:
                 self._renamed[call_id] = unique
 
     def _unique(self, call_id: str) -> str:
-        """Return an id that no earlier call has."""
+        """Return an id that no earlier call used."""
         unique = call_id
         while unique in self._seen:
             self._next_of[call_id] = self._next_of.get(call_id, 1) + 1
@@ -172,7 +171,7 @@ def _tools(declared: Declarations) -> FrozenList:
 
 
 def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
-    """Return the system text as blocks, cut and marked at `borders`; a blank piece goes to its neighbour."""
+    """Return the system text as blocks, split and marked at `borders`; a blank piece is joined with its neighbour."""
     if system.media:
         raise MediaError(
             f"{system.media[0].alt}: an Anthropic system prompt is text only; put the prompt into before_input",

@@ -1,8 +1,8 @@
-"""A composition as a role-marker template writes it, one message at a time.
+"""Text of a composition in a role-marker template, one message at a time.
 
-The text of a stored message, its control tokens broken, is kept with its conversation; the text of a prompt is kept
-with its rendering. Joined they are the text that `chat_text` writes as a whole. Messages whose text depends on other
-messages are left to `chat_text`.
+The text of a stored message, with broken control tokens, is cached in its conversation; the text of a prompt is cached
+in its rendering. The joined texts equal the text that `chat_text` writes as a whole. Messages whose text depends on
+other messages are written by `chat_text`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def text_by_message(
     Args:
         composition: The messages and tools.
         template: The chat template.
-        kwargs: Options of `RoleMarkerTemplate.task`; other options are for other templates.
-        is_guarded: True if untrusted text must not form control tokens: the tokens in it are broken.
+        kwargs: Options of `RoleMarkerTemplate.task`.
+        is_guarded: True to break control tokens in untrusted text.
     """
     try:
         pieces = _pieces(composition, _frame(template, kwargs, is_guarded))
@@ -115,9 +115,9 @@ def _frame(template: object, kwargs: Mapping[str, Any], is_guarded: bool) -> Fra
         raise NotAloneError
     options = tuple((name, kwargs[name]) for name in _TASK_OPTIONS if name in kwargs)
     try:
-        # Fields may be of any type; the cache raises a TypeError if one cannot be hashed.
+        # A field can have any type; the cache raises a TypeError for an unhashable value.
         return frame_of(type(template), tuple(vars(template).items()), options, is_guarded)  # type: ignore[arg-type]
-    except TypeError:  # such a field may have changed at the next turn
+    except TypeError:  # an unhashable field can change before the next turn
         raise NotAloneError from None
 
 
@@ -133,7 +133,7 @@ def _pieces(composition: Contents, frame: Frame) -> list[str | _StoredText]:
     head = _head(composition, frame.heads[talk[0].role if talk else "user"])
     if head is None:
         raise NotAloneError
-    # The same set object each time, because it is a part of a key.
+    # The same set object each time, because it is a part of a cache key.
     words = composition.declarations.derive(_words)
     pieces: list[str | _StoredText] = [
         head,
@@ -171,9 +171,9 @@ def _roles(composition: Contents) -> list[str]:
 
 
 def _head(composition: Contents, writer: HeadWriter) -> str | None:
-    """Return the text before the conversation; it is kept with the tools, if there are any, or with the section.
+    """Return the text before the conversation; it is cached in the tools if any, else in the section.
 
-    The section may belong to the layers, which outlive the tools of a context.
+    The section can belong to the layers, which outlive the tools of a context.
     """
     declared = composition.declarations
     section = composition.sections[0]

@@ -1,4 +1,4 @@
-"""A composition as the one string that a local model was trained on, by way of its chat template.
+"""Text of a composition in the chat template of a local model.
 
 Untrusted text cannot form one of the template's control tokens; the developer's text is unchanged.
 """
@@ -53,15 +53,15 @@ def chat_text(
 ) -> str:
     """Return the composition as `chat_template` writes it, media as alt text.
 
-    What is no template is looked up by `find_chat_template`. The template is given messages and tools in the form of
-    a chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
-    everything else is the developer's. A template without a place for tools takes those that a prompt shows, such as a
-    `ToolPrompt`; then calls and results are text of their messages.
+    `find_chat_template` resolves names, files and configs. The template receives messages and tools in the form of a
+    chat-completions request, as plain dicts. `kwargs` are passed unchanged; `documents` are untrusted, other values are
+    text of the developer. For a template without a place for tools, a prompt such as `ToolPrompt` must show the tools;
+    then calls and results are text of their messages.
 
     Raises:
         ChatTemplateError: No template has this name, or the template has no place for a part of the conversation.
-        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot
-            be kept apart from the template's own.
+        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or the tokens cannot
+            be distinguished from tokens of the template.
     """
     kwargs["add_generation_prompt"] = add_generation_prompt
     return _written(composition, chat_template, control_tokens, kwargs, _text)
@@ -70,7 +70,7 @@ def chat_text(
 def text_tokens(
     composition: Contents, chat_template: GivenTemplate, *, control_tokens: Policy = "escape", **kwargs: Any
 ) -> int:
-    """Return the number of tokens of the text that `chat_text` returns, by the counter of the composition.
+    """Return the number of tokens of the text that `chat_text` returns, with the counter of the composition.
 
     If the template writes each message separately, each is counted once. Raises like `chat_text`.
     """
@@ -84,11 +84,11 @@ def _written(
     kwargs: Mapping[str, Any],
     result: Callable[[Contents, ChatTemplate, Policy, Mapping[str, Any]], T],
 ) -> T:
-    """Return a result about a composition, or about the same with its tools as text where that is what is sent."""
+    """Return a result for the composition, with tools as text if the template cannot declare them."""
     template = chat_template_of(chat_template, composition.context.now)
     has_results: bool = getattr(template, "has_results", False)
     is_declared = bool(composition.declarations.given) or not composition.context.tools
-    # A prompt shows the tools, and nothing declares them: calls must be text as well.
+    # A prompt shows the tools without a declaration, so calls must be text, too.
     if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
         composition = with_tools_as_text(composition, has_results=has_results)
     try:
@@ -113,7 +113,7 @@ def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Polic
 def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
     _check_policy(control_tokens)
     text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
-    # The text without a guard differs only if a token was broken. Then the error must name its place.
+    # If the unguarded text differs, a token was broken, and the error must name its place.
     if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
         text = None
     return text if text is not None else whole_text(composition, template, control_tokens, (), kwargs)[0]
@@ -126,8 +126,8 @@ def whole_text(
     more: Sequence[Message],
     kwargs: Mapping[str, Any],
 ) -> tuple[str, dict[str, Any]]:
-    """Return the text that the template makes of all messages at once, those in `more` behind the composition, and what
-    it is asked for with nothing escaped: `messages`, `tools`. Raises like `chat_text`.
+    """Return the text of all messages, followed by the messages in `more`, and the unescaped input of the template:
+    `messages` and `tools`. Raises like `chat_text`.
     """
     _check_policy(policy)
     tokens = tokens_of(template)
@@ -174,14 +174,14 @@ def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]
 
 
 def _titles_and_texts(documents: Any) -> Any:
-    """Return documents with the two fields that templates for retrieval read, anything else as it is."""
+    """Return documents with the two fields that retrieval templates read; return other values unchanged."""
     if not isinstance(documents, list | tuple):
         return documents
     return [{"title": one.title, "text": one.text} if isinstance(one, Document) else one for one in documents]
 
 
 def _copied(message: CheckedTree) -> dict[str, Any]:
-    # A message of a role and text only needs no deep copy.
+    # A message with only a role and text needs no deep copy.
     plain: dict[str, Any] = message.plain
     if len(plain) > 2:
         plain = untagged(message.tree)
@@ -189,14 +189,14 @@ def _copied(message: CheckedTree) -> dict[str, Any]:
 
 
 def _messages(composition: Contents, read: TreeReader, *, is_located: bool) -> Iterator[CheckedTree]:
-    """Yield all messages; only if they are located, stored messages have their places in the context."""
+    """Yield all messages; stored messages have their places in the context only if `is_located`."""
     for entry in composition.in_order():
         if isinstance(entry, Section):
             yield _section(entry, read.tokens)
         elif is_located:
             yield from _located(composition, entry, read)
         else:
-            # Only an error names places. A message without its place is read once, and kept.
+            # Only an error needs places. A message without a place is read once and cached.
             yield from entry.derive(read)
 
 
@@ -226,7 +226,7 @@ def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatT
     """Return the template that `find_chat_template` finds. A template that prints a date prints the date of `now`.
 
     Raises:
-        ChatTemplateError: There is no such template, or the value is not a chat template.
+        ChatTemplateError: The template is unknown, or the value is not a chat template.
     """
     template = find_chat_template(given)
     with_now: Callable[[datetime], ChatTemplate] | None = getattr(template, "with_now", None)

@@ -1,4 +1,4 @@
-"""Messages as a chat template reads them, each text cut into trusted and untrusted segments."""
+"""Input messages of a chat template, with each text split into trusted and untrusted segments."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ _SPEC_WORDS = frozenset(
         *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
     )
 )
-"""Words that chat templates look up in a tool or a document and compare with: they are trusted as a key or a type."""
+"""Words that chat templates compare with keys and types of tools or documents: trusted as a key or a type."""
 _WORDS_AT = frozenset(("type", "required"))
-"""Keys of a schema whose value may be such a word."""
+"""Keys of a schema whose value can be such a word."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
 
 class CheckedTree(NamedTuple):
-    """A message, or the text of a prompt. All of it is kept with the message or the rendering."""
+    """A message, or the text of a prompt; cached in the message or the rendering."""
 
     tree: Tree
     plain: Tree
-    """The same tree with all texts as `str`."""
+    """The tree with all texts as `str`."""
     is_harmless: bool
-    """True if nothing untrusted in it can be part of a control token."""
+    """True if no untrusted text in it can be part of a control token."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeReader:
-    """Turns stored messages into trees, in the form of a chat-completions request."""
+    """Converter of stored messages to trees, in the form of a chat-completions request."""
 
     tokens: ControlTokens
     known: frozenset[str]
-    """Names that the developer gave to tools and parameters: trusted wherever they are a whole text."""
+    """Names of tools and parameters, written by the developer: trusted if they are a whole text."""
     is_split: bool
-    """True if the JSON of arguments is cut into its strings, which are untrusted, and its syntax."""
+    """True if the JSON of arguments is split into its strings, which are untrusted, and its syntax."""
 
     def __call__(self, message: Message) -> CheckedTree:
         """Return a message of the conversation or of the tool traffic, without its place in the context."""
         return checked(self.message(message), self.tokens)
 
     def message(self, message: Message, pointer: str = "") -> dict[str, Tree]:
-        """Return a message of the conversation or of the tool traffic, all of it untrusted."""
+        """Return a message of the conversation or of the tool traffic, with all text untrusted."""
         tree: dict[str, Tree] = {"role": message.role, "content": self._content(message, f"{pointer}.content")}
         if message.tool_calls:
             tree["tool_calls"] = [
@@ -91,14 +91,16 @@ class TreeReader:
         return Segments(segments)
 
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
-        """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
+        """Return a tool in the form of a chat-completions request; in an untrusted tool, only words of schemas are
+        trusted.
+        """
         wire = openai_tool(tool)
         if tool.trust == "trusted":
             return dict(wire)
         return self.json_data(wire, pointer)
 
     def json_data(self, value: object, pointer: str, *, is_type: bool = False) -> Tree:
-        """Return JSON data with every text in it untrusted, except words of schemas that are a key or a type."""
+        """Return JSON data with all text untrusted, except schema words that are a key or a type."""
         if isinstance(value, str):
             return value if is_type and value in _SPEC_WORDS else untrusted(str(value), pointer)
         if isinstance(value, Mapping):
@@ -128,7 +130,7 @@ class TreeReader:
         return untrusted(text, pointer)
 
     def _json(self, text: str, pointer: str) -> Iterator[Segment]:
-        """Cut the JSON text of arguments: the insides of its strings are untrusted, its syntax is not."""
+        """Split the JSON text of arguments: the content of strings is untrusted, the syntax is trusted."""
         try:
             json.loads(text)
         except (ValueError, RecursionError):
@@ -142,7 +144,7 @@ class TreeReader:
         yield Segment(text[start:], pointer)
 
     def _literal(self, text: str, pointer: str) -> Iterator[Segment]:
-        """Cut the inside of a JSON string. An escape of a character of a control token is replaced by the character."""
+        """Split the content of a JSON string. An escape of a character of a control token is decoded."""
         if text in self.known:
             yield Segment(text, pointer)
             return
@@ -171,7 +173,7 @@ class PromptReader:
     def __call__(self, rendered: Rendered) -> CheckedTree:
         """Return the text of the rendering as segments."""
         segments = [
-            # Text of a template has the path of its prompt, and media are their alt text.
+            # Template text has the path of its prompt, and media become their alt text.
             segment._replace(text=segment.plain, media=None, pointer=segment.pointer or segment.prompt)
             for segment in rendered.segments(self.path)
         ]
@@ -179,12 +181,12 @@ class PromptReader:
 
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
-    """Return the names that the developer gave to tools and parameters, which a template may look up."""
+    """Return the names of tools and parameters, written by the developer, which a template can look up."""
     return frozenset(word for tool in tools if tool.trust == "trusted" for word in tool.derive(_words))
 
 
 def is_harmless_tool(tool: ToolSpec, tokens: ControlTokens) -> bool:
-    """Return True if nothing untrusted in a tool can be part of a control token."""
+    """True if no untrusted text of a tool can be part of a control token."""
     return tool.trust == "trusted" or is_harmless(TreeReader(tokens, frozenset(), False).tool(tool, ""), tokens)
 
 

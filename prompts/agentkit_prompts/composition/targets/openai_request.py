@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["openai_payload"]
 
 _OFFICIAL = ("openai.com", "azure.com")
-"""Ends of the names of the hosts of the provider."""
+"""Suffixes of the host names of the provider."""
 
 
 def openai_payload(
     composition: Contents, provider: str | None = None, required: Required | None = None
 ) -> dict[str, Any]:
-    """Return `{"messages": [...], "tools": [...]}`; no `tools` without tools. What is inside is read-only.
+    """Return `{"messages": [...], "tools": [...]}`; no `tools` without tools. Nested values are read-only.
 
-    A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
-    that stands for it in the text. An output schema becomes `response_format`. What only one provider understands goes
-    with the message when that is `provider`, or when it came in this form from an unknown endpoint.
+    A tool message can only contain text: media of tool results follow in a user message, each with the name that refers
+    to it in the text. An output schema becomes `response_format`. Data of one provider are sent only to that provider,
+    or if they came in this format from an unknown endpoint.
     """
     messages: list[FrozenDict] = []
     for entry in composition.in_order():
@@ -38,7 +38,7 @@ def openai_payload(
         elif entry.role == "user" or entry.media:
             messages.append(_section_message(entry))
         else:
-            # A system message stays the same from turn to turn. Media are read at each request.
+            # A system message is usually the same in each turn, so it is cached. Media are read at each request.
             messages.append(entry.derive(_section_message))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
@@ -79,7 +79,7 @@ def _section_message(section: Section) -> FrozenDict:
 
 
 def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
-    """Return the wire form of messages; after the tool messages of a step the media that they show."""
+    """Return the wire form of messages; the media of tool messages follow the tool messages of their step."""
     messages = conversation.derive(openai_writer(provider, required))
     if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages

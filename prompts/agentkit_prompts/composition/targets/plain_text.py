@@ -1,7 +1,7 @@
-"""A composition as one plain string, each message headed by its role.
+"""A composition as one plain string; each message starts with its role.
 
-Untrusted text cannot pose as another message or as a tool call: where it would put a role or `[calls` at the start of
-a line, a zero-width space goes behind the first character.
+Untrusted text cannot imitate another message or a tool call: in a role or `[calls` at the start of a line, a zero-width
+space is inserted after the first character.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
 
 
 def plain_text(composition: Contents) -> str:
-    """Return the messages headed by their roles, blank lines between, media as alt text."""
+    """Return the messages, each after its role, separated by blank lines; media are alt text."""
     pieces: list[str] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
             pieces += (SEPARATOR, entry.joined(plain_line, SEPARATOR))
         elif entry.role == "system":
-            # The system message stays the same from turn to turn.
+            # The system message is usually the same in each turn, so it is cached.
             pieces += (SEPARATOR, "system: ", entry.derive(_section_text))
         else:
             pieces += (SEPARATOR, "user: ", *_pieces(entry))
@@ -59,7 +59,7 @@ def _section_text(section: Section) -> str:
 
 
 def _pieces(section: Section) -> list[str]:
-    """Return the text of a message in pieces; each fragment is looked through for roles once."""
+    """Return the text of a message in pieces; each fragment is searched for roles once."""
     pieces: list[str] = []
     for _, _, rendered in section.fragments:
         text = rendered.derive(_without_roles)
@@ -69,10 +69,10 @@ def _pieces(section: Section) -> list[str]:
 
 
 def _without_roles(rendered: Rendered) -> str:
-    """Return the plain text with the roles and tool calls broken that untrusted text forms."""
+    """Return the plain text, with roles and tool calls in untrusted text broken."""
     text = rendered.plain
     lines = text.splitlines()
-    # A cheap test: the origins of the text are worked out only if a line begins like a message.
+    # A cheap test: the origins of the text are computed only if a line starts like a message.
     if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
     segments = MESSAGE.broken_in(rendered.segments())
@@ -82,7 +82,7 @@ def _without_roles(rendered: Rendered) -> str:
 
 
 def plain_line(message: Message) -> str:
-    """Write a stored message; nothing in it is the developer's."""
+    """Format a stored message; all of its text is untrusted."""
     text = _untrusted(message.text)
     for call in message.tool_calls:
         text += f"\n[calls {_untrusted(f'{call.name}({call.arguments})')}]"

@@ -23,14 +23,14 @@ __all__ = ["responses_payload", "responses_tool"]
 
 
 def responses_payload(composition: Contents) -> dict[str, Any]:
-    """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without what is empty. What is inside is
+    """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without empty fields. Nested values are
     read-only.
 
-    The system prompt becomes `instructions`, or a system message where media are in it. An output schema becomes
-    `text`. Thoughts that came in this form go back where they stood.
+    The system prompt becomes `instructions`, or a system message if it contains media. An output schema becomes
+    `text`. Thinking that came in this form is sent back at its original place.
 
     Raises:
-        MediaError: The form has no place for a part, or its file cannot be read.
+        MediaError: The format cannot represent a part, or a file cannot be read.
     """
     payload: dict[str, Any] = {}
     items: list[FrozenDict] = []
@@ -60,7 +60,7 @@ def _declared(declared: Declarations) -> dict[str, Any]:
 
 
 def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return the wire form of one tool; where it is not strict that is written too, as the API takes it to be."""
+    """Return the wire form of one tool; `strict` is always written, because the API treats it as true by default."""
     if tool.native is not None:
         return tool.native
     return FrozenDict({"type": "function", "strict": False, **openai_form(tool)["function"]})

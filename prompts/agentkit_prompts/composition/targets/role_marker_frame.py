@@ -1,7 +1,7 @@
-"""The text that a role-marker template writes around messages, and the writers of single messages.
+"""Text that a role-marker template writes around messages, and writers of single messages.
 
-A frame is made once per template, options and set of control tokens. It knows the places where a control token could
-be completed across messages. Its bound methods, and those of its writers, are the keys under which texts are kept.
+A frame is created once per template, options and set of control tokens. It contains the places where a control token
+could be completed across messages. The bound methods of the frame and of its writers are cache keys of texts.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ __all__ = ["Frame", "HeadWriter", "NotAloneError", "StoredWriter", "frame_of", "
 
 
 class NotAloneError(Exception):
-    """A message that cannot be written without the others."""
+    """A message whose text depends on other messages."""
 
 
 class Frame:
-    """Everything that a template writes around messages, and the places where it could complete a control token.
+    """Text that a template writes around messages, and the places where it could complete a control token.
 
     Attributes:
         template: A private copy of the template.
-        tokens: The control tokens; none if the text is not guarded.
+        tokens: The control tokens; empty if the text is not guarded.
         task: The options of the template.
         around_results: Text before and after neighbouring tool results.
-        begins: Texts that may stand before a message, by role.
-        ends: Texts that may stand after a message, by role.
-        open_roles: Roles whose text may or may not start a line, depending on the text before it.
-        open_pairs: Neighbouring roles whose messages could form a token together, or be written as one.
-        heads: A writer of the text before the conversation, by the role of the first message.
+        begins: Texts that can precede a message, by role.
+        ends: Texts that can follow a message, by role.
+        open_roles: Roles whose text starts a line only after some texts.
+        open_pairs: Neighbouring roles whose messages could form a token together, or be merged.
+        heads: Writer of the text before the conversation, by the role of the first message.
         ending: Text that opens the reply.
     """
 
@@ -80,7 +80,7 @@ class Frame:
             begins, ends = self.begins.setdefault(role, set()), self.ends.setdefault(role, set())
             begins.add(begin)
             ends.add(end)
-            # A result may be the first or the last of its run.
+            # A result can be the first or the last result of its run.
             if name == "tool":
                 begins.add(opening + begin)
                 ends.add(end + closing)
@@ -91,15 +91,15 @@ class Frame:
         return any(self.is_open(end + begin) for end, begin in product(self.ends[before], self.begins[after]))
 
     def is_open(self, text: str) -> bool:
-        """Return True if a token could reach into `text` from one of its sides, or if the text is empty."""
+        """True if a token could extend into `text` from one of its sides, or if the text is empty."""
         return not text or self.tokens.is_reached_from_left(text) or self.tokens.is_reached_from_right(text)
 
     def could_end_in_token(self, role: str) -> bool:
-        """Return True if a token could end in the text after a last message of this role."""
+        """True if a token could end in the text after a last message of this role."""
         return any(self.tokens.is_reached_from_left(end + self.ending) for end in self.ends[role])
 
     def user_text(self, section: Section) -> str:
-        """Return the text of a message of the user that prompts made."""
+        """Return the text of a user message rendered from prompts."""
         content = self.section_text(section, starts_line=self._user_starts_line)
         return "".join(self.template.piece({"role": "user", "content": content}, self.task))
 
@@ -108,7 +108,7 @@ class Frame:
         texts: list[str] = []
         for _, _, rendered in section.fragments:
             if rendered.text:
-                # Bound methods are equal if they are of the same frame, so the result is kept with the rendering.
+                # Bound methods of the same frame are equal, so the result is cached in the rendering.
                 texts.append(rendered.derive(self._fragment_text, starts_line))
                 starts_line = True
         return SEPARATOR.join(texts)
@@ -132,7 +132,7 @@ def frame_of(
     is_guarded: bool,
 ) -> Frame:
     """Return the frame of a template with these fields."""
-    # A copy, because the fields of the original may be set at any time.
+    # A copy, because the fields of the original can be set at any time.
     template = kind.__new__(kind)
     vars(template).update(fields)
     tokens = tokens_of(template) if is_guarded else control_tokens_of(())
@@ -140,7 +140,7 @@ def frame_of(
 
 
 class StoredWriter:
-    """Writes stored messages as the template of a frame does. Its bound methods are keys of caches."""
+    """Writer of stored messages in the template of a frame. Its bound methods are keys of caches."""
 
     def __init__(self, frame: Frame, words: frozenset[str], recent: bool) -> None:
         self.frame = frame
@@ -148,17 +148,17 @@ class StoredWriter:
         self._may_be_in = frame.tokens.may_be_in
         self._read = TreeReader(frame.tokens, words, is_split=bool(frame.tokens))
         self._counters: dict[Callable[[str], int], Callable[[Message], int]] = {}
-        # The markers of each role, if the text between them never matters.
+        # Markers of each role, if the template writes them independently of the text between them.
         self._markers = frame.task.markers if frame.template.signs == () else None
 
     def text(self, message: Message) -> str:
         """Return the text of a message with its control tokens broken.
 
         Raises:
-            NotAloneError: The template cannot write the message, or acts on its content.
+            NotAloneError: The template cannot write the message, or its markers depend on the content.
         """
         content, frame = message.content, self.frame
-        # Written in line, because it runs for every message of a new conversation.
+        # Inlined, because it runs for every message of a new conversation.
         has_more = message.tool_calls or message.tool_call_id or message.name or message.thinking
         if has_more or type(content) is not str or self._may_be_in(content):
             return self._text_of_tree(message)
@@ -166,13 +166,15 @@ class StoredWriter:
             begin, end = self._markers[message.role]
             return f"{begin}{content}{end}"
         begin, text, end = frame.template.piece({"role": message.role, "content": content}, frame.task, self._recent)
-        # Around a part of the text the template writes more text, so the borders between them are checked too.
+        # The template writes text around parts of the message, so these borders are checked, too.
         if text != content:
             return self._text_of_tree(message)
         return f"{begin}{text}{end}"
 
     def counter(self, count_text: Callable[[str], int]) -> Callable[[Message], int]:
-        """Return the function that counts the tokens of a message: the same function each time, as it is a key."""
+        """Return the function that counts the tokens of a message: the same function each time, as it is a cache
+        key.
+        """
         if count_text not in self._counters:
             self._counters[count_text] = partial(self._count, count_text)
         return self._counters[count_text]
@@ -208,18 +210,20 @@ def stored_writer(frame: Frame, words: frozenset[str], recent: bool) -> StoredWr
 
 
 class HeadWriter:
-    """Writes the text before a conversation whose first message has one role. Its bound methods are keys of caches."""
+    """Writer of the text before a conversation whose first message has a certain role. Its bound methods are keys of
+    caches.
+    """
 
     def __init__(self, frame: Frame, first: str) -> None:
         self._frame = frame
         self._first = first
 
     def with_tools(self, declared: Declarations, section: Section | None = None) -> str | None:
-        """Return the text of a system message and tools, or None if it cannot be written alone."""
+        """Return the text of a system message and tools, or None if the text depends on other messages."""
         return self._text(section, declared.tools)
 
     def without_tools(self, section: Section) -> str | None:
-        """Return the text of a system message, or None if it cannot be written alone."""
+        """Return the text of a system message, or None if the text depends on other messages."""
         return self._text(section, ())
 
     def _text(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> str | None:
@@ -246,7 +250,8 @@ class HeadWriter:
 
     def _section_text(self, section: Section, task: Task) -> str | None:
         frame = self._frame
-        # The text before the content decides if the content starts a line, so it may be written twice.
+        # The text before the content decides if the content starts a line, so the content is rendered again if
+        # necessary.
         content, pieces = self._system_pieces(section, task, starts_line=True)
         if frame.tokens.words and not is_at_line_start("".join(pieces[:2])):
             content, pieces = self._system_pieces(section, task, starts_line=False)
@@ -258,7 +263,7 @@ class HeadWriter:
         return f"{before}{content}{after}"
 
     def _is_open(self, after: str) -> bool:
-        """True if a token may cross the border between the system message and the first message."""
+        """True if a token could cross the border between the system message and the first message."""
         return any(self._frame.is_open(after + begin) for begin in self._frame.begins[self._first])
 
     def _system_pieces(self, section: Section, task: Task, *, starts_line: bool) -> tuple[str, list[str]]:
@@ -278,7 +283,7 @@ def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task | None:
         return task
     try:
         functions = [tool.derive(_function) for tool in tools]
-    except (TypeError, ValueError, RecursionError):  # `render` reports what is wrong with them
+    except (TypeError, ValueError, RecursionError):  # `render` reports the error
         return None
     return task._replace(tools=[function for function, _ in functions], tool_texts=[text for _, text in functions])
 

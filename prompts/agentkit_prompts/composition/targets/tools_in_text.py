@@ -1,4 +1,4 @@
-"""Tools for a chat template that has no place for them: a prompt shows them, and calls and results are text as well."""
+"""Tools for a chat template without a place for tools: a prompt shows them, and calls and results are text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["calls_as_text", "has_place_for_tools", "shows_tools", "with_tools_as
 
 _TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
-"""Under which a message keeps the text that its calls were read from."""
+"""Provider name of the opaque data with the text from which the calls of a message were parsed."""
 _TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 
 
 def shows_tools(layers: Layers) -> bool:
-    """Return True if a prompt shows the tools in its text."""
+    """True if a prompt shows the tools in its text."""
     return any(isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in layers.walk())
 
 
 def has_place_for_tools(template: ChatTemplate, **kwargs: Any) -> bool:
-    """Return True if a chat template writes tools; otherwise a prompt has to show them."""
+    """True if a chat template writes tools; otherwise a prompt must show them."""
     try:
         return _TOOL.name in template.render([{"role": "user", "content": "?"}], [_TOOL], **kwargs)
     except ChatTemplateError:
@@ -45,11 +45,12 @@ def has_place_for_tools(template: ChatTemplate, **kwargs: Any) -> bool:
 def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> Contents:
     """Return a composition without declared tools, in which calls and results are text of their messages.
 
-    Calls are as the model wrote them, where they were read from its text, or else JSON between `<tool_call>` tags; a
-    result is the user's, between `<tool_response>` tags, or stays what it is where the template `has_results`.
+    Calls that were parsed from text of the model are that text; other calls are JSON between `<tool_call>` tags. A
+    result is a user message between `<tool_response>` tags, or unchanged if the template `has_results`.
 
     Raises:
-        ChatTemplateError: No prompt shows some tool, such as one that a budget left out; names all of them.
+        ChatTemplateError: No prompt shows a tool, for example because a budget dropped the prompt; names all such
+            tools.
     """
     _check_shown(composition)
     return composition.without_tools().evolve(
@@ -60,7 +61,7 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
 
 
 def _check_shown(composition: Contents) -> None:
-    """Refuse to leave out a tool that the template has no place for and no prompt names."""
+    """Raise an error for a tool that neither the template nor a prompt shows."""
     names = [tool.name for tool in composition.context.tools]
     # A budget may have dropped the prompt with the tools.
     text = "\n".join([section.text for section in composition.sections])
@@ -84,12 +85,12 @@ def _as_text(messages: Conversation, has_results: bool) -> Conversation:
 
 
 def calls_as_text(message: Message) -> Message:
-    """Return a message whose calls, or the result it is, are text."""
+    """Return a message with its calls or its result as text."""
     if message.role == "tool":
         result = message.text
         if message.name:
             result = f"{message.name}: {result}"
-        # Without the break a result could end itself, and go on as a message of the user.
+        # Without the break a result could close its tag and continue as text of the user.
         result = _TAG.sub(f"<{BREAK}", result)
         return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:
@@ -103,9 +104,10 @@ def calls_as_text(message: Message) -> Message:
 
 
 def with_written(message: Message, text: str) -> Message:
-    """Return a message that keeps the text which its calls were read from, for as long as they stay what they are.
+    """Return a message that stores the text from which its calls were parsed; the text is valid while the calls are
+    unchanged.
 
-    So the next prompt goes on with what the model wrote, to the character, and the server's prefix cache holds it.
+    The next prompt then repeats the text of the model exactly, and the server's prefix cache contains it.
     """
     return replace(message, opaque={**message.opaque, _PROVIDER: {"text": text, "of": _digest(message)}})
 

@@ -1,4 +1,4 @@
-"""A composition and the reply to it as one row of a fine-tuning set."""
+"""A composition and its reply as one row of a fine-tuning set."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def sample(
     """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools`
     without tools.
 
-    `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
-    the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn
-    and in the reply, without the role in front; with `reply_only` those of the reply.
+    `messages` are in the form of a chat-completions request, the reply last. `text` is the plain text. The spans are
+    offsets in `text` of the content and tool calls that the assistant wrote, in the history, in this turn and in the
+    reply, without the role; with `reply_only` only in the reply.
 
-    With a chat template the text is what that model hears, and the spans are what it has to write itself: the
-    template's `{% generation %}` blocks, or what follows its generation prompt up to the end of each reply.
+    With a chat template, `text` is the input of that model, and the spans are its own output: the `{% generation %}`
+    blocks of the template, or the text after its generation prompt up to the end of each reply.
 
     Raises:
-        PromptError: The reply is not one of an assistant.
+        PromptError: The reply is not an assistant message.
         ChatTemplateError: The template refuses the conversation, or writes it so that the loss spans are unknown.
     """
     reply = _reply_of(reply)
@@ -55,7 +55,8 @@ def sample(
         return {**row, **_spoken(composition, reply, chat_template, kwargs, reply_only=reply_only)}
     if kwargs:
         raise ChatTemplateError(
-            f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one", name=next(iter(kwargs))
+            f"to_sample: {', '.join(kwargs)}: only a chat template reads these options; pass chat_template",
+            name=next(iter(kwargs)),
         )
     return {**row, **_plain(composition, reply, reply_only=reply_only)}
 
@@ -106,13 +107,13 @@ def _spoken(
 def _of_the_reply(
     spans: Spans, text: str, template: ChatTemplate, asked: Mapping[str, Any], kwargs: dict[str, Any]
 ) -> Spans:
-    """Return the spans that the conversation without its reply does not have."""
-    # The reply begins where the text without it ends, or differs.
+    """Return the spans of the reply: the spans that the conversation without its reply does not contain."""
+    # The reply starts at the first difference to the text without the reply.
     before = template.render(asked["messages"][:-1], asked["tools"], False, **kwargs)
     pairs = zip(before, text, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(text)))
     new = [span for span in spans if span[1] > same]
     if callable(getattr(template, "spans", None)):
         return new
-    # There is one span for each reply, and the template may write earlier replies differently.
+    # Count the replies, because the template can write earlier replies differently: each reply has one span.
     return new[-1:]
