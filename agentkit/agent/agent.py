@@ -22,6 +22,7 @@ from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.run_context import Input, run_context
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
@@ -59,7 +60,7 @@ _DEFAULT_LIMITS = Limits()
 
 
 @refusing_unknown(**AGENT_ELSEWHERE)
-class Agent(Generic[Deps, Output]):
+class Agent(Generic[Deps, Output], metaclass=Hinted):
     """Answers user input with a model, and calls tools.
 
     Args:

@@ -19,6 +19,7 @@ from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["RunHandle", "entry_events"]
 
@@ -26,7 +27,7 @@ _MIN_WAIT, _MAX_WAIT = 0.02, 0.5
 """Seconds between two reads of a run that has not finished."""
 
 
-class RunHandle(Generic[Output]):
+class RunHandle(Generic[Output], metaclass=Hinted):
     """A durable run, by its id. `runs.handle(run_id)` creates a handle in any process, without a request.
 
     Attributes:

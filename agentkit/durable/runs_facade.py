@@ -31,6 +31,7 @@ from agentkit.run.parts.session import checked_session
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import RunRecord, RunState, RunsWanted
 from agentkit.runs.worker_rows import WorkerRow
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
@@ -39,7 +40,7 @@ _OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "priority"
 _MAX_NUMBER = 2**31 - 1
 
 
-class Runs:
+class Runs(metaclass=Hinted):
     """Durable runs in one database.
 
     Example of a server. Its processes need no workers:

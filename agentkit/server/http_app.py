@@ -48,6 +48,7 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["Server", "is_loopback"]
 
@@ -57,7 +58,7 @@ _MESSAGES = {404: "unknown path", 405: "this path does not support this method"}
 """Messages of errors of the router, by status."""
 
 
-class Server:
+class Server(metaclass=Hinted):
     """A server of agents; `app` is the Starlette application.
 
     Args:

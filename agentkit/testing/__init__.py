@@ -6,6 +6,8 @@ controlled time, the effects of a run, a probe of the store of a memory, and str
 `from agentkit.testing import strategies` needs hypothesis; the rest needs nothing.
 """
 
+from typing import TYPE_CHECKING
+
 from agentkit.models.http.no_real_models import no_real_models
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.offline.scripted_model import CutOff, Delayed, ScriptedModel
@@ -15,6 +17,11 @@ from agentkit.testing.golden import UPDATE, assert_golden, golden_text
 from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
 from agentkit.testing.run_effects import assert_effects, effects
 from agentkit.testing.store_probe import StoreProbe
+from agentkit_prompts import lazy
+
+# Type checkers report unknown names themselves, unless they see this function.
+if not TYPE_CHECKING:
+    __getattr__, _, _ = lazy.exports(__name__, {})
 
 __all__ = [
     "ATTACKS",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 import agentkit
+import agentkit.durable
+import agentkit.memory
 import agentkit.prompts
-from agentkit.prompts import Message
-from agentkit_prompts.hint_rows import NAMES
+import agentkit.server
+from agentkit.prompts import ContextError, Message
+from agentkit.run.engine.run_options import AgentOptions
+from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPTIONS
 from agentkit_prompts.hints import DOORS, Hinted, with_option_hints
 from tests.paths import DOORS as PROMISED
 
@@ -72,3 +78,75 @@ def test_a_function_without_a_hint_raises_the_error_of_python() -> None:
 def test_a_missing_attribute_of_a_message_has_a_hint() -> None:
     with pytest.raises(AttributeError, match=r"use Message\('user', text\)"):
         _ = Message.user  # type: ignore[attr-defined]
+
+
+OWNERS: dict[str, Any] = {
+    "agent": agentkit.Agent,
+    "handle": agentkit.durable.RunHandle,
+    "memory": agentkit.Memory,
+    "result": agentkit.RunResult,
+    "runs": agentkit.Runs,
+    "session": agentkit.Session,
+}
+"""Name of a value in a hint -> its class."""
+CLASSES: dict[str, Any] = {
+    **{owner.__name__: owner for owner in OWNERS.values()},
+    "Message": Message,
+    "Server": agentkit.server.Server,
+    "StoredSession": agentkit.memory.StoredSession,
+}
+
+
+def test_rows_of_attributes_belong_to_classes_that_do_not_have_them() -> None:
+    wrong = []
+    for name, rows in ATTRIBUTES.items():
+        if name not in CLASSES:
+            continue
+        cls = CLASSES[name]
+        wrong += [f"{name}.{attribute}" for attribute in rows if hasattr(cls, attribute)]
+        for attribute, text in rows.items():
+            with pytest.raises(AttributeError, match=re.escape(text)):
+                getattr(cls, attribute)
+    assert not wrong
+
+
+def test_each_hint_leads_to_a_member_that_exists() -> None:
+    texts = [text for rows in (*ATTRIBUTES.values(), *OPTIONS.values()) for text in rows.values()]
+    wrong = []
+    for text in texts:
+        for value, member in re.findall(r"\b(agent|handle|memory|result|runs|session)\.(\w+)", text):
+            if not hasattr(OWNERS[value], member):
+                wrong.append(text)
+        for path in re.findall(r"\bagentkit(?:\.\w+)+", text):
+            module, _, name = path.rpartition(".")
+            if not hasattr(import_module(module), name):
+                wrong.append(text)
+    assert not wrong
+
+
+def test_hints_of_options_name_options() -> None:
+    run = {*agentkit.RunOptions.__annotations__, *AgentOptions.__annotations__}
+    parameters: dict[str, set[str]] = {
+        "Agent": {*inspect.signature(agentkit.Agent.__init__).parameters},
+        "Memory.recall": {*inspect.signature(agentkit.Memory.recall).parameters},
+        **dict.fromkeys(("run", "resume", "start", "map", "with_changes", "override"), run),
+    }
+    wrong = []
+    for where, names in parameters.items():
+        for name, text in OPTIONS[where].items():
+            match = re.match(r"(\w+)=", text)
+            if name in names or (match is not None and match[1] not in names):
+                wrong.append(f"{where}: {name}: {text}")
+    assert not wrong
+
+
+def test_a_list_of_messages_is_the_history_of_a_run() -> None:
+    agent = agentkit.Agent(agentkit.ScriptedModel(["Hello."]))
+    for messages in ([{"role": "user", "content": "Hi"}], [Message("user", "Hi")]):
+        with pytest.raises(ContextError, match="history="):
+            agent.run_sync(messages)  # type: ignore[arg-type]
+
+
+def test_the_module_of_tests_names_our_models() -> None:
+    with pytest.raises(ImportError, match=r"use agentkit\.testing\.ScriptedModel"):
+        exec("from agentkit.testing import TestModel")

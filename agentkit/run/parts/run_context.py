@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.parts.chain import Chain
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import ContextError
@@ -41,7 +42,7 @@ def run_context(
         _check_unused(user_input, conversation, tools)
         ctx = user_input.evolve(conversation=conversation, tools=tools)
     else:
-        if type(user_input) is dict and "messages" in user_input:
+        if _is_conversation(user_input):
             problem = "expected the text of the user, with the messages before it as history= or session="
             raise ContextError("PromptContext", [("user_input.messages", problem)])
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
@@ -51,6 +52,15 @@ def run_context(
     if chain.fenced:
         ctx = with_key(ctx, chain, session, run_id)
     return ctx
+
+
+def _is_conversation(user_input: object) -> bool:
+    """True if the input is a list of messages, or a mapping with messages, as other libraries expect it."""
+    if isinstance(user_input, dict):
+        return "messages" in user_input
+    if not isinstance(user_input, list) or not user_input:
+        return False
+    return all(isinstance(each, Message) or (isinstance(each, dict) and "role" in each) for each in user_input)
 
 
 def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[str, Any]) -> Input | None:

@@ -14,6 +14,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.errors import brief
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["Session", "SessionProtocol", "checked_session"]
 
@@ -62,7 +63,7 @@ class SessionProtocol(Protocol):
     **dict.fromkeys(("history", "messages", "message_history"), "conversation"),
     **dict.fromkeys(("name", "session_id", "thread_id"), "id"),
 )
-class Session:
+class Session(metaclass=Hinted):
     """A conversation in memory: it is lost with the object. `Memory.session` stores a conversation.
 
     Args:

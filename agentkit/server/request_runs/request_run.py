@@ -18,7 +18,7 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
 from agentkit.run.engine.events import Event, TextDelta
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import Session

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
     from agentkit_memory.database.engine import Database
     from agentkit_prompts.system.threads import Threads
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["StoredSession", "shown"]
 
@@ -35,7 +36,7 @@ _KWARGS = "additional_kwargs"
 """Name of the note with the additional kwargs of the session."""
 
 
-class StoredSession:
+class StoredSession(metaclass=Hinted):
     """One conversation, or one fork of it. Methods that start with an `a`, as `aappend`, are for async code.
 
     The messages are read once; after that, the cost of a turn depends on its new messages only. Several sessions may be

@@ -34,6 +34,7 @@ from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
+from agentkit_prompts.hints import with_option_hints
 
 __all__ = ["Documents"]
 
@@ -81,6 +82,7 @@ class Documents:
         self._scope = scope
         self._changed = changed
 
+    @with_option_hints
     def add(
         self, content: Content, *, source: str = "", metadata: Mapping[str, object] | None = None
     ) -> StoredDocument:
