@@ -409,11 +409,11 @@ def test_a_misspelt_column_is_named_before_anything_is_asked(run: Run, sums: Pat
     for options in (("--show", "1"), ()):
         done = run("eval", "odd.py", "-d", "zero", *options)
         assert done.exit_code == 0
-        assert done.stderr.count("prompt_template: `{qestion}` is no column") == 1
+        assert done.stderr.count("prompt_template: `{qestion}` is not a column") == 1
         assert "the input column 'question' is not in it; did you mean `{question}`?" in done.stderr
     (sums / "odd.py").write_text(SUMS.replace("A: {answer}", "A: {anser}"))
     done = run("eval", "odd.py", "-d", "few", "--show", "1")
-    assert "ice_template: `{anser}` is no column" in done.stderr and "prompt_template:" not in done.stderr
+    assert "ice_template: `{anser}` is not a column" in done.stderr and "prompt_template:" not in done.stderr
 
 
 def test_what_scores_texts_names_the_token_that_is_written_and_not_read(

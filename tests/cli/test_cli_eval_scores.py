@@ -50,7 +50,7 @@ def test_a_score_stands_in_where_an_eval_cfg_is_not_followed(run: Run, two: Path
     ask = ("eval", "two.yaml", "--model", "two", "--json", *ROWS)
     refused = run(*ask)
     assert refused.exit_code == 1 and "dataset arc: " in refused.stderr and "dataset gsm8k" not in refused.stderr
-    assert "give --score choice" in refused.stderr and "score='" not in refused.stderr
+    assert "pass --score choice" in refused.stderr and "score='" not in refused.stderr
     done = run(*ask, "--score", "choice")
     assert scores(done.stdout) == {"gsm8k": 1.0, "arc": 1.0}, done.stderr
     assert "gsm8k: scored by its eval_cfg; --score gsm8k=choice overrides it" in done.stderr

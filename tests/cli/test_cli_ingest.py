@@ -97,7 +97,7 @@ def test_a_home_that_is_a_file_is_a_failure_that_names_it(run: Run, folder: Path
     done = run("ingest", "docs", "--home", "docs/owls.md")
     assert done.exit_code == 1
     assert done.stderr.startswith("agentkit: docs/owls.md")
-    assert "choose another one" in done.stderr
+    assert "choose another folder" in done.stderr
 
 
 def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: Run, start: Start, folder: Path) -> None:

@@ -23,12 +23,14 @@ from agentkit_prompts import AdditionalInfoPrompt, Template
 
 @tool
 def look(context: ToolContext, book: str) -> str:
+    "Look up a book."
     context.progress("searching", done=1, total=2)
     print("a stray print")
     return f"7 of {book}"
 
 @tool(approval="always")
 def pay() -> str:
+    "Pay."
     return "paid"
 
 CURRENCY = {"type": "string", "enum": ["CHF", "EUR"]}
@@ -86,7 +88,7 @@ async def test_agents_are_tools_over_http(command: list[str]) -> None:
         process = subprocess.Popen([sys.executable, *command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         try:
-            assert "offers shop" in process.stderr.readline()
+            assert "serves shop" in process.stderr.readline()
             listens(port)
             async with Client(f"http://127.0.0.1:{port}/mcp") as client:
                 assert [one.name for one in await tools_of(client)] == ["shop"]
@@ -98,4 +100,4 @@ async def test_agents_are_tools_over_http(command: list[str]) -> None:
 
 def test_two_agents_of_one_name_are_refused(command: list[str], run: Run) -> None:
     result = run(*command[2:], "--agent", "./shop.py:agent")
-    assert result.exit_code == 1 and "two agents are called shop" in result.stderr
+    assert result.exit_code == 1 and "several agents have the name shop" in result.stderr
