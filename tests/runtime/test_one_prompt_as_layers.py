@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from agentkit import Agent, Chain, Layers, OfflineModel, UserInput
+from agentkit import Agent, Chain, Layers, OfflineModel, Session, UserInput
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import OpenAIModel
 from agentkit.prompts import (
@@ -42,8 +42,17 @@ def test_a_variable_of_its_own_says_how_it_is_written() -> None:
         TextPrompt(SHOP)
     with pytest.warns(LiteralTextWarning):
         Layers("You sell {goods} here.")
+
+
+def test_a_prompt_of_every_turn_before_a_conversation_warns_from_the_second_turn_on() -> None:
+    agent = Agent(OfflineModel(), AdditionalInfoPrompt(SHOP))
+    session = Session()
+    user_input = UserInput("Hi", additional_kwargs={"goods": "tea", "language": "French"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", VolatilityWarning)
+        agent.run_sync(user_input, session=session)
     with pytest.warns(VolatilityWarning):
-        Layers(AdditionalInfoPrompt(SHOP))
+        agent.run_sync(user_input, session=session)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,8 @@ def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatilit
     with warnings.catch_warnings():
         warnings.simplefilter("error", VolatilityWarning)
         agent = Agent(OfflineModel(), layers=layers, output=int)
-        composition = agent.compose(UserInput("How many?", additional_kwargs={"goods": "lamps"}))
+        user_input = UserInput("How many?", additional_kwargs={"goods": "lamps"})
+        composition = agent.compose(user_input, session=Session(conversation=[{"role": "user", "content": "Hi."}]))
     assert "JSON Schema" in composition.text
 
 

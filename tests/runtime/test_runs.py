@@ -163,16 +163,13 @@ def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
     assert model.requests[0].to_openai() == shown.to_openai()
 
 
-def test_a_composition_is_represented_by_the_number_of_its_messages() -> None:
+def test_a_composition_is_represented_by_its_text() -> None:
     model = ScriptedModel([calling(("double", {"a": 2})), "4"])
     session = Session()
     Agent(model, "Be brief.", tools=[double]).run_sync("Double 2.", session=session)
     sent = [*model.requests, Agent(model).compose("And 3?", session=session)]
-    assert [repr(composition) for composition in sent] == [
-        "Composition(2 messages)",
-        "Composition(4 messages)",
-        "Composition(5 messages)",
-    ]
+    assert repr(sent[0]) == "Composition('system: Be brief.\\n\\nuser: Double 2.')"
+    assert [str(composition) for composition in sent] == [composition.text for composition in sent]
     assert [len(composition.messages) for composition in sent] == [2, 4, 5]
 
 
