@@ -61,7 +61,7 @@ def test_a_model_names_the_option_that_was_meant_and_where_settings_are_given(ki
     assert "'base_url'" in str(caught.value)
     with pytest.raises(UnknownOption) as caught:
         kind("m", temperature=0)
-    assert "'settings'" in str(caught.value)
+    assert "use settings=ModelSettings(temperature=...)" in str(caught.value)
 
 
 def test_a_policy_that_no_tool_could_have_is_an_error_before_a_server_is_asked() -> None:

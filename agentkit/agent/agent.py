@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, aclosing, closing
+from contextlib import AbstractContextManager, closing
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
@@ -392,9 +392,10 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         The run waits for the reader when the queue of events is full. Closing the generator early cancels the run;
         `contextlib.aclosing` also waits for its end.
         """
+        from agentkit.run.engine.async_stream import AsyncStream
         from agentkit.run.engine.event_sink import streaming
 
-        return streaming(self._passing_on(user_input, options))
+        return AsyncStream(streaming(self._passing_on(user_input, options)), "agent.stream_sync(text)")
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -405,19 +406,16 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """
         return streamed(self._passing_on(user_input, options))
 
-    async def stream_text(
+    def stream_text(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[str, None]:
         """Answer one user input, yielding the text of the model in pieces. Raises the errors of `run`. See `stream`.
 
         It yields the text of all steps, also text before a tool call; thinking and arguments of tools are left out.
         """
-        from agentkit.run.engine.events import TextDelta
+        from agentkit.run.engine.async_stream import AsyncStream, texts
 
-        async with aclosing(self.stream(user_input, **options)) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    yield event.text
+        return AsyncStream(texts(self.stream(user_input, **options)), "agent.stream_text_sync(text)")
 
     def stream_text_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

@@ -29,7 +29,7 @@ AGENT_ELSEWHERE: Mapping[str, str] = {
 }
 """Name of an option of an agent in other frameworks -> name of our option."""
 
-_SESSION = "a conversation is kept in a session: run(..., session=Session('name'))"
+_SESSION = "a session stores the conversation: run(..., session=Session('name'))"
 _OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
 C = TypeVar("C", bound=type)
 

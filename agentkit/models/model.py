@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -18,7 +19,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(metaclass=Hinted):
     """Tokens as the endpoint counted them; 0 if the endpoint sent no count."""
 
     input_tokens: int = 0

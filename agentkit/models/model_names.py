@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["changed_model", "is_address", "is_full_name", "model", "resolved_model"]
 
 _SCHEMES = ("http://", "https://")
+_FAMILIES = {"claude": "anthropic", "deepseek": "deepseek", "gemini": "gemini"}
+"""Start of the name of a model, before the first hyphen -> its provider; other names are examples of `openai`."""
 
 
 def is_address(name: str) -> bool:
@@ -151,9 +153,17 @@ class ModelName(NamedTuple):
 
 def _no_provider(name: str) -> AgentDefinitionError:
     name = _shown(name)
+    provider, slash, rest = name.partition("/")
+    if slash and provider in PROVIDERS:
+        return AgentDefinitionError(
+            f"model {name!r:.80}: expected a colon after the provider, such as {f'{provider}:{rest}'!r:.80}",
+            name="model",
+            value=name,
+        )
+    provider = _FAMILIES.get(name.partition("-")[0].lower(), "openai")
     return AgentDefinitionError(
-        f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
-        f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
+        f"model {name!r:.80}: expected a model, such as {PROVIDERS[provider].model}({name!r:.80}), its name with the "
+        f'provider, such as "{provider}:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
         f"; providers: {', '.join(PROVIDERS)}",
         name="model",
         value=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ATTRIBUTES", "NAMES", "OPTIONS"]
+__all__ = ["ATTRIBUTES", "NAMES", "OPERATORS", "OPTIONS", "POSITIONS"]
 
 NAMES: Mapping[str, str] = {
     # Prompts
@@ -114,16 +114,43 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 """Class -> attribute that it does not have -> what to write."""
 
+OPERATORS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Agent": {
+        "__call__": ("is not callable", "agent.run_sync(text)"),
+        "__or__": ("does not support |", "Agent(model, output=type) for a parsed answer"),
+        "__ror__": ("does not support |", "Agent(model, instructions=prompt)"),
+    },
+    "Usage": {"__call__": ("is not callable", "result.usage without parentheses")},
+}
+"""Class -> special method that it does not have -> the problem, and what to write."""
+
+_SETTINGS = {
+    name: f"settings=ModelSettings({name}=...)"
+    for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "effort", "tool_choice")
+}
+_SETTINGS["reasoning_effort"] = _SETTINGS["effort"]
 _LIMITS = dict.fromkeys(("max_turns", "max_steps", "max_iterations", "usage_limits"), "limits=Limits(steps=...)")
 _RUN = {
     **_LIMITS,
+    **_SETTINGS,
     **dict.fromkeys(("message_history", "messages", "chat_history"), "history=[...]"),
     "user_id": "scope=Scope(tenant, user=...), or a session of memory.within(scope)",
 }
 
+_MODELS = (
+    "AnthropicModel",
+    "CompletionModel",
+    "DeepSeekModel",
+    "GeminiModel",
+    "OpenAIModel",
+    "OpenAIResponsesModel",
+)
+
 OPTIONS: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(_MODELS, _SETTINGS),
     "Agent": {
         **_LIMITS,
+        **_SETTINGS,
         **dict.fromkeys(("handoffs", "sub_agents"), "tools=[agent.as_tool(name=..., description=..., final=True)]"),
         **dict.fromkeys(("retries", "output_retries", "max_retries"), "limits=Limits(repairs=...)"),
         **dict.fromkeys(("toolsets", "mcp_servers"), "tools=MCPToolset(server), or tools=[function]"),
@@ -171,3 +198,9 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Class or function -> keyword argument that it does not take -> what to write."""
+
+POSITIONS: Mapping[str, str] = {
+    "Documents.add": "documents.add(text, source=name)",
+    "Memory.recall": "memory.recall(text, limit=3)",
+}
+"""Function -> what to write instead of too many positional arguments."""

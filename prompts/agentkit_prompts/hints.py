@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPTIONS
+from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPERATORS, OPTIONS, POSITIONS
 
-__all__ = ["Hinted", "module_hint", "option_hint", "with_option_hints"]
+__all__ = ["Hinted", "is_submodule", "module_hint", "option_hint", "with_option_hints"]
 
 DOORS = (
     "agentkit",
@@ -39,11 +39,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def module_hint(package: str, name: str) -> str | None:
-    """Return what to write instead of `name`, which `package` does not export; None if no hint fits."""
+    """Return the replacement of `name`, which `package` does not export; None if no hint fits."""
     if name.startswith("_"):
         return None
-    # A submodule that is not imported yet is looked up as an attribute first.
-    if hasattr(sys.modules[package], "__path__") and find_spec(f"{package}.{name}") is not None:
+    if is_submodule(package, name):
         return None
     if name in NAMES:
         return f"use {NAMES[name]}"
@@ -57,23 +56,31 @@ def module_hint(package: str, name: str) -> str | None:
     return None
 
 
+def is_submodule(package: str, name: str) -> bool:
+    """True if `name` is a module of `package`. An import statement looks such a name up as an attribute first."""
+    return hasattr(sys.modules[package], "__path__") and find_spec(f"{package}.{name}") is not None
+
+
 def option_hint(where: str, name: str) -> str | None:
-    """Return what to write instead of the keyword argument `name` of the class or function `where`, or None."""
+    """Return the replacement of the keyword argument `name` of the class or function `where`, or None."""
     return OPTIONS.get(where, {}).get(name)
 
 
 def with_option_hints(function: F) -> F:
-    """Decorate a function: its error about an unknown keyword argument contains the hint of the argument.
+    """Decorate a function: its errors about unknown or too many arguments contain hints.
 
-    The rows are those of `OPTIONS` for the qualified name of the function, such as `Memory.recall`.
+    The rows in `OPTIONS` and `POSITIONS` have the qualified name of the function, such as `Memory.recall`.
     """
     code = function.__code__
+    places = code.co_argcount
+    where = function.__qualname__
     names = dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        if len(args) > places and where in POSITIONS:
+            raise TypeError(f"{where}(): too many positional arguments; use {POSITIONS[where]}")
         if not names >= options.keys():
-            where = function.__qualname__
             unknown = next(name for name in options if name not in names)
             advice = option_hint(where, unknown)
             if advice is not None:
@@ -86,9 +93,9 @@ def with_option_hints(function: F) -> F:
 
 
 class Hinted(type):
-    """Metaclass of classes with rows in `ATTRIBUTES`: the error about a missing attribute contains its hint.
+    """Metaclass of classes with rows in `ATTRIBUTES` or `OPERATORS`: the error of a missing attribute has a hint.
 
-    It covers attributes of the class and of its instances.
+    It covers attributes of the class and of its instances, and the operators of instances.
     """
 
     # Type checkers report unknown attributes themselves, unless they see these methods.
@@ -98,9 +105,20 @@ class Hinted(type):
             super().__init__(name, bases, namespace, **options)
             if "__getattr__" not in dir(cls):
                 cls.__getattr__ = _missing_attribute
+            for method, (problem, advice) in OPERATORS.get(cls.__name__, {}).items():
+                setattr(cls, method, _refusal(f"{cls.__name__!r} object {problem}; use {advice}"))
 
         def __getattr__(cls, name):
             raise _attribute_error(cls, name, f"type object {cls.__name__!r}", cls)
+
+
+def _refusal(message: str) -> Callable[..., Any]:
+    """Return a method that raises a `TypeError` with the message."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TypeError(message)
+
+    return refuse
 
 
 def _missing_attribute(instance: Any, name: str) -> Any:
@@ -121,7 +139,7 @@ def _attribute_error(cls: type, name: str, subject: str, owner: object) -> Attri
 
 
 def _attribute_hint(cls: type, name: str) -> str | None:
-    """Return what to write instead of an attribute of a class or of its bases."""
+    """Return the replacement of an attribute of a class or of its bases; None if no hint fits."""
     if name.startswith("_"):
         return None
     for base in cls.__mro__:

@@ -43,11 +43,13 @@ def exports(
 def _unknown_name(package: str, name: str, public: list[str]) -> Exception:
     """Return the error about a name that a package does not export."""
     # Import late: only errors need these modules.
-    from agentkit_prompts.hints import module_hint
+    from agentkit_prompts.hints import is_submodule, module_hint
     from agentkit_prompts.names import nearest
 
     problem = f"module {package!r} has no attribute {name!r}"
     hint = module_hint(package, name)
+    if hint is None and not name.startswith("_") and is_submodule(package, name):
+        return AttributeError(f"{problem}; import {package}.{name} first", name=name, obj=sys.modules[package])
     if hint is None:
         return AttributeError(f"{problem}{nearest(name, public)}", name=name, obj=sys.modules[package])
     # The import statement replaces an `AttributeError` by an error without the hint.

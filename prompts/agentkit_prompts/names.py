@@ -99,14 +99,15 @@ def _checked_init(
 ) -> Callable[..., None]:
     init = dataclass.__init__
     places = sum(item.init and not item.kw_only for item in fields(dataclass))
-    first = next(item.name for item in fields(dataclass) if item.init)
-    valid = {item.name for item in fields(dataclass) if item.init}
+    names = [item.name for item in fields(dataclass) if item.init]
+    valid = set(names)
 
     @wraps(init)
     def checked_init(self: Any, *args: Any, **given: Any) -> None:
         if len(args) > places:
             kind = dataclass.__name__
-            raise error(f"{kind}: too many positional arguments; pass fields by name: {kind}({first}=...)")
+            example = ", ".join(f"{name}=..." for name in names)
+            raise error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
         if given.keys() - valid:
             raised = error(
                 f"{dataclass.__name__}: {'; '.join(unknown_fields(dataclass.__name__, given, valid, elsewhere))}"

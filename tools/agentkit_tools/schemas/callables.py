@@ -41,6 +41,11 @@ def inner_function(function: Any) -> Any:
     inner = unwrap(raw(function))
     while isinstance(inner, partial):
         inner = unwrap(inner.func)
+    if hasattr(inner, "as_tool"):
+        raise ToolDefinitionError(
+            f"an object of {type(inner).__name__} is not a function; use agent.as_tool(name=..., description=...)",
+            names=["function"],
+        )
     if not callable(inner):
         raise ToolDefinitionError(
             f"a tool is made from something that can be called, not from {inner!r}", names=["function"]
@@ -107,7 +112,9 @@ def name_of(function: Any) -> str:
         function = function.func
     name: str = getattr(function, "__name__", "") or type(function).__name__
     if name == "<lambda>":
-        raise ToolDefinitionError("a lambda has no name a model could call it by: give the tool a name", names=["name"])
+        raise ToolDefinitionError(
+            "a lambda has no name for the model; pass a name: Tool(function, name='...')", names=["name"]
+        )
     return name
 
 

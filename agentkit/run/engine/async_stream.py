@@ -1,0 +1,49 @@
+"""`AsyncStream`: the async generator that the methods of an agent return."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentkit.run.engine.events import Event, TextDelta
+
+__all__ = ["AsyncStream", "texts"]
+
+T = TypeVar("T")
+
+
+class AsyncStream(AsyncGenerator[T, None]):
+    """Async generator whose error about a sync `for` loop names the right loop."""
+
+    __slots__ = ("_advice", "_values")
+
+    def __init__(self, values: AsyncGenerator[T, None], advice: str) -> None:
+        self._values = values
+        self._advice = advice
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._values.__anext__()
+
+    def asend(self, value: None) -> Coroutine[Any, Any, T]:
+        return self._values.asend(value)
+
+    def athrow(self, *error: Any) -> Coroutine[Any, Any, T]:
+        return self._values.athrow(*error)
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        return self._values.aclose()
+
+    # Type checkers report a sync loop themselves, unless they see this method.
+    if not TYPE_CHECKING:
+
+        def __iter__(self):
+            raise TypeError(f"an async stream is not iterable; use async for, or {self._advice}")
+
+
+async def texts(events: AsyncGenerator[Event[Any], None]) -> AsyncGenerator[str, None]:
+    """Yield the texts of the model in a stream of events, and close the stream."""
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, TextDelta):
+                yield event.text
