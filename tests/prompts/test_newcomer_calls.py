@@ -62,7 +62,7 @@ HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Fact(content="a"), ContextError, r"use text=\.\.\."),  # type: ignore[call-arg]
     (lambda: PromptContext("q", documents=[{"page_content": "a"}]), ContextError, r"use text=\.\.\."),
     (lambda: PromptContext("q", history=[]), ContextError, r"use conversation=\[\.\.\.\]"),  # type: ignore[call-arg]
-    (lambda: Size(100), PromptError, r"pass fields by name: Size\(min=\.\.\., target=\.\.\., max=\.\.\., "),  # type: ignore[misc]
+    (lambda: Size(100), PromptError, r"pass fields by name: Size\(min=\.\.\., target=\.\.\., max=\.\.\., "),  # type: ignore[call-arg]
     (lambda: Message("hi"), Exception, r"Message\('user', 'hi'\)"),  # type: ignore[arg-type]
     (lambda: Tool(add, return_direct=True), ToolDefinitionError, "use final=True"),  # type: ignore[call-overload]
     (lambda: ToolCall("1", "add", 5), Exception, "a mapping or JSON text"),  # type: ignore[arg-type]
