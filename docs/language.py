@@ -156,7 +156,18 @@ def local_names(paths: list[Path]) -> Iterator[str]:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             if not any(file.is_relative_to(ROOT / package) for package in PACKAGES) or file.suffix != ".py":
                 continue
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            tree = ast.parse(file.read_text("utf-8"))
+            # Fields of classes have a text that describes them.
+            fields = {
+                statement.target
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ClassDef)
+                for statement in node.body
+                if isinstance(statement, ast.AnnAssign)
+            }
+            for node in ast.walk(tree):
+                if node in fields:
+                    continue
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCAL_NAMES:
                     yield f"{file.relative_to(ROOT)}:{node.lineno}: local name {node.id!r}: name the type or the role"
 

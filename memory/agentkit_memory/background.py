@@ -125,10 +125,10 @@ class BackgroundWorker:
         while not stop.is_set():
             done, failed = 0, False
             for name in names:
-                found = self._try(name)
-                if found == _CLOSED:
+                count = self._try(name)
+                if count == _CLOSED:
                     return
-                done, failed = done + max(0, found), failed or found < 0
+                done, failed = done + max(0, count), failed or count < 0
             if failed:
                 stop.wait(max(idle, _PAUSE))
             elif not done:

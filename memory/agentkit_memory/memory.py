@@ -120,9 +120,9 @@ class Memory(metaclass=Hinted):
         """Store text, Markdown, HTML, PDF and JSON lines files, and index them.
 
         A file whose content is stored already is skipped. The old content of a changed file is recalled until all of
-        the new content is stored. A file that is gone from an ingested folder is removed. The call may be interrupted
-        at any point and repeated. While another process owns the index, everything is stored and queued for that
-        process (`IngestReport.pending`).
+        the new content is stored. A file that was deleted from an ingested folder is removed. The call may be
+        interrupted at any point and repeated. While another process owns the index, everything is stored and queued for
+        that process (`IngestReport.pending`).
 
         Args:
             paths: Files and folders. Named files may have any ending; in folders, files with known endings are read.
@@ -139,16 +139,18 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.outbox import pending
 
-        given, how = given_paths(paths), given_options(options, on_progress)
+        sources, how = given_paths(paths), given_options(options, on_progress)
         store, own = self._store, self._own_scope()
 
-        def index() -> None:  # what others wait for is not embedded here
+        def index() -> None:
+            # Items that another process indexes are not embedded here.
             store.index_if_free(own)
 
-        if not store.indexes.is_open:  # first: without the extra it needs, nothing is left half done
+        # The index is opened first: if an extra is missing, nothing was stored yet.
+        if not store.indexes.is_open:
             index()
         writer = DocumentWriter(store.database, own, self.scope.key)
-        report = ingest_files(writer, given, how, on_progress, index)
+        report = ingest_files(writer, sources, how, on_progress, index)
         store.index_if_free(own)
         waiting = pending(store.database)
         if waiting:
@@ -170,19 +172,19 @@ class Memory(metaclass=Hinted):
     ) -> Recall:
         """Return the chunks, turns and facts for a question that the scope may read, best first.
 
-        It reads the current index and waits only for the vector of the question, and only shortly. Items that are not
-        indexed yet are found by their words; a thread of this memory indexes them afterwards, and writes the log. A
+        A recall reads the current index, and waits a short time for the vector of the question. Items that are not
+        indexed yet are found by their words; a thread of this memory indexes these items later, and writes the log. A
         part that fails is left out and reported in `Recall.degraded`; only the database is required.
 
         Args:
             query: The question, in any words.
-            limit: Most documents and messages together to return, and most facts.
-            policy: How to find, score and choose; one of `POLICIES` by name, or your own.
-            session: The current conversation: messages of it that the model sees anyway are not recalled.
-            visible: How many of its latest messages the model sees, where these are not all.
-            now: The time of the question, where it differs from the clock: "last week" is relative to it.
-            roles: Whose messages are returned: `("user",)` leaves out what the model answered. None for all.
-            where: Of which kind, source, time and metadata they have to be.
+            limit: Maximum number of documents and messages together, and maximum number of facts.
+            policy: Policy of finding, scoring and choosing: a name in `POLICIES`, or a custom policy.
+            session: The current conversation: its messages that the model receives anyway are not recalled.
+            visible: Number of its latest messages that the model receives; by default all.
+            now: The time of the question, to which "last week" is relative; by default the time of the clock.
+            roles: Roles of the messages to return: `("user",)` leaves out the answers of the model. None for all roles.
+            where: Conditions on the kind, source, time and metadata of the results.
 
         Raises:
             InvalidArgument: The query is not text, a number is out of range, or the policy or session is unknown.
@@ -202,10 +204,10 @@ class Memory(metaclass=Hinted):
         asked = Asked(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
         with store.database.computing.hold() as permit:
             sources = Sources(store.indexes, store.embedders, store.logs, permit)
-            found, waits = search(sources, asked)
+            recall, waits = search(sources, asked)
         if waits:
             store.catch_up_later()
-        return found
+        return recall
 
     def session(
         self,
@@ -282,9 +284,9 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.conversations.removal import delete_named
 
         check_name("session id", session_id)
-        found = delete_named(self._store.database, self.scope, session_id)
+        existed = delete_named(self._store.database, self.scope, session_id)
         self._store.catch_up_later()
-        return found
+        return existed
 
     @property
     def documents(self) -> Documents:

@@ -109,19 +109,19 @@ def _check_copy(path: Path, copy: Path) -> None:
         if body != size - len(line) - 2:
             raise _corrupt(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
         file.seek(0)
-        digest, left = hashlib.sha256(), body
+        digest, remaining = hashlib.sha256(), body
         with _about(copy):
             # Unbuffered, so that an error of writing occurs in `write` and not when it is closed.
             out = copy.open("xb", buffering=0)
         with out:
-            while left and (chunk := file.read(min(_CHUNK, left))):
+            while remaining and (chunk := file.read(min(_CHUNK, remaining))):
                 digest.update(chunk)
-                left -= len(chunk)
+                remaining -= len(chunk)
                 with _about(copy):
                     while chunk:
                         chunk = chunk[out.write(chunk) :]
         digest.update(_sealed(seal))
-        if left or digest.hexdigest() != stored:
+        if remaining or digest.hexdigest() != stored:
             raise _corrupt(path, "its digest does not match its bytes")
 
 

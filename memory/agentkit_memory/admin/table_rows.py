@@ -106,7 +106,7 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
         conditions: Conditions of the rows to read, by the name of their table.
     """
     # Ids of corrupt rows, by their tables: the rows of a corrupt owner are left out too.
-    gone: dict[str, set[object]] = {}
+    corrupt_ids: dict[str, set[object]] = {}
     for table in METADATA.sorted_tables:
         owners = [(key.parent, key.column) for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)]
         if table is items:
@@ -121,10 +121,10 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
                 row: Mapping[str, Any] = dict(zip(table.columns.keys(), values, strict=False))
                 column, problem = _problem(table, row)
                 for (child, owner), is_owned in zip(owners, values[len(row) :], strict=True):
-                    if not is_owned or row[child.name] in gone.get(owner.table.name, ()):
+                    if not is_owned or row[child.name] in corrupt_ids.get(owner.table.name, ()):
                         column, problem = child.name, "belongs to a missing or corrupt row"
                 if problem:
-                    gone.setdefault(table.name, set()).add(row[next(iter(table.primary_key)).name])
+                    corrupt_ids.setdefault(table.name, set()).add(row[next(iter(table.primary_key)).name])
                     page.corrupt.append(RowProblem(table, row, column, problem))
                 else:
                     page.sound.append(row)

@@ -142,9 +142,9 @@ class StoredSession(metaclass=Hinted):
             messages = given_messages(messages, view, allow_media or self._allow_media)
             if not messages:
                 return view
-            known = len(view)
+            length = len(view)
             while True:
-                if self._branch.append(known, self._edits, messages, key, said_at):
+                if self._branch.append(length, self._edits, messages, key, said_at):
                     self._view = self.conversation.append(*messages)
                     return self._view
                 before = self._branch
@@ -155,8 +155,8 @@ class StoredSession(metaclass=Hinted):
                 actual = len(self.conversation)
                 rewound = self._branch is not before
                 # Only a redaction leaves the new messages at their place: then the append is tried again.
-                if actual != known or not redacted or rewound:
-                    raise HeadMoved(self.id, known, actual, rewound)
+                if actual != length or not redacted or rewound:
+                    raise HeadMoved(self.id, length, actual, rewound)
 
     def append_now(
         self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
@@ -283,8 +283,8 @@ class StoredSession(metaclass=Hinted):
 
         Args:
             name: Name of the value; a new value replaces an old value of the name.
-            value: JSON data, paths, times and the like.
-            at: Number of messages that it is about; by default all of `conversation`.
+            value: JSON data, a path, a time, or another value that `to_json` converts.
+            at: Number of messages that the value is about; by default all messages of `conversation`.
 
         Raises:
             InvalidArgument: The name cannot be stored.
@@ -338,14 +338,14 @@ class StoredSession(metaclass=Hinted):
         """
         with self._lock:
             view = self.conversation.until(at)
-            known = len(self.conversation)
-            if at == known:
+            length = len(self.conversation)
+            if at == length:
                 return view
-            successor = self._branch.rewind(at, known, self._edits)
+            successor = self._branch.rewind(at, length, self._edits)
             if successor is None:
                 before = self._branch
                 self._catch_up()
-                raise HeadMoved(self.id, known, len(self.conversation), self._branch is not before)
+                raise HeadMoved(self.id, length, len(self.conversation), self._branch is not before)
             self._branch, self._edits, self._view, self._notes = successor, successor.edits, view, None
             return view
 

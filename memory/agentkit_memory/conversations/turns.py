@@ -219,7 +219,7 @@ def read_new_turns(
     seen: set[int] = set()
     problem = ""
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
-    left = MAX_SEARCHED
+    remaining = MAX_SEARCHED
     for row in decode_rows(connection, _NEW, bound, messages.c.seq).sound:
         seen.add(row.id)
         if row.is_cut or len(seen) == _MAX_BRANCHES:
@@ -230,8 +230,8 @@ def read_new_turns(
             continue
         for part, fields in enumerate(_parts(message)):
             text = str(fields["text"])
-            left -= len(text)
-            if left < 0:
+            remaining -= len(text)
+            if remaining < 0:
                 return turns, f"new messages are long: only {MAX_SEARCHED:,} characters of the newest were searched"
             turns.append(
                 StoredItem(

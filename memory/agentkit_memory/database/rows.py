@@ -220,7 +220,7 @@ def _read(
 
 @contextmanager
 def raw_texts(connection: Connection) -> Iterator[None]:
-    """Let the driver of SQLite return text that is not UTF-8, with half of a surrogate pair for each wrong byte."""
+    """Decode text that is not UTF-8 with half of a surrogate pair for each wrong byte, in the driver of SQLite."""
     if connection.dialect.name != "sqlite":
         yield
         return
@@ -237,7 +237,7 @@ def _decoded(stored: bytes) -> str:
 
 
 def is_text(value: object) -> bool:
-    """True if a value is not text, or text without half of a surrogate pair: text that the driver could decode."""
+    """Return True if the driver could decode a value: it is not text, or text without half of a surrogate pair."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

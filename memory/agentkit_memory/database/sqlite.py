@@ -22,7 +22,7 @@ _PRAGMAS = (
     "synchronous=NORMAL",
     "foreign_keys=ON",
     "temp_store=MEMORY",
-    # In kB: what a recall reads is spread over a large file.
+    # In kB: the pages that a recall reads are spread over a large file.
     "cache_size=-16000",
     "secure_delete=ON",
 )

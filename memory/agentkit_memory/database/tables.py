@@ -77,10 +77,10 @@ conversations = Table(
     Column("expires_at", Float(53)),
     UniqueConstraint("scope_id", "name"),
     _partial("ix_conversations_expires_at", "expires_at IS NOT NULL", "expires_at"),
-    sqlite_autoincrement=True,  # the number of a deleted one is never used again: it may still be open somewhere
+    sqlite_autoincrement=True,  # the number of a deleted conversation is never used again: a session may have it open
 )
 
-# `head_seq` is what a writer compares and swaps: the number of messages of the branch. A fork is one row: it shows the
+# `head_seq` is the number of messages of the branch, which a writer compares and swaps. A fork is one row: it shows the
 # messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already. `edits` counts
 # the redactions of the conversation, so that outdated views of it are noticed.
 branches = Table(
@@ -250,10 +250,10 @@ vector_spaces = Table(
     Column("writes", BigInteger, nullable=False, server_default="0"),
 )
 
-# The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".
-# No foreign key: the row of a deleted item stays until the index has forgotten it too. A worker that took a row holds
-# it until `leased_until`; then another worker may take it. A failed row without a worker waits until then. Readers
-# look for what is pending in their scopes; the scope is NULL where it is not known any more.
+# The outbox. `want` and `have` are versions that only grow in size; a negative version means "not in the index".
+# No foreign key: the row of a deleted item stays until the index has removed the item too. A worker leases a row until
+# `leased_until`; then another worker may lease it. A failed row without a worker waits until that time. Readers look
+# for the pending rows of their scopes; the scope is NULL if it is unknown.
 vector_state = Table(
     "vector_state",
     METADATA,
@@ -271,8 +271,8 @@ vector_state = Table(
     sqlite_with_rowid=False,
 )
 
-# Dense vectors by what was embedded, so that the same text is sent to a model once. 32-bit floats, little-endian.
-# The table has row ids: without them, SQLite would use a separate page for every vector of more than a kilobyte.
+# Dense vectors (32-bit floats, little-endian) by the hash of the embedded content, so that a text is sent to a model
+# once. The table has row ids: without them, SQLite would use a separate page for each vector of more than a kilobyte.
 embeddings = Table(
     "embeddings",
     METADATA,
@@ -299,7 +299,7 @@ recall_logs = Table(
     sqlite_autoincrement=True,
 )
 
-# Requested erasures; one that was interrupted has no `finished_at` and is resumed.
+# Requested erasures; an interrupted erasure has no `finished_at` and is resumed.
 erasures = Table(
     "erasures",
     METADATA,

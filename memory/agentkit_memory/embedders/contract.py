@@ -107,8 +107,8 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
             name=model,
             value=len(rows),
         )
-    found = [_unit_vector(row) for row in rows]
-    sizes = {len(each) for each in found if not isinstance(each, str)}
+    vectors = [_unit_vector(row) for row in rows]
+    sizes = {len(each) for each in vectors if not isinstance(each, str)}
     if max(sizes, default=0) > MAX_DIMENSIONS:
         raise EmbedderError(
             f"model {model!r}: returned vectors of {max(sizes):,} dimensions; at most {MAX_DIMENSIONS:,} can be stored",
@@ -122,11 +122,11 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
             name=model,
             value="lengths",
         )
-    for number, (each, text) in enumerate(zip(found, texts, strict=True)):
+    for number, (each, text) in enumerate(zip(vectors, texts, strict=True)):
         problem = _problem(each, dimensions)
         if problem:
-            found[number] = f"model {model!r}, {_which(text, number + 1, len(texts))}: {problem}"
-    return found
+            vectors[number] = f"model {model!r}, {_which(text, number + 1, len(texts))}: {problem}"
+    return vectors
 
 
 def _problem(vector: Vector | str, dimensions: int) -> str:

@@ -194,8 +194,8 @@ class Encoder:
             half = len(batch) // 2
             if not half or requests < 2:
                 return [str(error)] * len(batch)
-            left = self._ask_apart(batch[:half], requests // 2)
-            return left + self._ask_apart(batch[half:], requests // 2)
+            first_half = self._ask_apart(batch[:half], requests // 2)
+            return first_half + self._ask_apart(batch[half:], requests // 2)
 
     def _act(self, first: str | Image) -> Callable[[Any], Any]:
         embedder = self._embedder
@@ -219,7 +219,7 @@ class Encoder:
                     self._questions_again = time.monotonic() + self._pause
                 call.add_done_callback(self._answered)
                 raise EmbedderUnavailable(self._late(limit))
-            found = call.result()
+            vectors = call.result()
         except EmbedderUnavailable as error:
             # A slow question does not prevent the embedding of texts.
             if not self._overdue:
@@ -230,16 +230,16 @@ class Encoder:
         except (ConnectionError, TimeoutError) as error:
             raise self._away(f"model {self.model!r}: not available ({type(error).__name__}: {error})") from error
         except Exception as error:
-            what = "texts"
+            inputs = "texts"
             if isinstance(texts[0], Image):
-                what = "images"
+                inputs = "images"
             raise EmbedderError(
-                f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})",
+                f"model {self.model!r}: could not embed {len(texts)} {inputs} ({type(error).__name__}: {error})",
                 name=self.model,
                 value=type(error).__name__,
             ) from error
         self._trouble = ""
-        return found
+        return vectors
 
     def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
         embedded = act([_cut(each) for each in texts])
@@ -260,8 +260,8 @@ class Encoder:
 
     def _known(self, names: Sequence[str]) -> dict[str, Vector]:
         with self._lock:
-            found = {name: self._unkept[name] for name in names if name in self._unkept}
-        return found | kept_vectors(self._database, self.model, self._expected(), {*names} - {*found})
+            vectors = {name: self._unkept[name] for name in names if name in self._unkept}
+        return vectors | kept_vectors(self._database, self.model, self._expected(), {*names} - {*vectors})
 
 
 def _cut(content: str | Image) -> str | Image:

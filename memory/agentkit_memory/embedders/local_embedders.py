@@ -73,9 +73,9 @@ class FastembedEmbedder(LocalModel):
     def _load(self) -> Any:
         from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
 
-        known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
-        if self._name.lower() not in known:
-            hint = nearest(self._name, known.values())
+        names = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
+        if self._name.lower() not in names:
+            hint = nearest(self._name, names.values())
             raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{hint}", name=self.model)
         return TextEmbedding(self._name, **self._settings)
 
@@ -84,14 +84,14 @@ class SentenceTransformersEmbedder(LocalModel):
     """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
-        name: The model, as the hub has it; or its folder, as a `Path`: a string never leads to a folder.
-        label: Names the vectors, where the name of the folder does not.
-        device: Where it runs: `cpu`, `cuda`, ... ; chosen by the library by default.
+        name: Name of the model on the hub, or its folder as a `Path`: a string is never read as a folder.
+        label: Name of the model in the name of the vectors; by default `name`, or the name of the folder.
+        device: Device of the model, such as `cpu` or `cuda`; by default the library chooses.
         batch_size: Texts that are embedded at once.
         offline: Never download.
 
     Raises:
-        EmbedderError: The string is not a name of the hub, such as that of a path.
+        EmbedderError: The string is not a name of the hub; for example, it is a path.
     """
 
     _needs = "sentence-transformers: install the extra `sentence-transformers`"

@@ -1,4 +1,4 @@
-"""`LocalModel`: an embedder with its model in this process, loaded at first use, whose calls end before the process."""
+"""`LocalModel`: an embedder whose model is in this process; the process waits for its calls before it exits."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClos
 __all__ = ["LocalModel"]
 
 _MAX_WAIT = 10.0
-"""Seconds that the end of the process waits for the texts that are being embedded."""
+"""Maximum seconds that the exit of the process waits for the texts that are being embedded."""
 
 _Act: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
 
 
 class LocalModel(ABC):
-    """An embedder that calls a model some texts at a time.
+    """An embedder that sends batches of texts to a model in this process. The model is loaded at the first use.
 
-    Where Python ends while a thread is in such a call, the C++ code of ONNX or torch aborts the process. So the end of
-    the process waits for the texts that are being embedded, and no others begin.
+    If Python exits while a thread embeds texts, the C++ code of ONNX or torch aborts the process. So the exit waits for
+    the batches that are being embedded, and no further batch is started.
 
     Raises:
-        EmbedderError: The size of its batches is below 1.
+        EmbedderError: The batch size is below 1.
     """
 
     question_timeout: ClassVar[float] = 30.0
-    """Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
+    """Maximum seconds that a recall waits for the vector of its question: the first question loads the model."""
     _needs: ClassVar[str]
     """Package that has to be installed."""
     _advice: ClassVar[str]
@@ -66,12 +66,12 @@ class LocalModel(ABC):
 
         Raises:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
-            EmbedderError: `_load` says so.
-            StoreClosed: The process ends.
+            EmbedderError: The name of the model is unknown to the library.
+            StoreClosed: The process exits.
         """
         size = self._batch_size
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
-        found: dict[int, list[float]] = {}
+        vectors: dict[int, list[float]] = {}
         thread = current_thread()
         self._calls.add(thread)
         try:
@@ -80,10 +80,10 @@ class LocalModel(ABC):
                 self._check()
                 places = order[start : start + size]
                 arrays = act(model, [texts[place] for place in places])
-                found.update(zip(places, [array.tolist() for array in arrays], strict=True))
+                vectors.update(zip(places, [array.tolist() for array in arrays], strict=True))
         finally:
             self._calls.discard(thread)
-        return [found[place] for place in range(len(texts))]
+        return [vectors[place] for place in range(len(texts))]
 
     def _end(self, until: float) -> None:
         """Embed no more texts, and wait for those that are being embedded until that time of the monotonic clock."""

@@ -1,4 +1,4 @@
-"""Embeddings of OpenAI, and of every server that speaks its protocol, through the official SDK."""
+"""Embeddings of OpenAI, and of every server with its protocol, through the official SDK."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class OpenAIEmbedder:
     The SDK retries after 408, 409, 429, 5xx and connection errors, with growing pauses or as the server demands.
 
     Args:
-        name: The model, as the endpoint calls it.
+        name: Name of the model at the endpoint.
         dimensions: Length of the vectors, for models that can shorten them.
-        api_key: Falls back to OPENAI_API_KEY. With a base URL and no key a placeholder is sent.
-        base_url: Falls back to OPENAI_BASE_URL. Both are read at the first request.
-        client: A ready client instead, which stays yours to close.
-        timeout: Seconds a request may take.
-        question_timeout: Seconds a request for a question may take, at most `timeout`; it is tried only once, and then
-            the recall goes on without a vector.
-        max_retries: Further attempts for chunks.
+        api_key: Key of the endpoint; by default OPENAI_API_KEY. With a base URL and no key, a placeholder is sent.
+        base_url: Address of the endpoint; by default OPENAI_BASE_URL. Both variables are read at the first request.
+        client: Client to use instead; the caller closes it.
+        timeout: Maximum seconds of a request.
+        question_timeout: Maximum seconds of a request for a question, at most `timeout`. It is not retried: if it
+            fails, the recall continues without a vector.
+        max_retries: Maximum retries of a request for chunks.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class OpenAIEmbedder:
             max_retries=(max_retries, int, "a whole number"),
         )
         wrong = [
-            f"{what}={brief(given)} must be a number of seconds above 0"
-            for what, given in (("timeout", timeout), ("question_timeout", question_timeout))
-            if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MAX_SECONDS
+            f"{option}={brief(seconds)} must be a number of seconds above 0"
+            for option, seconds in (("timeout", timeout), ("question_timeout", question_timeout))
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MAX_SECONDS
         ]
         if wrong:
             raise EmbedderError(f"OpenAIEmbedder: {'; '.join(wrong)}, at most {_MAX_SECONDS:,}")
@@ -105,23 +105,23 @@ class OpenAIEmbedder:
 
         size = openai.omit if self._dimensions is None else self._dimensions
         # Endpoints refuse empty texts.
-        given = [text or " " for text in texts]
+        inputs = [text or " " for text in texts]
         refused: EmbedderError
         try:
             asked = client.with_options(timeout=timeout, max_retries=retries)
-            answer = asked.embeddings.create(model=self._name, input=given, dimensions=size)
+            answer = asked.embeddings.create(model=self._name, input=inputs, dimensions=size)
             rows = {row.index: list(row.embedding) for row in answer.data}
-            return [rows[number] for number in range(len(given))]
+            return [rows[number] for number in range(len(inputs))]
         except openai.APIConnectionError as error:
-            # A timeout is one, too.
+            # A timeout is an `APIConnectionError` too.
             cause = error.__cause__ or error
             raise self._away(f"cannot be reached ({type(cause).__name__}: {cause})") from error
         except openai.APIStatusError as error:
             refused = self._refused(error)
         except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
-                f"model {self.model!r} at {self._host(client)}: the answer is not one vector for each of {len(given)} "
-                f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address speaks OpenAI's protocol",
+                f"model {self.model!r} at {self._host(client)}: the answer is not one vector for each of {len(inputs)} "
+                f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address serves OpenAI's protocol",
                 name=self.model,
                 value=type(error).__name__,
             ) from error
@@ -162,7 +162,7 @@ class OpenAIEmbedder:
         http_client = None
         if bare.auth is not None:
             http_client = DefaultHttpxClient(auth=bare.auth)
-            # The SDK closes only clients that it makes itself.
+            # The SDK closes only clients that it created.
             finalize(self, http_client.close)
         return OpenAI(api_key=key or _NO_KEY, base_url=bare.url, http_client=http_client)
 
@@ -181,9 +181,9 @@ class OpenAIEmbedder:
             return self._away(f"answered {message}: check the name of the model, and that the address ends with /v1")
         return EmbedderError(f"model {self.model!r} at {self._host(client)}: {message}", name=self.model)
 
-    def _away(self, what: str) -> EmbedderUnavailable:
+    def _away(self, problem: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(
-            f"model {self.model!r}: {self._host(self._connected())} {what}; stored items are queued, and found with "
+            f"model {self.model!r}: {self._host(self._connected())} {problem}; stored items are queued, and found with "
             "BM25 meanwhile",
             name=self.model,
         )
@@ -194,11 +194,11 @@ class OpenAIEmbedder:
 
 
 def _is_address(text: str) -> bool:
-    """Return whether this is an http address, without a query or a fragment, which may hold a secret."""
+    """Return True if a text is an http address without a query or a fragment, which may contain a secret."""
     try:
         parts = urlsplit(text)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        # An unfinished IPv6 address, or a port that is no number.
+        # An unfinished IPv6 address, or a port that is not a number.
         return False
     return is_address and "?" not in text and "#" not in text

@@ -128,7 +128,7 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     notes: list[str] = []
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
-        found, numbers = _rescan(connection, request)
+        remaining, numbers = _rescan(connection, request)
     points: int | None = None
     try:
         counted = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
@@ -148,14 +148,14 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     with database.read() as connection:
         waiting = _number(connection, vector_state, in_them & _LEAVES)
     compacted = False
-    if any(found.values()):
+    if any(remaining.values()):
         notes.append("another writer still adds to the scopes of the subject: erase it again after the writer stops")
     elif points == 0 and not waiting:
         _seal(database, request)
         compacted = _overwrite(database, indexes, request, notes)
         finished = update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock())
         database.change(lambda connection: connection.execute(finished))
-    return Erasure(request.id, removed, found, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
+    return Erasure(request.id, removed, remaining, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
 
 
 def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: list[str]) -> bool:
@@ -351,7 +351,7 @@ def _store_progress(connection: Connection, request: _Request, **changes: object
 
 
 def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
-    """Count the rows of the subject in every table, and rows without an owner; return the numbers of the scopes, too.
+    """Return the number of rows of the subject per table, with rows without an owner, and the numbers of the scopes.
 
     A scope that was written to after its rows were removed is left out.
     """
@@ -359,13 +359,13 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
     numbers = sorted(erased | now)
     if request.cleared:
         numbers = sorted(erased - now)
-    found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
+    counts = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
-        found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
+        counts[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
     for table, ownerless in _OWNERLESS.items():
-        found[table.name] = _number(connection, table, ownerless)
-    found["items"] += _number(connection, items, _WITHOUT_BRANCH)
-    return found, numbers
+        counts[table.name] = _number(connection, table, ownerless)
+    counts["items"] += _number(connection, items, _WITHOUT_BRANCH)
+    return counts, numbers
 
 
 def _remove_ownerless(database: Database) -> None:
@@ -377,7 +377,8 @@ def _remove_ownerless(database: Database) -> None:
 
     def remove(connection: Connection) -> dict[str, int]:
         return {
-            table.name: connection.execute(delete(table).where(gone)).rowcount for table, gone in _OWNERLESS.items()
+            table.name: connection.execute(delete(table).where(ownerless)).rowcount
+            for table, ownerless in _OWNERLESS.items()
         }
 
     def remove_items(connection: Connection) -> int:

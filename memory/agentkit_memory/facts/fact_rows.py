@@ -345,10 +345,10 @@ class Facts:
     def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
         unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [own])]
         readable = readable_ids(connection, self._scope)
-        known: set[str] = set()
+        known_ids: set[str] = set()
         for batch in in_batches(sources):
-            known.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
-        unknown += [f"item {each}" for each in sources if each not in known]
+            known_ids.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
+        unknown += [f"item {each}" for each in sources if each not in known_ids]
         if unknown:
             raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
 

@@ -180,9 +180,9 @@ class FactWorker:
 
     def _read(self, window: _Window) -> None:
         """Call the extractor with leased turns, and store its answer or queue the turns again."""
-        known = self._known(window)
+        known_facts = self._known(window)
         try:
-            drafts = list(self._extract(window.turns, known))
+            drafts = list(self._extract(window.turns, known_facts))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -197,7 +197,7 @@ class FactWorker:
         valid = [each for each in drafts if not misshapen(each)]
 
         def write(connection: Connection) -> None:
-            self._store(connection, window, known, valid, invalid)
+            self._store(connection, window, known_facts, valid, invalid)
             failpoint("facts.written")
 
         self._database.change(write)
@@ -207,13 +207,13 @@ class FactWorker:
         """Lease the next turns of a conversation; None if all turns are read or leased."""
         now = self._database.clock()
         with self._database.read() as connection:
-            gone = connection.scalar(_GONE)
+            deleted_place = connection.scalar(_GONE)
             place = _next_place(connection, now)
-        if gone is None and place is None:
+        if deleted_place is None and place is None:
             return None
 
         def take(connection: Connection) -> _Window | None:
-            if gone is not None:
+            if deleted_place is not None:
                 # Facts of deleted turns were deleted with them.
                 connection.execute(_FORGET)
             if place is None:
@@ -280,8 +280,8 @@ class FactWorker:
             return newest[::-1]
         scores = BM25(fact.text for fact in newest).scores(" ".join(turn.text for turn in window.turns))
         related = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _MAX_GIVEN // 2]
-        others = [place for place in range(len(newest)) if place not in related][: _MAX_GIVEN - len(related)]
-        return [newest[place] for place in sorted((*related, *others), reverse=True)]
+        newest_others = [place for place in range(len(newest)) if place not in related][: _MAX_GIVEN - len(related)]
+        return [newest[place] for place in sorted((*related, *newest_others), reverse=True)]
 
     def _store(
         self,

@@ -171,7 +171,7 @@ def _kind(version: int, row: _Row | None) -> _Kind | None:
     """Return the difference between a point, whose version is 0 if it is missing, and its row."""
     if row is None:
         return "orphan"
-    # A version above the wanted one would survive what a worker writes, even if the row is pending.
+    # A version above the target version would survive the write of a worker, even if the row is pending.
     if version > row.want > 0:
         return "stale"
     if row.want != row.have:

@@ -168,7 +168,7 @@ class Worker:
         """True if other workers held leases of this space at the last look."""
 
     def run_once(self) -> int:
-        """Lease some items, bring the index to their wanted state and return their number.
+        """Lease some items, bring the index to their target state and return their number.
 
         An item whose text cannot be embedded can be found with BM25 at once, and is tried again after growing pauses.
 
@@ -230,8 +230,8 @@ class Worker:
             connection.execute(RENEW, {**self._who, "until": self._database.clock() + self._lease})
             return {row.item_id for row in connection.execute(HELD, self._who)}
 
-        held = self._database.change(renew)
-        return [task for task in tasks if task.item in held]
+        leased_ids = self._database.change(renew)
+        return [task for task in tasks if task.item in leased_ids]
 
     def _vectorise(self, tasks: Sequence[_Task]) -> None:
         """Set the dense vector of each task, or its problem."""
@@ -264,7 +264,7 @@ class Worker:
             _embed(encoder, stored, [images[task.image] for task in stored])
 
     def _write(self, tasks: Sequence[_Task]) -> None:
-        gone = [task.item for task in tasks if task.text is None]
+        deleted_ids = [task.item for task in tasks if task.text is None]
         points = [
             Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
             for task in tasks
@@ -272,8 +272,8 @@ class Worker:
         ]
         self.index.upsert(points)
         failpoint("worker.upserted")
-        if gone:
-            self.index.delete(gone)
+        if deleted_ids:
+            self.index.delete(deleted_ids)
             failpoint("worker.deleted")
         self.index.flush()
         failpoint("worker.flushed")
@@ -292,10 +292,10 @@ class Worker:
             state, writes = connection.scalar(_STATE, {"this": self._space}), None
         else:
             state, writes = counted.state, counted.writes
-        wanted = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
-        held = [task for task in tasks if task.item in wanted]
-        lost = [task for task in tasks if task.item not in wanted]
-        self._mark(connection, held, wanted)
+        versions = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
+        leased = [task for task in tasks if task.item in versions]
+        lost = [task for task in tasks if task.item not in versions]
+        self._mark(connection, leased, versions)
         # Lost tasks may have overwritten newer versions: they are queued again; for a deleted item, its removal. If the
         # model was changed, the index is dropped with its rows.
         if lost and state not in (None, "retired"):
@@ -303,9 +303,9 @@ class Worker:
         failpoint("worker.unacknowledged")
         return writes
 
-    def _mark(self, connection: Connection, tasks: Sequence[_Task], wanted: Mapping[str, int]) -> None:
-        """Mark tasks whose lease is held as done or failed, and store the vectors of texts that are still wanted."""
-        failed = [self._failure(task, wanted[task.item]) for task in tasks if task.problem]
+    def _mark(self, connection: Connection, tasks: Sequence[_Task], versions: Mapping[str, int]) -> None:
+        """Mark leased tasks as done or failed, and store the vectors of texts that did not change."""
+        failed = [self._failure(task, versions[task.item]) for task in tasks if task.problem]
         done = [task for task in tasks if not task.problem]
         rows = [{"item": task.item, "this": self._space, "done": task.want, "error": None} for task in done]
         removed = [row for row, task in zip(rows, done, strict=True) if task.text is None]
@@ -313,21 +313,21 @@ class Worker:
             if values:
                 connection.execute(statement, values)
         if self._encoder is not None:
-            self._store_vectors(connection, self._encoder, done, wanted)
+            self._store_vectors(connection, self._encoder, done, versions)
 
     @staticmethod
     def _store_vectors(
-        connection: Connection, encoder: Callable[[], Encoder], tasks: Sequence[_Task], wanted: Mapping[str, int]
+        connection: Connection, encoder: Callable[[], Encoder], tasks: Sequence[_Task], versions: Mapping[str, int]
     ) -> None:
         # Vectors of items that were erased or changed meanwhile are not stored.
-        names = [task.embedded for task in tasks if task.text is not None and wanted[task.item] == task.want]
+        names = [task.embedded for task in tasks if task.text is not None and versions[task.item] == task.want]
         if names:
             encoder().keep(connection, names)
 
-    def _failure(self, task: _Task, wanted: int) -> dict[str, object]:
-        """Return the values for `FAILED`: the time of the next try, at once if another version is wanted by now."""
+    def _failure(self, task: _Task, version: int) -> dict[str, object]:
+        """Return the values for `FAILED`: the time of the next try, which is now if the target version has changed."""
         row = {"item": task.item, "this": self._space, "done": task.want}
-        if wanted != task.want:
+        if version != task.want:
             return row | {"error": None, "again": None, "times": 0}
         again = self._database.clock() + retry_pause(task.attempts)
         return row | {"error": task.problem[:1000], "again": again, "times": task.attempts + 1}

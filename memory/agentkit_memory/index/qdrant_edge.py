@@ -95,8 +95,8 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), edge_config(self.dimensions, self._segment))
-                held = json.loads(self._held.read_text("ascii"))
-                self._scopes, self._removed = {int(each) for each in held["scopes"]}, int(held["removed"])
+                state = json.loads(self._held.read_text("ascii"))
+                self._scopes, self._removed = {int(each) for each in state["scopes"]}, int(state["removed"])
                 self._points = shard.info().points_count
                 return shard
         except IndexBroken:
@@ -110,7 +110,7 @@ class EdgeIndex:
             # No other write may come between reading versions and writing.
             with self._mutex:
                 newest = self._versions_of([point.id for point in some])
-                known = len(newest)
+                stored_count = len(newest)
                 records: dict[str, edge.Point] = {}
                 for point in some:
                     if newest.get(point.id, point.version) <= point.version:
@@ -118,7 +118,7 @@ class EdgeIndex:
                         with self._reporting():
                             records[point.id] = self._record(point)
                 if records:
-                    self._add_to_state({point.scope_id for point in some}, known)
+                    self._add_to_state({point.scope_id for point in some}, stored_count)
                     self._update(edge.UpdateOperation.upsert_points(list(records.values())))
             failpoint("edge.between")
 

@@ -83,13 +83,13 @@ def settle(database: Database, document: str) -> None:
     """Delete the chunks of older generations than a document shows."""
 
     def step(connection: Connection) -> bool:
-        shown = connection.scalar(_LOCK, {"this": document})
-        if not is_whole(shown, 1):
+        generation = connection.scalar(_LOCK, {"this": document})
+        if not is_whole(generation, 1):
             # The document was removed meanwhile, or shows nothing yet.
             return True
-        is_done = forget_generations(connection, document, shown)
+        is_done = forget_generations(connection, document, generation)
         if is_done:
-            connection.execute(_SETTLED, {"this": document, "shown": shown})
+            connection.execute(_SETTLED, {"this": document, "shown": generation})
         return is_done
 
     while not database.change(step):

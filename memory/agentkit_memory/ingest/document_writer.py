@@ -234,8 +234,8 @@ class _Attempt:
         """Remove the staged chunks; the old content stays."""
 
         def write(connection: Connection) -> bool:
-            shown = self._hold(connection)
-            is_done = forget_generations(connection, self._id, shown, staged=True)
+            generation = self._hold(connection)
+            is_done = forget_generations(connection, self._id, generation, staged=True)
             if is_done:
                 connection.execute(_UNCLAIM, self._this)
                 connection.execute(_FORGET, self._this)
@@ -259,11 +259,11 @@ class _Attempt:
             return
         row = {"id": self._id, "stage": self._this["mine"], **self._row(Version(), 0)}
         connection.execute(_ADD[connection.dialect.name], row | self._this)
-        shown, is_known, newest = connection.execute(_CLAIMED, self._this).one()
-        if shown < 0:
+        generation, is_known, newest = connection.execute(_CLAIMED, self._this).one()
+        if generation < 0:
             # The document is being removed: this write stops the removal.
             connection.execute(_SHOW_NOTHING, self._this)
-        self._generation = max(shown, newest or 0, 0) + 1
+        self._generation = max(generation, newest or 0, 0) + 1
         self._has_generations = newest is not None
         if self._is_new is None:
             # A transaction that is tried twice may find the row of its first try.
@@ -275,20 +275,20 @@ class _Attempt:
         Raises:
             IngestError: Another attempt started.
         """
-        shown: int | None = connection.scalar(_HOLD, self._this)
-        if shown is None:
+        generation: int | None = connection.scalar(_HOLD, self._this)
+        if generation is None:
             raise IngestError(
                 self._document.source,
                 "another ingestion of it started later and continues; this ingestion stopped",
             )
-        return shown
+        return generation
 
     def _add(self, connection: Connection, named: Sequence[tuple[str, Chunk]]) -> None:
         """Write the chunks of a batch, and put new items into the outbox."""
         if not named:
             return
-        known = {*connection.scalars(_KNOWN, {"ids": [item for item, _ in named]})}
-        new = [self._item_row(item, chunk) for item, chunk in named if item not in known]
+        stored_ids = {*connection.scalars(_KNOWN, {"ids": [item for item, _ in named]})}
+        new = [self._item_row(item, chunk) for item, chunk in named if item not in stored_ids]
         if new:
             connection.execute(_ADD_ITEMS, new)
         rows = [self._chunk_row(item, chunk) for item, chunk in named]

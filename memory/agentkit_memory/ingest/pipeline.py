@@ -63,8 +63,8 @@ def ingest_files(
     run = _Run(writer, options, on_progress, on_stored)
     if on_progress is not None:
         run.count(given)
-    gone = [path for path in given if not is_folder(path) and run.remove_named(path)]
-    rest = [path for path in given if path not in gone]
+    removed = [path for path in given if not is_folder(path) and run.remove_named(path)]
+    rest = [path for path in given if path not in removed]
     for file in find_files(rest, images=options.alt_text is not None):
         run.take(file)
     finish_removals(writer.database, writer.scope_id)

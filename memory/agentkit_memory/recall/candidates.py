@@ -87,17 +87,17 @@ class Pool:
         floor = self.floors.get(retriever, 0.0)
         return [each.retrieved.get(retriever, floor) for each in self.candidates]
 
-    def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
-        """Return the stored weights of the terms of the question in candidates, see `Question.held_by`."""
-        items = {number: self.candidates[number].item for number in which}
-        new = [item for item in items.values() if item.id not in question.held]
+    def weights_by_candidate(self, question: Question, numbers: Iterable[int]) -> dict[int, Mapping[int, float]]:
+        """Return the stored weights of the terms of the question in candidates, see `Question.weights_in`."""
+        items = {number: self.candidates[number].item for number in numbers}
+        new = [item for item in items.values() if item.id not in question.cached_weights]
         # The index returns weights faster than a text is analysed again.
         if new and self.stored_weights is not None:
             question.learn(self.stored_weights([item.id for item in new]))
         for item in new:
-            if item.id not in question.held:
-                question.held_by(item)
-        return {number: question.held[item.id] for number, item in items.items()}
+            if item.id not in question.cached_weights:
+                question.weights_in(item)
+        return {number: question.cached_weights[item.id] for number, item in items.items()}
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:

@@ -64,7 +64,7 @@ _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 
 _NUMBERS |= {"nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
 _LENGTHS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
-# Earlier patterns win: what one matched, no other reads.
+# Earlier patterns win: later patterns do not read a text that an earlier pattern matched.
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -90,10 +90,10 @@ _TELLING = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}", 
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
-    """Return the dates that `text` names, each once, without those that do not exist."""
+    """Return the dates that `text` names, each once, without days that do not exist."""
     if _TELLING.search(text) is None:
         return ()
-    return tuple(dict.fromkeys(when for found in _matches(text) if (when := _read(found, now)) is not None))
+    return tuple(dict.fromkeys(when for match in _matches(text) if (when := _read(match, now)) is not None))
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
@@ -188,7 +188,7 @@ def _days(start: datetime, count: int = 1) -> Period:
 
 
 def _period(year: int, month: int | None = None, day: int | None = None) -> Period | None:
-    """Return a year, a month or a day; None for one that does not exist, such as 31 February."""
+    """Return the period of a year, month or day; None if the day does not exist, such as 31 February."""
     try:
         if month is None:
             start, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)

@@ -91,10 +91,10 @@ class Copies:
         item = each.item
         if item.kind == IMAGE:
             # Only the same image is a copy of an image: the alt text may be the same.
-            shown = self._shown.setdefault(self._images.get(item.id, item.id), item.id)
-            if shown == item.id:
+            first_id = self._shown.setdefault(self._images.get(item.id, item.id), item.id)
+            if first_id == item.id:
                 return ""
-            return f"{SAME_TEXT} {shown}"
+            return f"{SAME_TEXT} {first_id}"
         wording = Wording(split_words(item.text), item.text)
         # A statement that equals the question answers it; a question that was asked before does not.
         if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):

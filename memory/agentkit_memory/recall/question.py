@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_memory.recall.dates import When, find_dates
 from agentkit_memory.terms.analysis import count_terms, split_words
-from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
+from agentkit_memory.terms.bm25_vectors import indexed_text, weights_of_terms
 
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
@@ -56,8 +56,8 @@ class Question:
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
     """Speakers of the hits that the question names."""
-    held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Cache of `held_by`, by the id of the item."""
+    cached_weights: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
+    """Cache of `weights_in`, by the id of the item."""
 
     @classmethod
     def of(cls, text: str, now: float) -> Question:
@@ -78,21 +78,21 @@ class Question:
             _ASKS_NUMBER.search(text) is not None,
         )
 
-    def held_by(self, item: StoredItem) -> Mapping[int, float]:
-        """Return the stored weights of its terms in an item, each multiplied by its count in the question."""
-        held = self.held.get(item.id)
-        if held is None:
-            held = self.held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
-        return held
+    def weights_in(self, item: StoredItem) -> Mapping[int, float]:
+        """Return the stored weights of the question's terms in an item, multiplied by the counts in the question."""
+        weights = self.cached_weights.get(item.id)
+        if weights is None:
+            weights = self.cached_weights[item.id] = weights_of_terms(indexed_text(item.title, item.text), self.asked)
+        return weights
 
     def learn(self, weights: Mapping[str, Mapping[int, float]]) -> None:
-        """Add the stored weights of its terms in items, by the ids of the items, so that no text is analysed."""
+        """Add the stored weights of the question's terms in items, by item id, so that no text is analysed."""
         asked = self.asked
         if all(times == 1.0 for times in asked.values()):
-            self.held.update(weights)
+            self.cached_weights.update(weights)
             return
         for item, terms in weights.items():
-            self.held[item] = {term: asked[term] * weight for term, weight in terms.items()}
+            self.cached_weights[item] = {term: asked[term] * weight for term, weight in terms.items()}
 
     def among(self, speakers: Iterable[str]) -> Question:
         """Return the question with the speakers it names, whose names are no longer among its terms.

@@ -52,7 +52,7 @@ class Explained:
 class Recall(Sequence[Document | RecalledMessage]):
     """The result of a recall: a sequence of documents and messages, best first.
 
-    Documents are chunks of what was ingested, and images; messages are turns; facts are in `knowledge`.
+    Documents are chunks of ingested files, and images; messages are turns; facts are in `knowledge`.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Recall(Sequence[Document | RecalledMessage]):
         images: Mapping[str, Image] = MappingProxyType({}),
     ) -> None:
         self.query = query
-        found = [_found(each, images) for each in used if each.slot != "knowledge"]
-        self._found = tuple(found)
-        self.documents = tuple([one for one in found if isinstance(one, Document)])
+        results = [_found(each, images) for each in used if each.slot != "knowledge"]
+        self._found = tuple(results)
+        self.documents = tuple([result for result in results if isinstance(result, Document)])
         """Chunks of documents, best first."""
-        self.recalled = tuple([one for one in found if isinstance(one, RecalledMessage)])
+        self.recalled = tuple([result for result in results if isinstance(result, RecalledMessage)])
         """Messages of users and assistants, best first; each has its role."""
         self.knowledge = tuple([_fact(each) for each in used if each.slot == "knowledge"])
         """Facts, best first."""
@@ -115,8 +115,8 @@ class Recall(Sequence[Document | RecalledMessage]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        found = f"{len(self.documents)} documents, {len(self.recalled)} messages, {len(self.knowledge)} facts"
-        return f"Recall({self.query[:40]!r}: {found})"
+        counts = f"{len(self.documents)} documents, {len(self.recalled)} messages, {len(self.knowledge)} facts"
+        return f"Recall({self.query[:40]!r}: {counts})"
 
 
 def relevance(score: float) -> float:

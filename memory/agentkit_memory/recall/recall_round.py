@@ -14,7 +14,7 @@ from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["Candidates", "Depth", "Found"]
+__all__ = ["Candidates", "ConfirmedHit", "Depth"]
 
 _WIDER = 16
 """Factor of the candidates after copies took the places of other candidates."""
@@ -22,7 +22,7 @@ _DEEPER = 4
 """Factor of the hits after SQL or the filter left out most of them."""
 
 
-class Found(NamedTuple):
+class ConfirmedHit(NamedTuple):
     """An item that a retriever found and SQL confirmed."""
 
     item: StoredItem
@@ -90,12 +90,12 @@ class Candidates:
     items: dict[str, ScoredItem] = field(default_factory=dict)
     _texts: set[str] = field(default_factory=set)
 
-    def add(self, retriever: str, found: Sequence[Found]) -> None:
+    def add(self, retriever: str, hits: Sequence[ConfirmedHit]) -> None:
         """Add the hits of a retriever."""
-        for item, score in found:
-            known = self.items.get(item.id)
-            if known is not None:
-                known.retrieved[retriever] = score
+        for item, score in hits:
+            candidate = self.items.get(item.id)
+            if candidate is not None:
+                candidate.retrieved[retriever] = score
                 continue
             if self.asked.hidden and self.asked.hides(item):
                 continue
@@ -105,8 +105,8 @@ class Candidates:
         # An item that BM25 did not find has none of the terms, if all hits were fetched. A vector always has a score:
         # for items without a vector, the lowest one counts.
         self.floors[retriever] = 0.0
-        if len(found) >= self.depth.wanted or retriever == DENSE:
-            self.floors[retriever] = min([score for _, score in found], default=0.0)
+        if len(hits) >= self.depth.wanted or retriever == DENSE:
+            self.floors[retriever] = min([score for _, score in hits], default=0.0)
 
     def _is_copy(self, item: StoredItem) -> bool:
         if item.kind == IMAGE:

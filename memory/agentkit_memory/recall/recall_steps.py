@@ -18,7 +18,7 @@ from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
-from agentkit_memory.recall.recall_round import Candidates, Depth, Found
+from agentkit_memory.recall.recall_round import Candidates, ConfirmedHit, Depth
 from agentkit_memory.recall.recall_rows import MAX_ROWS, RecallRows
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.recall.scorers import add_up
@@ -53,7 +53,7 @@ class Sources:
 class _Terms(NamedTuple):
     """The best items by BM25 at one depth."""
 
-    items: Sequence[Found]
+    items: Sequence[ConfirmedHit]
     is_full: bool
     """True if there may be more hits than were considered."""
 
@@ -121,66 +121,66 @@ class Search:
 
     def by_terms(self, connection: Connection, depth: Depth) -> Candidates:
         """Start a round with the candidates by BM25. They are incomplete if they contain the depth of a next round."""
-        found = Candidates(self.asked, depth, self.question)
-        terms = self._best_by_terms(connection, found)
-        if found.next is None:
-            self._add_terms(found, terms)
+        candidates = Candidates(self.asked, depth, self.question)
+        terms = self._best_by_terms(connection, candidates)
+        if candidates.next is None:
+            self._add_terms(candidates, terms)
             if not self._has_vectors():
-                self._add_neighbours(connection, found)
-        return found
+                self._add_neighbours(connection, candidates)
+        return candidates
 
-    def add_similar(self, found: Candidates) -> None:
+    def add_similar(self, candidates: Candidates) -> None:
         """Add the candidates with similar vectors to a complete round, if vectors can be compared."""
-        if found.next is not None or not self._has_vectors():
+        if candidates.next is not None or not self._has_vectors():
             return
         # The model may take long: no connection is open meanwhile.
-        self._embed(found.question)
+        self._embed(candidates.question)
         with self.sources.indexes.database.read() as connection:
-            similar = self._usable(connection, found, DENSE)
-            if found.next is not None:
+            similar = self._usable(connection, candidates, DENSE)
+            if candidates.next is not None:
                 return
             if similar:
-                found.add(DENSE, similar)
-            self._add_neighbours(connection, found)
+                candidates.add(DENSE, similar)
+            self._add_neighbours(connection, candidates)
 
-    def _best_by_terms(self, connection: Connection, found: Candidates) -> Sequence[Found]:
+    def _best_by_terms(self, connection: Connection, candidates: Candidates) -> Sequence[ConfirmedHit]:
         """Return the best items by BM25; a round that only fetches more vectors uses the items of the round before."""
-        depth = (found.depth.wanted, found.depth.hits[SPARSE])
+        depth = (candidates.depth.wanted, candidates.depth.hits[SPARSE])
         terms = self._terms.get(depth)
         if terms is None:
-            items = self._search_terms(connection, found)
-            terms = _Terms(items, found.is_full)
-            if found.next is None:
+            items = self._search_terms(connection, candidates)
+            terms = _Terms(items, candidates.is_full)
+            if candidates.next is None:
                 self._terms[depth] = terms
-        found.is_full = terms.is_full
+        candidates.is_full = terms.is_full
         return terms.items
 
-    def _search_terms(self, connection: Connection, found: Candidates) -> list[Found]:
+    def _search_terms(self, connection: Connection, candidates: Candidates) -> list[ConfirmedHit]:
         """Return the best items by BM25: from the index, and waiting items by the same weights."""
         # A question of stop words or signs has no terms; only its vector can be compared.
         if not self.question.asked:
             return []
-        indexed = self._usable(connection, found, SPARSE)
-        if found.next is not None:
+        indexed = self._usable(connection, candidates, SPARSE)
+        if candidates.next is not None:
             return []
         waiting = self.rows.waiting
-        if found.is_rare:
+        if candidates.is_rare:
             waiting = waiting + self._read_rare(connection)
-        terms = [*indexed, *self._scored_waiting(waiting, indexed, found)]
-        if self._are_copies(terms, found):
-            found.next = found.depth.wider(self.asked)
+        terms = [*indexed, *self._scored_waiting(waiting, indexed, candidates)]
+        if self._are_copies(terms, candidates):
+            candidates.next = candidates.depth.wider(self.asked)
         return terms
 
-    def _add_terms(self, found: Candidates, terms: Sequence[Found]) -> None:
-        found.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
+    def _add_terms(self, candidates: Candidates, terms: Sequence[ConfirmedHit]) -> None:
+        candidates.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
         # Without BM25 in its policy, a recall finds by their terms the items that have no vector yet.
         if terms and (SPARSE in self.retrievers or self._lacks_vectors()):
-            found.add(SPARSE, terms)
+            candidates.add(SPARSE, terms)
 
-    def _add_neighbours(self, connection: Connection, found: Candidates) -> None:
-        turns = found.best_turns()
+    def _add_neighbours(self, connection: Connection, candidates: Candidates) -> None:
+        turns = candidates.best_turns()
         if turns:
-            found.add_neighbours(self.rows.neighbours(connection, turns))
+            candidates.add_neighbours(self.rows.neighbours(connection, turns))
 
     def _fetch(self, connection: Connection, retriever: str, most: int) -> Sequence[Hit]:
         """Return the best hits of the index; none if it cannot be searched."""
@@ -226,39 +226,39 @@ class Search:
             return self.sources.permit.released()
         return nullcontext()
 
-    def _usable(self, connection: Connection, found: Candidates, retriever: str) -> list[Found]:
+    def _usable(self, connection: Connection, candidates: Candidates, retriever: str) -> list[ConfirmedHit]:
         """Return the hits that SQL confirms and the filter allows; plan another round if they are too few."""
-        depth = found.depth
+        depth = candidates.depth
         hits = self._fetch(connection, retriever, depth.hits[retriever])
         scores = dict(hits)
         confirmed = self.rows.confirm(connection, [*scores], self.asked.policy.around)
         items = self.asked.allowed(confirmed)
         usable = self.asked.count_of_roles(items)
-        allowed = [Found(item, scores[item.id]) for item in items]
+        allowed = [ConfirmedHit(item, scores[item.id]) for item in items]
         is_cut = len(hits) >= depth.hits[retriever]
         if is_cut and 2 * usable < depth.wanted:
-            self._look_deeper(connection, found, retriever, len(allowed))
+            self._look_deeper(connection, candidates, retriever, len(allowed))
             return allowed
-        found.is_full = found.is_full or is_cut
+        candidates.is_full = candidates.is_full or is_cut
         if self.asked.roles is not None:
             # Messages of other roles stay: usable messages may be their neighbours.
             return allowed
         return allowed[: depth.wanted]
 
-    def _look_deeper(self, connection: Connection, found: Candidates, retriever: str, valid: int) -> None:
+    def _look_deeper(self, connection: Connection, candidates: Candidates, retriever: str, valid: int) -> None:
         """Plan a round with more hits, as most of them have expired, are not shown yet, or do not meet the filter.
 
         If few items meet a filter, the index is searched among their ids. If they are many, but far from the best hits,
         the newest of them are added, as the number of hits has a limit.
         """
-        depth, most = found.depth, found.depth.hits[retriever]
+        depth, most = candidates.depth, candidates.depth.hits[retriever]
         is_filtered = self.asked.where is not None and retriever not in self._among
         if is_filtered and most == depth.wanted and self._read_among(connection, retriever):
-            found.next = depth
+            candidates.next = depth
         elif is_filtered and most >= MAX_ROWS:
-            found.is_rare = True
+            candidates.is_rare = True
         elif not depth.is_deepest(retriever):
-            found.next = depth.deeper(retriever)
+            candidates.next = depth.deeper(retriever)
         else:
             self._report(
                 f"of the best {most} hits {valid} are valid, the others have expired or are not shown yet, so valid "
@@ -289,41 +289,43 @@ class Search:
         return items
 
     def _scored_waiting(
-        self, waiting: Sequence[StoredItem], indexed: Sequence[Found], found: Candidates
-    ) -> Sequence[Found]:
+        self, waiting: Sequence[StoredItem], indexed: Sequence[ConfirmedHit], candidates: Candidates
+    ) -> Sequence[ConfirmedHit]:
         """Return waiting items with terms of the question, scored as the index would score them."""
         if not waiting:
             return []
         # Rare items and waiting items may be the same.
         once = [*{item.id: item for item in waiting}.values()]
-        held = [(item, self.question.held_by(item)) for item in self.asked.allowed(once)]
-        if not any(terms for _, terms in held):
+        weighted = [(item, self.question.weights_in(item)) for item in self.asked.allowed(once)]
+        if not any(terms for _, terms in weighted):
             return []
-        scored = self._scored(held, indexed)
+        scored = self._scored(weighted, indexed)
         scored.sort(key=lambda each: (-each.score, each.item.id))
         self.rows.keep([item for item, _ in scored])
-        found.is_full = found.is_full or len(scored) > found.depth.wanted
-        return self._cut(scored, found.depth.wanted)
+        candidates.is_full = candidates.is_full or len(scored) > candidates.depth.wanted
+        return self._cut(scored, candidates.depth.wanted)
 
-    def _scored(self, held: Sequence[tuple[StoredItem, Mapping[int, float]]], indexed: Sequence[Found]) -> list[Found]:
+    def _scored(
+        self, weighted: Sequence[tuple[StoredItem, Mapping[int, float]]], indexed: Sequence[ConfirmedHit]
+    ) -> list[ConfirmedHit]:
         """Score items by their terms; an item without a term, or with a score of the index, is left out."""
-        weights = self._weights_of(indexed, [terms for _, terms in held])
+        weights = self._weights_of(indexed, [terms for _, terms in weighted])
         in_index = {item.id for item, _ in indexed}
         scored = []
-        for item, terms in held:
+        for item, terms in weighted:
             # An item that was indexed meanwhile is in both: the score of the index counts.
             if terms and item.id not in in_index:
-                scored.append(Found(item, sum([weights[term] * value for term, value in terms.items()])))
+                scored.append(ConfirmedHit(item, sum([weights[term] * value for term, value in terms.items()])))
         return scored
 
-    def _weights_of(self, indexed: Sequence[Found], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    def _weights_of(self, indexed: Sequence[ConfirmedHit], weighted: Sequence[Mapping[int, float]]) -> dict[int, float]:
         """Return the weights of terms outside of the index, estimated from the best hits of the index."""
         best = indexed[:MAX_SAMPLE]
         return weights_outside_of_index(
-            [score for _, score in best], [self.question.held_by(item) for item, _ in best], held
+            [score for _, score in best], [self.question.weights_in(item) for item, _ in best], weighted
         )
 
-    def _cut(self, scored: Sequence[Found], most: int) -> Sequence[Found]:
+    def _cut(self, scored: Sequence[ConfirmedHit], most: int) -> Sequence[ConfirmedHit]:
         if self.asked.roles is None:
             return scored[:most]
         # Messages of other roles may have usable neighbours, but must not replace usable items.
@@ -331,9 +333,9 @@ class Search:
         unusable = [each for each in scored if not self.asked.is_of_roles(each.item)]
         return usable[:most] + unusable[:most]
 
-    def _are_copies(self, terms: Sequence[Found], found: Candidates) -> bool:
+    def _are_copies(self, terms: Sequence[ConfirmedHit], candidates: Candidates) -> bool:
         """Return True if most hits of the first round are copies, so that they need not be scored."""
-        if not found.is_full or found.depth.is_wider or found.depth.is_widest:
+        if not candidates.is_full or candidates.depth.is_wider or candidates.depth.is_widest:
             return False
         return 2 * len({item.text for item, _ in terms}) <= len(terms)
 
@@ -363,12 +365,12 @@ class Search:
             # A custom embedder may raise anything.
             self._report_only_terms(error)
 
-    def ranked(self, found: Candidates) -> list[ScoredItem]:
+    def ranked(self, candidates: Candidates) -> list[ScoredItem]:
         """Score the candidates and return them, the best first."""
-        policy, pool = self.asked.policy, Pool(found.items.values())
-        pool.floors, pool.stored_weights = found.floors, self._stored_weights
+        policy, pool = self.asked.policy, Pool(candidates.items.values())
+        pool.floors, pool.stored_weights = candidates.floors, self._stored_weights
         if pool.candidates:
-            add_up(policy.name, policy.retrievers, policy.scorers, found.question, pool)
+            add_up(policy.name, policy.retrievers, policy.scorers, candidates.question, pool)
         return ranked(pool, policy.diversity)
 
     def hashes(self, images: Sequence[str]) -> Mapping[str, str]:

@@ -132,12 +132,12 @@ def _worth(
     Candidates without a term are left out, and names of speakers add nothing. The weights of the terms are estimated
     from the best hits.
     """
-    held = pool.held_terms(question, numbers)
-    weights = term_weights([own[number] for number in best], [held[number] for number in best])
+    weights_by_number = pool.weights_by_candidate(question, numbers)
+    weights = term_weights([own[number] for number in best], [weights_by_number[number] for number in best])
     counted = {term: weight for term, weight in weights.items() if term in question.terms}
     return {
         number: {term: counted[term] * value for term, value in terms.items() if term in counted}
-        for number, terms in held.items()
+        for number, terms in weights_by_number.items()
         if terms
     }
 

@@ -177,7 +177,7 @@ def _fused(
     active = [each for each in retrievers if each.name in pool.floors] or [BM25Retriever()]
     for retriever in active:
         own, lent = _checked(policy, retriever, 2, question, pool)
-        both = [one + other for one, other in zip(own, lent, strict=True)]
+        both = [own_score + lent_score for own_score, lent_score in zip(own, lent, strict=True)]
         mean, scale = _scale(both)
         columns[retriever.name] = [(value - mean) * scale for value in own]
         if any(lent):

@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
 
 
 def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
-    """Return the result of a recall, and True if items or messages wait for the index.
+    """Return the result of a recall, and a boolean: True if items or messages wait for the index.
 
     Every item is read from SQL under the scope of the reader: whatever the index returns, the result contains no item
     that was deleted, superseded or belongs to another scope. A part that fails is left out and reported in
@@ -48,20 +48,20 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
     started = perf_counter_ns()
     ranked = _search_active_space(sources, asked)
     order, used = ranked.order, ranked.used
-    one, database = ranked.search, sources.indexes.database
-    problems = one.problems
-    if one.rows.unreadable:
-        example, problem = min(one.rows.unreadable.items())
+    last_search, database = ranked.search, sources.indexes.database
+    problems = last_search.problems
+    if last_search.rows.unreadable:
+        example, problem = min(last_search.rows.unreadable.items())
         problems.append(
-            f"{len(one.rows.unreadable)} corrupt items were left out, such as {example} ({problem}): remove them and "
-            "store them again"
+            f"{len(last_search.rows.unreadable)} corrupt items were left out, such as {example} ({problem}): remove "
+            "them and store them again"
         )
     if asked.policy.reranker is not None and order:
         with sources.permit.released():
             order, problem = reranked(asked.policy.reranker, asked.query, order)
         if problem:
             problems.append(problem)
-        used = choose(ranked.last.question, order, asked, one.hashes)
+        used = choose(ranked.last.question, order, asked, last_search.hashes)
     if sources.logs.keep != 0 and (log_error := database.deferred.problem) is not None:
         problems.append(f"recalls cannot be logged now: {log_error}")
     recall = Recall(asked.query, order, used, problems, _images(database, used))
@@ -74,8 +74,8 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
         description = policy.describe()
         return RecallLog(asked.query, description, candidates, took, asked.conversation, degraded, at=asked.valid_at)
 
-    sources.logs.write(asked.scope, one.rows.view.own, log)
-    leaves_work = one.index is None or not one.rows.is_settled or one.rows.view.crowded
+    sources.logs.write(asked.scope, last_search.rows.view.own, log)
+    leaves_work = last_search.index is None or not last_search.rows.is_settled or last_search.rows.view.crowded
     return recall, leaves_work
 
 
@@ -83,27 +83,27 @@ def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
     """Search the active space; repeat the search if another space became active meanwhile."""
     indexes = sources.indexes
     while True:
-        away, one = None, None
+        away, current = None, None
         if not indexes.is_open:
             away = open_index(indexes)
         try:
-            # One connection for the state and the first round: to borrow another takes about 1 % of a recall.
+            # One connection serves the state and the first round: to borrow a second one takes about 1 % of a recall.
             with indexes.database.read() as connection:
-                one = Search.begin(connection, sources, asked, away)
-                first = one.by_terms(connection, Depth.of(asked, asked.policy.candidates))
-            ranked = _search_in_rounds(one, first)
+                current = Search.begin(connection, sources, asked, away)
+                first = current.by_terms(connection, Depth.of(asked, asked.policy.candidates))
+            ranked = _search_in_rounds(current, first)
         except StoreError:
             # The index of a space that is no longer active may be closed or emptied at any time.
-            if one is None or indexes.closed or not _is_outdated(one):
+            if current is None or indexes.closed or not _is_outdated(current):
                 raise
             continue
-        if not _is_outdated(one):
+        if not _is_outdated(current):
             return ranked
 
 
-def _is_outdated(one: Search) -> bool:
+def _is_outdated(current: Search) -> bool:
     """Return True if another space became the active one, and its index may have been emptied meanwhile."""
-    index, space, indexes = one.index, one.rows.view.space, one.sources.indexes
+    index, space, indexes = current.index, current.rows.view.space, current.sources.indexes
     if index is None:
         return False
     if indexes.opened(space) is not index:
@@ -112,44 +112,44 @@ def _is_outdated(one: Search) -> bool:
     return index.shared and indexes.active().name != space.name
 
 
-def _search_in_rounds(one: Search, candidates: Candidates) -> Ranked:
+def _search_in_rounds(current: Search, candidates: Candidates) -> Ranked:
     """Search for candidates in rounds of growing depth, until enough of them can be used.
 
     Args:
-        one: The search.
+        current: The search.
         candidates: The candidates by BM25 of the first round.
     """
     while True:
-        one.add_similar(candidates)
+        current.add_similar(candidates)
         depth = candidates.next
         if depth is None:
-            order = one.ranked(candidates)
-            used = choose(candidates.question, order, one.asked, one.hashes)
-            depth = _after_copies(one, candidates, order, used)
+            order = current.ranked(candidates)
+            used = choose(candidates.question, order, current.asked, current.hashes)
+            depth = _after_copies(current, candidates, order, used)
             if depth is None:
-                return Ranked(one, candidates, order, used)
-        with one.sources.indexes.database.read() as connection:
-            candidates = one.by_terms(connection, depth)
+                return Ranked(current, candidates, order, used)
+        with current.sources.indexes.database.read() as connection:
+            candidates = current.by_terms(connection, depth)
 
 
 def _after_copies(
-    one: Search, found: Candidates, order: Sequence[ScoredItem], used: Sequence[ScoredItem]
+    current: Search, candidates: Candidates, order: Sequence[ScoredItem], used: Sequence[ScoredItem]
 ) -> Depth | None:
-    """Return the depth of the next round if copies took the places of other candidates, else None."""
-    if not found.is_full:
+    """Return the depth of the next round if copies replaced other candidates, else None."""
+    if not candidates.is_full:
         return None
-    copies = count_copies(order) + found.copies
+    copies = count_copies(order) + candidates.copies
     if not copies:
         return None
-    others = [each for each in used if each.slot != "knowledge"]
-    if 2 * copies <= len(order) + found.copies and len(others) >= one.asked.limit:
+    without_facts = [each for each in used if each.slot != "knowledge"]
+    if 2 * copies <= len(order) + candidates.copies and len(without_facts) >= current.asked.limit:
         return None
-    if found.depth.is_widest:
-        one.problems.append(
-            f"among the best {found.depth.candidates} hits are many copies, so other items may be missing"
+    if candidates.depth.is_widest:
+        current.problems.append(
+            f"among the best {candidates.depth.candidates} hits are many copies, so other items may be missing"
         )
         return None
-    return found.depth.wider(one.asked)
+    return candidates.depth.wider(current.asked)
 
 
 def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Image]:

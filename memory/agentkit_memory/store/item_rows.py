@@ -293,9 +293,9 @@ def read_ids(
 
 def _newest_of(scope: int, most: int) -> Subquery:
     """Return the ids of the newest items of a scope that are valid and shown; its index has them in order."""
-    shown = select(items.c.id).select_from(items).outerjoin(documents, documents.c.id == items.c.document_id)
+    joined = select(items.c.id).select_from(items).outerjoin(documents, documents.c.id == items.c.document_id)
     newest = (
-        shown.outerjoin(document_chunks, SHOWN_CHUNK)
+        joined.outerjoin(document_chunks, SHOWN_CHUNK)
         .where(items.c.scope_id == scope, *_VALID)
         .order_by(items.c.created_at.desc())
     )

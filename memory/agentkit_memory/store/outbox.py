@@ -1,7 +1,7 @@
-"""The outbox: the wanted state of the index, written in the transaction that writes the items.
+"""The outbox: the target state of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`), or extract facts from turns (`facts/fact_worker.py`).
+index to the target state (`index/index_worker.py`), or extract facts from turns (`facts/fact_worker.py`).
 
 A worker leases rows: `leased_by` is its name, and `leased_until` the end of the lease. Without a name, `leased_until`
 is the earliest time of the next try of a failed row.
@@ -95,7 +95,7 @@ DONE = (
     .where(*_one)
     .values(have=bindparam("done"), attempts=0, problem=bindparam("error"), leased_by=None, leased_until=None)
 )
-"""Marks the wanted version as indexed or, with an error, as given up."""
+"""Marks the target version as indexed or, with an error, as failed for good."""
 FAILED = (
     update(vector_state)
     .where(*_one)

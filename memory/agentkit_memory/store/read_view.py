@@ -58,7 +58,7 @@ class ReadView:
     """The state of a store for a reader in one scope, at one moment."""
 
     own: int | None
-    """Number of the reader's scope; None if nothing was ever written to it."""
+    """Number of the reader's scope; None if the scope was never written to."""
     scope_ids: tuple[int, ...]
     """Numbers of the readable scopes with rows."""
     space: Space
@@ -68,7 +68,7 @@ class ReadView:
     behind: bool
     """True if messages of these scopes are not items yet."""
     crowded: bool = False
-    """True if `MAX_BEHIND` conversations are behind, so that `behind` may be incomplete."""
+    """True if `MAX_BEHIND` conversations have messages without items, so that `behind` may be incorrect."""
 
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:

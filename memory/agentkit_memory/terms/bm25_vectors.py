@@ -11,7 +11,7 @@ from struct import Struct
 
 from agentkit_memory.terms.analysis import count_terms, find_terms
 
-__all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
+__all__ = ["SPACE", "SparseVector", "document_vector", "indexed_text", "query_vector", "weights_of_terms"]
 
 SPACE = "bm25-2"
 """Name of these vectors. Change it together with the analysis or the constants."""
@@ -46,13 +46,13 @@ def document_vector(text: str) -> SparseVector:
     return SparseVector(ordered, [weights[counts[term]] for term in ordered])
 
 
-def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return the stored weights of the wanted terms in a text, each multiplied by its factor in `wanted`."""
-    counts, length = find_terms(text, frozenset(wanted))
+def weights_of_terms(text: str, factors: Mapping[int, float]) -> dict[int, float]:
+    """Return the stored weights of terms in a text, each multiplied by its factor."""
+    counts, length = find_terms(text, frozenset(factors))
     if not counts:
         return {}
     weights = _weights(counts.values(), length)
-    return {term: wanted[term] * weights[count] for term, count in counts.items()}
+    return {term: factors[term] * weights[count] for term, count in counts.items()}
 
 
 def query_vector(text: str) -> SparseVector:

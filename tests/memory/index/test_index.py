@@ -28,7 +28,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import KeepsTerms
-from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
+from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector, weights_of_terms
 from tests.effort import tries
 from tests.raising import raises
 
@@ -485,7 +485,7 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     stored = {item.id: item.text for item in StoreProbe(memory).items()}
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
     found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
-    assert found == {each: held_terms(stored[each], asked) for each in stored}
+    assert found == {each: weights_of_terms(stored[each], asked) for each in stored}
     for order in (sorted(stored), sorted(stored, reverse=True)):  # Edge returns points in the order they are asked for
         assert index.term_weights(order, asked.keys()) == found
     assert sum(map(bool, found.values())) == 4

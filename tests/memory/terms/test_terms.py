@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentkit_memory.terms import analysis
 from agentkit_memory.terms.analysis import count_terms, split_words
-from agentkit_memory.terms.bm25_vectors import document_vector, held_terms, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, query_vector, weights_of_terms
 from agentkit_memory.terms.languages import LANGUAGES, stem
 from tests.cases import for_cases
 
@@ -89,7 +89,7 @@ def test_every_language_of_the_stemmers_is_known() -> None:
 @for_cases("language", INFLECTED)
 def test_another_form_of_a_word_is_found_whether_or_not_its_language_is_named(language: str) -> None:
     sentence, word = INFLECTED[language]
-    for text in (sentence, max(sentence.split(), key=lambda each: len(held_terms(each, terms(word))))):
+    for text in (sentence, max(sentence.split(), key=lambda each: len(weights_of_terms(each, terms(word))))):
         assert terms(word).keys() & dict.fromkeys(document_vector(text).indices), text
     assert not terms(word).keys() & dict.fromkeys(document_vector("The zebra sleeps").indices)
 
@@ -144,7 +144,7 @@ def test_terms_do_not_depend_on_which_words_are_remembered(monkeypatch: pytest.M
     text = "zebra okapi gnu lynx the ibex tapir zebra gnu stoat civet " + "f00" * 40
     known = count_terms(text)
     cache: dict[frozenset[str], dict[str, tuple[int, ...]]] = {}
-    monkeypatch.setattr(analysis, "_known", cache)
+    monkeypatch.setattr(analysis, "_caches", cache)
     monkeypatch.setattr(analysis, "_MAX_CACHED", 3)
     assert count_terms(text) == known == count_terms(text)
     assert cache and all(len(each) <= 3 for each in cache.values())
@@ -189,7 +189,7 @@ def test_what_a_text_holds_of_a_question_weighs_as_it_does_in_its_vector(text: s
     vector, asked = document_vector(text), query_vector(question)
     wanted = dict(zip(asked.indices, asked.values, strict=True))
     weights = dict(zip(vector.indices, vector.values, strict=True))
-    assert held_terms(text, wanted) == {
+    assert weights_of_terms(text, wanted) == {
         term: times * weights[term] for term, times in wanted.items() if term in weights
     }
 

@@ -12,7 +12,7 @@ __all__ = ["text_blocks"]
 
 # Characters: a longer line is cut.
 _MAX_LINE = 4096
-# Characters of a line that can make it a heading or the like.
+# Characters of a line that can be markup, such as a heading.
 _MAX_MARK = 1000
 _MAX_FRONT_MATTER = 10_000
 
