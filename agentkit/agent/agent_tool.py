@@ -82,11 +82,15 @@ class AgentAsTool:
                 tool=self._name,
                 names=[argument],
             )
-        kwargs = {  # the model does not need the names of the prompts that require a kwarg
+        # The model does not need the names of the prompts that require a kwarg.
+        kwargs = {
             kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}
             for kwarg, schema in properties.items()
         }
-        input_schema = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
+        input_schema = {
+            "type": "string",
+            "description": "The request to the agent, with all information that the agent needs.",
+        }
         return {
             **required,
             "type": "object",

@@ -139,7 +139,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
     return _defined(
         definition.name,
         chain,
-        changes.get("tools", definition.tools.given),
+        changes.get("tools", definition.tools.argument),
         changes.get("limits", definition.limits),
         memory,
         changes.get("recall", recall),

@@ -35,6 +35,6 @@ def first_prompt(
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in run_tools.values()]))
     if memory is not None:
         is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
-        shown = visible(chain, ctx, None, is_cut=is_cut)
-        ctx = remembering(ctx, definition.found(memory, ctx.user_input.text, session, shown))
+        visible_count = visible(chain, ctx, None, is_cut=is_cut)
+        ctx = remembering(ctx, definition.found(memory, ctx.user_input.text, session, visible_count))
     return chain.compose(ctx)

@@ -27,7 +27,10 @@ _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,
 ImportPath: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=IMPORT),
-    Field(description="`package.module:name`, or `./file.py:name` from the agent file.", examples=["./tools.py:add"]),
+    Field(
+        description="`package.module:name`, or `./file.py:name` relative to the agent file.",
+        examples=["./tools.py:add"],
+    ),
 ]
 
 
@@ -62,7 +65,7 @@ class MCPTool(_Part):
 
     mcp: _Text | list[_Text] = Field(repr=False, description="An http(s) address, or a command as a list.")
     headers: dict[str, str] = Field(
-        default={}, repr=False, description="For an address. `${NAME}` is a variable of the environment."
+        default={}, repr=False, description="For an address; `${NAME}` is an environment variable."
     )
     env: dict[str, str] = Field(
         default={}, repr=False, description="For a command; `${NAME}` is an environment variable."
@@ -72,9 +75,9 @@ class MCPTool(_Part):
 
 
 class AgentTool(_Part):
-    """Another agent as a tool."""
+    """Another agent, as a tool."""
 
-    agent: _Text = Field(description="Its file, from this agent file, or `module:agent`.")
+    agent: _Text = Field(description="Path of its file, relative to this agent file, or `module:agent`.")
     name: _Name
     description: _Text
 
@@ -102,7 +105,7 @@ class MemoryPart(_Part):
     """Memory of documents, conversations and facts."""
 
     home: _Text = Field(
-        default=".agentkit", repr=False, description="Folder, from the agent file; or a postgresql:// address."
+        default=".agentkit", repr=False, description="Folder, relative to the agent file; or a postgresql:// address."
     )
     index: _Text | None = Field(
         default=None, repr=False, description="Folder or address of the vector index, if not in `home`."
@@ -158,7 +161,7 @@ class AgentFile(_Part):
     description: str = Field(default="", description="Description for people.")
     model: _Text | ModelPart = Field(description="Such as `openai:gpt-5-mini`; `offline` answers without a network.")
     instructions: str = Field(default="", description="Literal text of the system prompt, after the text of `layers`.")
-    layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, from the agent file.")
+    layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, relative to the agent file.")
     tools: list[ToolEntry] = Field(default=[])
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")
     recall: RecallPart | None = None
@@ -168,8 +171,8 @@ class AgentFile(_Part):
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
     counter: _Text | None = Field(
         default=None,
-        description="Exact token counter: the tokenizer.json of the model or its folder, from the agent file; or an "
-        "encoding such as `tiktoken:o200k_base`, which may be downloaded. Tokens are estimated by default.",
+        description="Exact token counter: the tokenizer.json of the model or its folder, relative to the agent "
+        "file; or an encoding such as `tiktoken:o200k_base`, which may be downloaded. Tokens are estimated by default.",
     )
 
     @field_validator("memory", mode="before")

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentFileError", "load_agent"]
 
 _TENANT = "local"
-_NEEDS_ADDRESS = (
-    "a chat template goes with a model that is named by its address, such as http://localhost:8000/v1#qwen3"
-)
+_NEEDS_ADDRESS = "a chat template requires a model with an address, such as http://localhost:8000/v1#qwen3"
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """Files of the nested calls of `load_agent`, the outermost file first."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
@@ -91,17 +89,17 @@ def load_agent(
     A file is code: it imports Python by name and may start programs. Load only trusted files.
 
     Args:
-        source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns an
-            `Agent`.
-        home: The folder of the memory, overriding the file. It adds no memory to a file without memory.
+        source: Path of an `agent.yaml`; or `module:agent` or `./file.py:agent`, an `Agent` or a function that returns
+            an `Agent`.
+        home: The folder of the memory, overriding the file. An agent file without memory ignores it.
         model: The model, overriding the file. A name is used with the settings, the chat template and the session_len
-            of the file, and must support them. A `Model` is used unchanged.
+            of the file, which the model must support. A `Model` is used unchanged.
         chat_template: The chat template, overriding the file, for a model with an address or for `offline`.
-        memories: Opens the memories of agent files and owns them; without it, the agent owns its memory.
+        memories: Opener and owner of the memories of agent files; by default, the agent owns its memory.
 
     Raises:
         AgentFileError: The file is invalid. The error lists all problems with their lines.
-        AgentDefinitionError: The module or name is unknown, or its value is no agent.
+        AgentDefinitionError: The module or name is unknown, or its value is not an agent.
     """
     check_types(
         AgentDefinitionError,
@@ -119,7 +117,7 @@ def load_agent(
     except ValueError as error:
         raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}", name="source") from None
     if inside[-1] in inside[:-1]:
-        names = " -> ".join(one.name for one in inside)
+        names = " -> ".join(file.name for file in inside)
         raise AgentDefinitionError(f"the agent would be a tool of itself: {names}", name="tools", value=names)
     token = _loading.set(inside)
     try:
@@ -131,7 +129,7 @@ def load_agent(
 def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
     agent = _module_agent(path)
     if chat_template is not None and model is None:
-        raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}", name="model")
+        raise AgentDefinitionError(f"{path}: the agent of a module has its model: {_NEEDS_ADDRESS}", name="model")
     if model is not None:
         agent = _with_model(agent, model, chat_template)
     if agent.memory is None:
@@ -153,7 +151,7 @@ def _module_agent(path: str) -> Agent[Any, Any]:
             raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}", name=str(path)) from error
     if not isinstance(value, Agent):
         raise AgentDefinitionError(
-            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(value).__name__}",
+            f"{path}: expected an Agent, or a function without arguments that returns it, got {type(value).__name__}",
             name=str(path),
             value=type(value).__name__,
         )
@@ -161,7 +159,7 @@ def _module_agent(path: str) -> Agent[Any, Any]:
 
 
 def _with_model(agent: Agent[Any, Any], model: Model | str, chat_template: GivenTemplate | None) -> Agent[Any, Any]:
-    """Return an agent with another model, which keeps the template options of the previous model."""
+    """Return an agent with another model and the template options of the previous model."""
     previous: Any = agent.chain.model
     previous = getattr(previous, "writer", previous)
     # The length is valid for the template of the module only; a different template has a different length.
@@ -232,7 +230,7 @@ class _Building:
         layers = self._layers(file, spec, version)
         options = self._options(file, spec, model, version)
         memory = None
-        # The memory comes last, because opening it creates a folder.
+        # The memory is opened last, because opening it creates a folder.
         if spec.memory is not None and not self._problems:
             with self._at(file, ("memory",)):
                 if isinstance(layers, Layers):
@@ -292,16 +290,16 @@ class _Building:
             self._problems += error.problems
             self._files += error.files
         except PromptFilesError as error:
-            self._problems += [file.problem(place, str(one)) for one in error.errors]
+            self._problems += [file.problem(place, str(problem)) for problem in error.errors]
         except _ERRORS as error:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
-    def _model_of(self, file: YamlFile, wanted: str | ModelPart) -> Model | None:
-        part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
+    def _model_of(self, file: YamlFile, entry: str | ModelPart) -> Model | None:
+        part = ModelPart(name=entry) if isinstance(entry, str) else entry
         own: str | Path | None = part.chat_template
         if isinstance(own, str) and own not in CHAT_TEMPLATES:
             path = self._base / own
-            # A file that only the working folder has is an error that names the path next to the agent file.
+            # A file that exists only in the working folder is an error, which names the path next to the agent file.
             if path.exists() or Path(own).exists():
                 own = path
         settings = ModelSettings(**part.settings)
@@ -315,12 +313,12 @@ class _Building:
             is_template = self._chat_template is not None and is_of_file
             if is_of_file and not is_template:
                 raise
-            # The model of the caller is wrong, or does not fit what the file keeps.
-            keeps = ""
-            if not is_template and not isinstance(wanted, str):
-                keeps = f"; it keeps what {file.name}, line {file.line(('model',))} says"
+            # The model of the caller is invalid, or does not support the settings of the file.
+            hint = ""
+            if not is_template and not isinstance(entry, str):
+                hint = f"; the settings are in {file.name}, line {file.line(('model',))}"
             option = "chat_template" if is_template else "model"
-            self._problems.append(Problem(option, None, f"{error}{keeps}"))
+            self._problems.append(Problem(option, None, f"{error}{hint}"))
             return None
 
     def _counter(self, name: str) -> TokenCounter:
@@ -346,7 +344,7 @@ class _Building:
                 return [_as_tool(self._imported(entry), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
-            # A module is found by its name, a file next to the agent file.
+            # A module is imported by its name; a file is next to the agent file.
             is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
             source = entry.agent if is_module else self._base / entry.agent
             inner = load_agent(source, home=self._home, memories=self._memories)
@@ -367,12 +365,14 @@ class _Building:
             policy = {"approval": entry.approval}
         if isinstance(entry.mcp, str):
             if entry.env:
-                raise AgentDefinitionError("env is for a command: an address takes headers", name="env")
+                raise AgentDefinitionError("env is only valid for a command; for an address, use headers", name="env")
             headers = expanded(entry.headers) or None
             server = MCPToolset(entry.mcp, headers=headers, **policy)
         else:
             if entry.headers:
-                raise AgentDefinitionError("headers are for an address: a command takes env", name="headers")
+                raise AgentDefinitionError(
+                    "headers are only valid for an address; for a command, use env", name="headers"
+                )
             server = MCPToolset(entry.mcp, env=expanded(entry.env) or None, cwd=self._base, **policy)
         self._opened.append(server)
         if (prefix := entry.prefix) is None:
@@ -405,8 +405,8 @@ class _Building:
 
 def _model(
     model: Model | str,
-    given: GivenTemplate | None,
-    own: GivenTemplate | None,
+    template: GivenTemplate | None,
+    own_template: GivenTemplate | None,
     session_len: int | None,
     settings: ModelSettings,
     control_tokens: Policy | None,
@@ -416,9 +416,9 @@ def _model(
 
     Args:
         model: A model, which is used unchanged, or its name.
-        given: The chat template of the caller.
-        own: The chat template of the agent.
-        session_len: Tokens of the session of the agent.
+        template: The chat template of the caller.
+        own_template: The chat template of the agent.
+        session_len: Maximum tokens of prompt and reply, of the agent.
         settings: Settings of the agent.
         control_tokens: Treatment of control tokens of the agent.
         template_kwargs: Variables of the agent's chat template.
@@ -427,13 +427,15 @@ def _model(
         return model_names.model(
             model,
             settings=settings,
-            chat_template=own if given is None else given,
+            chat_template=own_template if template is None else template,
             session_len=session_len,
             control_tokens=control_tokens,
             template_kwargs=template_kwargs or None,
         )
-    if given is not None:
-        raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}", name="chat_template")
+    if template is not None:
+        raise AgentDefinitionError(
+            f"chat_template: a Model object is used unchanged: {_NEEDS_ADDRESS}", name="chat_template"
+        )
     return model
 
 

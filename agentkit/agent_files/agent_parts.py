@@ -39,7 +39,7 @@ def compaction_of(part: CompactionPart, model: Model) -> Compaction:
     if part.kind == "trim":
         if part.model is not None:
             raise AgentDefinitionError(
-                "model is for `kind: summarise`: nothing is written by a model here", name="model"
+                "model is only valid with `kind: summarise`; `kind: trim` calls no model", name="model"
             )
         return Trim(tokens=part.tokens, keep=part.keep)
     writer = model
@@ -52,7 +52,7 @@ def expanded(values: Mapping[str, str]) -> dict[str, str]:
     """Return values with `${NAME}` replaced by variables of the environment.
 
     Raises:
-        AgentDefinitionError: A variable is not set. The message lists all of them.
+        AgentDefinitionError: A variable is not set. The message lists all such variables.
     """
     names = {name for value in values.values() for name in _VARIABLE.findall(value)}
     if missing := sorted(name for name in names if name not in os.environ):

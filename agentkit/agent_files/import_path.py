@@ -31,19 +31,19 @@ def imported(path: str, base: Path) -> Any:
     if not colon or not where or not name:
         raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`", name=path)
     module = module_of(where, base)
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
         try:
-            found = getattr(found, part)
+            value = getattr(value, part)
         except AttributeError:
-            held = {}
-            if hasattr(found, "__dict__"):
-                held = vars(found)
-            names = [one for one, value in held.items() if not one.startswith("_") and _is_own(value, module)]
+            attributes = {}
+            if hasattr(value, "__dict__"):
+                attributes = vars(value)
+            names = [key for key, item in attributes.items() if not key.startswith("_") and _is_own(item, module)]
             raise AgentDefinitionError(
                 f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}", name=part
             ) from None
-    return found
+    return value
 
 
 def module_of(where: str, base: Path) -> ModuleType:
@@ -70,7 +70,7 @@ def _of_name(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise AgentDefinitionError(
-                f"there is no module {name!r:.80}: install it, run from the folder it is in, or name its file, "
+                f"unknown module {name!r:.80}: install it, run in the folder that contains it, or name its file, "
                 "such as ./tools.py:name",
                 name=name,
             ) from None
@@ -84,18 +84,18 @@ def _of_name(name: str) -> ModuleType:
 def _of_file(where: str, base: Path) -> ModuleType:
     file = Path(os.path.realpath(base / where))
     if not file.is_file():
-        raise AgentDefinitionError(f"there is no file {file}", path=str(file))
+        raise AgentDefinitionError(f"missing file {file}; check the path", path=str(file))
     text = file.read_bytes()
     name = f"{file.stem}_{hashlib.blake2b(str(file).encode() + text, digest_size=6).hexdigest()}"
-    # Two agents that use one file share its objects.
-    if (known := sys.modules.get(name)) is not None:
-        return known
+    # Agents that use the same file share its objects.
+    if (loaded := sys.modules.get(name)) is not None:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by an import: the bytecode that Python keeps may be of another text.
+        # The text is compiled here, because the cached bytecode of an import may be of an older text.
         exec(compile(text, file, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]

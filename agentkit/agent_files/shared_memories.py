@@ -17,7 +17,7 @@ class SharedMemories:
         self._opened: dict[tuple[str, ...], Memory] = {}
 
     def open(self, target: Any, **options: Any) -> Memory:
-        """Return the memory in a folder or at an address; `options` are those of `Memory`."""
+        """Return the memory in a folder or at an address; `options` are arguments of `Memory`."""
         from agentkit_memory import Memory
 
         key = (str(target), *[f"{name}={value}" for name, value in sorted(options.items())])

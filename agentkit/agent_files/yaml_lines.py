@@ -71,15 +71,15 @@ class YamlFile:
     text: str
 
     def line(self, place: Sequence[str | int]) -> int | None:
-        """Return the line of a value; steps that are not in the file, such as union alternatives, are skipped."""
+        """Return the line of a value; steps outside of the file, such as alternatives of a union, are skipped."""
         return self.lines.get(self._known(place))
 
-    def problem(self, place: Sequence[str | int], what: str) -> Problem:
+    def problem(self, place: Sequence[str | int], message: str) -> Problem:
         """Return a problem of a value."""
-        shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
-        if shown:
-            what = f"{shown}: {what}"
-        return Problem(self.name, self.line(place), what, shown)
+        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+        if key:
+            message = f"{key}: {message}"
+        return Problem(self.name, self.line(place), message, key)
 
     def validated(self, model: type[M], problems: list[Problem]) -> M | None:
         """Return the data as a model; add its problems to `problems` and return None if it is invalid."""
@@ -90,26 +90,26 @@ class YamlFile:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            found: dict[tuple[Place, bool], list[str]] = {}
+            texts_by_place: dict[tuple[Place, bool], list[str]] = {}
             hidden = _not_shown(model)
-            of_a_kind: set[Place] = set()
+            hidden_places: set[Place] = set()
             for item in error.errors(include_url=False):
-                place, what, is_value = self._of(item, model)
-                found.setdefault((place, is_value), []).append(what)
+                place, text, is_value = self._of(item, model)
+                texts_by_place.setdefault((place, is_value), []).append(text)
                 if item["type"] in _CONTAINER_ERRORS or not hidden.isdisjoint(place):
-                    of_a_kind.add(place)
-            made = []
-            for (place, is_value), texts in found.items():
-                if is_value and any(other[: len(place)] == place != other for other, _ in found):
-                    # A different alternative of the union fits better: the problem is inside its value.
+                    hidden_places.add(place)
+            invalid = []
+            for (place, is_value), texts in texts_by_place.items():
+                if is_value and any(other[: len(place)] == place != other for other, _ in texts_by_place):
+                    # Another alternative of the union fits better: its problem is inside the value.
                     continue
                 # A union has one error per alternative.
-                what = " or ".join(dict.fromkeys(texts))
+                message = " or ".join(dict.fromkeys(texts))
                 got = ""
                 if is_value:
-                    got = f", got {_shown(self._at(place), place in of_a_kind)}"
-                made.append(self.problem(place, what + got))
-            problems += sorted(made, key=lambda problem: problem.line or 0)
+                    got = f", got {_shown(self._at(place), place in hidden_places)}"
+                invalid.append(self.problem(place, message + got))
+            problems += sorted(invalid, key=lambda problem: problem.line or 0)
             return None
 
     def sound_part(self, model: type[M]) -> M | None:
@@ -137,23 +137,23 @@ class YamlFile:
             return place, f"expected {form}", True
         text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         text = re.sub(r" or instance of \w+$", "", text)
-        # Our validators write a whole message; pydantic's name what they expect.
+        # Validators of agent files raise whole messages; messages of pydantic name only the expected value.
         if error["type"] not in ("value_error", "assertion_error"):
             text = f"expected {text}"
         return place, text, True
 
     def _at(self, place: Place) -> Any:
-        found = self.data
+        value = self.data
         for step in place:
-            found = found[step]
-        return found
+            value = value[step]
+        return value
 
     def _known(self, loc: Sequence[str | int]) -> Place:
-        found: Place = ()
+        place: Place = ()
         for step in loc:
-            if (*found, step) in self.lines:
-                found = (*found, step)
-        return found
+            if (*place, step) in self.lines:
+                place = (*place, step)
+        return place
 
 
 def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
@@ -190,9 +190,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
             problems.append(Problem(name, 1, "the file is empty"))
             return None
         twice: list[Problem] = []
-        _note(
-            root, (), lines, lambda key, line: twice.append(Problem(name, line, f"the key {key!r:.80} is here twice"))
-        )
+        _note(root, (), lines, lambda key, line: twice.append(Problem(name, line, f"duplicate key {key!r:.80}")))
         if twice:
             problems += twice
             return None
@@ -228,13 +226,13 @@ def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any
 
 def _not_shown(model: type[BaseModel]) -> set[str]:
     """Return the keys of secrets, which are excluded from `repr` and from errors."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for name, field in model.model_fields.items():
         if not field.repr:
-            found.add(field.alias or name)
+            keys.add(field.alias or name)
         for inner in _models(field.annotation):
-            found |= _not_shown(inner)
-    return found
+            keys |= _not_shown(inner)
+    return keys
 
 
 def _shown(value: Any, only_kind: bool) -> str:
@@ -246,19 +244,19 @@ def _shown(value: Any, only_kind: bool) -> str:
 
 def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
     """Return the valid keys at the place of an unknown key."""
-    found: Any = model
+    level: Any = model
     for step in loc:
         if isinstance(step, int):
             continue
-        field = getattr(found, "model_fields", {}).get(step)
+        field = getattr(level, "model_fields", {}).get(step)
         if field is None:
-            annotation = getattr(found, "annotation", found)
+            annotation = getattr(level, "annotation", level)
             if annotation and (tagged := _tagged(annotation, step)) is not None:
-                found = tagged
+                level = tagged
             continue
-        found = _models(field.annotation)
-        found = found[0] if len(found) == 1 else field
-    return [field.alias or name for name, field in getattr(found, "model_fields", {}).items()]
+        level = _models(field.annotation)
+        level = level[0] if len(level) == 1 else field
+    return [field.alias or name for name, field in getattr(level, "model_fields", {}).items()]
 
 
 def _models(annotation: Any) -> list[Any]:
@@ -268,5 +266,5 @@ def _models(annotation: Any) -> list[Any]:
 
 
 def _tagged(annotation: Any, tag: str | int) -> Any:
-    """Return the model with this name in a union."""
+    """Return the model with the name `tag` in a union."""
     return next((model for model in _models(annotation) if model.__name__ == tag), None)

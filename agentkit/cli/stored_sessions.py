@@ -25,11 +25,11 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", h
 
 
 def first_of(names: Sequence[str]) -> str:
-    """Return the first names of a list, with dots for the rest."""
-    shown = [plain(name) for name in names[:_NAMED]]
+    """Return the first names of a list, followed by dots if names were left out."""
+    printed = [plain(name) for name in names[:_NAMED]]
     if len(names) > _NAMED:
-        shown.append("...")
-    return ", ".join(shown)
+        printed.append("...")
+    return ", ".join(printed)
 
 
 def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
@@ -62,7 +62,7 @@ def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
 
 
 def existing_session(memory: Memory, name: str) -> StoredSession:
-    """Return the conversation of a name; end the command with an error if it is not stored."""
+    """Return the conversation of a name; exit with an error if it is not stored."""
     if not memory.sessions(name=name):
         fail(f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations")
     return memory.session(name)

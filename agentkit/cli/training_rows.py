@@ -51,7 +51,7 @@ def _remembering(
     if memory is None or not ctx.user_input.text:
         return ctx
     options = shown_options(agent.recall, agent.chain.layers)
-    found = recall(memory, ctx.user_input.text, session, options=options)
+    recalled = recall(memory, ctx.user_input.text, session, options=options)
     asked = datetime.fromtimestamp(question.said_at, UTC)
-    before = [one for one in found.recalled if one.when is None or one.when < asked]
-    return remembering(ctx, found._replace(recalled=tuple(before)))
+    before = [message for message in recalled.recalled if message.when is None or message.when < asked]
+    return remembering(ctx, recalled._replace(recalled=tuple(before)))

@@ -1,4 +1,4 @@
-"""The inspector: a page that shows sessions and runs as prompt trees, and what the page reads.
+"""The inspector: a page that shows sessions and runs as prompt trees, and the sources of its data.
 
 `routes(source)` needs the extra `server`.
 """

@@ -343,12 +343,12 @@ async def _session(source: InspectorSource, name: str) -> SessionProtocol:
 
 async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of stored runs by the index of the first message of their turn; see `runs_begun`."""
-    begun = await in_thread(runs_begun, session, bounds)
-    ids = set(begun.values())
+    started = await in_thread(runs_begun, session, bounds)
+    ids = set(started.values())
     if not ids:
         return {}
     stored = {run.run_id for run in await source.runs(limit=len(ids), session=name, ids=ids)}
-    return {at: run_id for at, run_id in begun.items() if run_id in stored}
+    return {at: run_id for at, run_id in started.items() if run_id in stored}
 
 
 async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
@@ -375,8 +375,8 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
     if asked.recall:
         memory = await source.memory(agent.name)
     if memory is not None and ctx.user_input.text:
-        found: Found = await in_thread(recall, memory, ctx.user_input.text, session)
-        ctx = remembering(ctx, found)
+        recalled: Found = await in_thread(recall, memory, ctx.user_input.text, session)
+        ctx = remembering(ctx, recalled)
     return _Located(agent, ctx, 1, 1)
 
 

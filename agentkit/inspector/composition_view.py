@@ -48,8 +48,8 @@ def composition_view(composition: Composition) -> Json:
         limits = composition.budget
         budget = {"limit": limits.limit, "reserve": limits.reserve, "tokens": limits.tokens}
     count = _count(composition)
-    shown = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
-    walked = list(composition.walk(set(shown)))
+    indices = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
+    walked = list(composition.walk(set(indices)))
     prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
@@ -63,15 +63,15 @@ def composition_view(composition: Composition) -> Json:
         ],
         "output": composition.output_schema,
         "count": count,
-        "messages": _messages(composition, walked, shown, MAX_PIECE),
+        "messages": _messages(composition, walked, indices, MAX_PIECE),
         "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
 
 
 def messages_view(composition: Composition, start: int) -> list[Json]:
     """Return messages as in `composition_view`, from number `start`, at most `MAX_MESSAGES`."""
-    shown = range(start, min(start + MAX_MESSAGES, _count(composition)))
-    return _messages(composition, list(composition.walk(shown)), shown, MAX_PIECE)
+    indices = range(start, min(start + MAX_MESSAGES, _count(composition)))
+    return _messages(composition, list(composition.walk(indices)), indices, MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:

@@ -29,11 +29,11 @@ def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:
         ContextError: Paths are unknown; lists all of them.
         PromptError: A template cannot be compiled, or reads a value that the context does not have; names the prompt.
     """
-    known = {path for path, _ in layers.walk()}
+    paths = {path for path, _ in layers.walk()}
     problems: list[tuple[str, str]] = []
     for path in templates:
-        if path not in known:
-            hint = similar(path, known)
+        if path not in paths:
+            hint = similar(path, paths)
             problem = "no prompt has this path"
             if hint:
                 problem += f", did you mean {hint!r}?"

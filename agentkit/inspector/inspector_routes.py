@@ -189,10 +189,10 @@ async def _read(request: Request, body: type[Body]) -> Body:
     except TimeoutError:
         raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
     try:
-        given = request_json(bytes(data))
+        content = request_json(bytes(data))
     except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
-    return body.model_validate(given)
+    return body.model_validate(content)
 
 
 def _json(data: object, status: int = 200) -> Response:
@@ -243,7 +243,7 @@ def _failed(error: Exception) -> Response:
     elif isinstance(error, _OURS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):
-            problems = [(f"kwargs.{name}", what) for name, (what, _) in error.problems.items()]
+            problems = [(f"kwargs.{name}", text) for name, (text, _) in error.problems.items()]
         elif isinstance(error, ContextError):
             problems = list(error.problems)
     else:
@@ -252,7 +252,7 @@ def _failed(error: Exception) -> Response:
         if isinstance(error, _UNAVAILABLE):
             status, reason = 503, "a database, a store or a model is unavailable"
         message = f"the inspector cannot answer: {reason}; the log of the server has the cause"
-    rows = [{"where": where[:200], "what": what[:500]} for where, what in problems[:_MAX_PROBLEMS]]
+    rows = [{"where": where[:200], "what": text[:500]} for where, text in problems[:_MAX_PROBLEMS]]
     body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": rows}
     headers = getattr(error, "headers", None) or {}
     response = _json({"error": body | {"omitted": max(0, len(problems) - _MAX_PROBLEMS)}}, status)

@@ -35,7 +35,9 @@ def journal_view(journal: Journal) -> Json:
         "continues_session": journal.continues_session,
         "usage": usage_view(journal.usage),
         "events": [event for step in journal.steps() if (event := _event(step)) is not None],
-        "answer": next((clipped(one.text) for one in reversed(journal.messages) if one.role == "assistant"), ""),
+        "answer": next(
+            (clipped(message.text) for message in reversed(journal.messages) if message.role == "assistant"), ""
+        ),
     }
 
 

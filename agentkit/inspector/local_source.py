@@ -168,7 +168,7 @@ class LocalSource:
         self._runs.pop(run.run_id, None)
         self._runs[run.run_id] = run
         while len(self._runs) > _MAX_RUNS:
-            oldest = next((id for id, one in self._runs.items() if one.state != "running"), None)
+            oldest = next((id for id, each in self._runs.items() if each.state != "running"), None)
             if oldest is None:
                 break
             del self._runs[oldest]

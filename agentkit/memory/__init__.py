@@ -1,4 +1,4 @@
-"""What users import from `agentkit.memory`: every public name of the memory layer."""
+"""Public names of the memory layer."""
 
 from agentkit_prompts.lazy import exports
 

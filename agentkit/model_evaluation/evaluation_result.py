@@ -66,10 +66,10 @@ class Evaluation:
         return None
 
     def __repr__(self) -> str:
-        shown = "no score"
+        score = "no score"
         if self.score is not None:
-            shown = f"score={self.score:.4f}"
-        return f"Evaluation({len(self.rows)} rows, {shown})"
+            score = f"score={self.score:.4f}"
+        return f"Evaluation({len(self.rows)} rows, {score})"
 
 
 class EvaluationFailed(AgentError):

@@ -118,23 +118,23 @@ class PromptSender:
     def shown_settings(self) -> str:
         """Settings of the requests as text: the settings of the model, its chat template and its defaults."""
         settings = self.sent_settings
-        shown: list[str] = []
+        parts: list[str] = []
         if settings != NO_SETTINGS:
-            shown.append(repr(settings).removeprefix("ModelSettings(").removesuffix(")"))
+            parts.append(repr(settings).removeprefix("ModelSettings(").removesuffix(")"))
         if self._scores:
-            return ", ".join(["log probabilities of texts; one token per text is generated and ignored", *shown])
+            return ", ".join(["log probabilities of texts; one token per text is generated and ignored", *parts])
         of_template = self._template_settings()
-        shown += [
+        parts += [
             f"{name}={value!r} (chat template)"
             for name, value in of_template.items()
             if getattr(settings, name, settings.extra.get(name)) is None
         ]
         default = getattr(self.model, "default_max_tokens", None)
         if default is not None and settings.max_tokens is None and "max_tokens" not in settings.extra:
-            shown.append(f"max_tokens={default} (default)")
+            parts.append(f"max_tokens={default} (default)")
         if settings.temperature is None and "temperature" not in of_template:
-            shown.append("temperature of the endpoint")
-        return ", ".join(shown)
+            parts.append("temperature of the endpoint")
+        return ", ".join(parts)
 
     def _template_settings(self) -> dict[str, Any]:
         """Return the sampling settings of the chat template."""
@@ -290,8 +290,8 @@ def _checked_template(meta: MetaTemplateLike, *, takes_text: bool) -> MetaParser
 
 def _reply_settings(settings: ModelSettings) -> list[str]:
     """Return the settings that only affect a generated reply, as `name=value`."""
-    others = ("headers", "timeout", "extra")
-    return [f"{name}={value!r}" for name, value in explicit_settings(settings).items() if name not in others]
+    excluded = ("headers", "timeout", "extra")
+    return [f"{name}={value!r}" for name, value in explicit_settings(settings).items() if name not in excluded]
 
 
 def _without_sampling(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:

@@ -49,8 +49,8 @@ class FallbackModel:
         check_types(AgentDefinitionError, "FallbackModel", on=(on, Iterable, "classes of ModelError"))
         self.on = tuple(on)
         _check(self._problems())
-        first, *others = [output_modes_of(model) for model in self.models]
-        self.output_modes = tuple([mode for mode in first if all(mode in modes for modes in others)])
+        first, *other_modes = [output_modes_of(model) for model in self.models]
+        self.output_modes = tuple([mode for mode in first if all(mode in modes for modes in other_modes)])
         if not self.output_modes:
             _check(["models: the models have no common output mode"])
         self.name = " | ".join([model.name for model in self.models])

@@ -64,8 +64,8 @@ def _secret_texts(text: str) -> list[str]:
 def without_secrets(value: Any) -> Any:
     """Return JSON data in which `***` replaces secrets."""
     if isinstance(value, Mapping):
-        shown = {name: without_secrets(item) for name, item in value.items()}
-        return {**shown, **dict.fromkeys(filter(_is_secret_name, value), "***")}
+        fields = {name: without_secrets(item) for name, item in value.items()}
+        return {**fields, **dict.fromkeys(filter(_is_secret_name, value), "***")}
     if isinstance(value, list | tuple):
         return [without_secrets(item) for item in value]
     if isinstance(value, str) and _is_key(value):

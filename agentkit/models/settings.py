@@ -187,12 +187,12 @@ class ModelSettings:
         return self
 
     def __repr__(self) -> str:
-        shown = explicit_settings(self)
+        values = explicit_settings(self)
         if self.headers:
-            shown["headers"] = [*self.headers]
+            values["headers"] = [*self.headers]
         if self.extra:
-            shown["extra"] = without_secrets(self.extra)
-        return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+            values["extra"] = without_secrets(self.extra)
+        return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def explicit_settings(settings: ModelSettings) -> dict[str, Any]:

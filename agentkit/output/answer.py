@@ -149,13 +149,13 @@ class AnswerReader:
         if self.request is None or self.request.tool is None or not reply.message.tool_calls:
             return reply
         name = self.request.tool.name
-        others = tuple([call for call in reply.message.tool_calls if call.name != name])
+        other_calls = tuple([call for call in reply.message.tool_calls if call.name != name])
         answers = [call.arguments for call in reply.message.tool_calls if call.name == name]
         if not answers:
             return reply
         # The answer does not consider the results of the other tools, so it is not final.
-        if others:
-            return replace(reply, message=replace(reply.message, tool_calls=others))
+        if other_calls:
+            return replace(reply, message=replace(reply.message, tool_calls=other_calls))
         reason = "stop"
         if reply.finish_reason != "tool_calls":
             reason = reply.finish_reason
@@ -236,9 +236,9 @@ class AnswerReader:
         """Return the value of an output function from its text, by its annotated return type."""
         assert self._kind is not None
         adapter = self._kind.adapter
-        for read, given in ((adapter.validate_json, text), (adapter.validate_python, text)):
+        for read, data in ((adapter.validate_json, text), (adapter.validate_python, text)):
             try:
-                value = read(given)
+                value = read(data)
             except ValidationError:
                 continue
             # The adapter can have changed the text.

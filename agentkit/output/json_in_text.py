@@ -45,9 +45,9 @@ def behind_thinking(text: str) -> str:
 def without_fence(text: str) -> str:
     """Return the text inside a code fence around the whole text."""
     text = text.strip()
-    found = _FENCE.fullmatch(text)
-    if found:
-        return found[1].strip()
+    match = _FENCE.fullmatch(text)
+    if match:
+        return match[1].strip()
     return text
 
 
@@ -75,22 +75,22 @@ def _walk(text: str, start: int, ends: dict[int, int]) -> None:
     Inner objects have the same end when they are read from their start, so they are not read again. Only an opening
     inside a string is read again, with other strings: no character is read three times.
     """
-    begun = [start]
+    openings = [start]
     at = start + 1
-    while begun:
-        kind = text[begun[-1]]
-        found = _ITEMS[kind].match(text, at) or (_EMPTY[kind].match(text, at) if at == begun[-1] + 1 else None)
-        if found is not None and found["end"] is None:
-            begun.append(found.end())
-            at = found.end() + 1
+    while openings:
+        kind = text[openings[-1]]
+        match = _ITEMS[kind].match(text, at) or (_EMPTY[kind].match(text, at) if at == openings[-1] + 1 else None)
+        if match is not None and match["end"] is None:
+            openings.append(match.end())
+            at = match.end() + 1
             continue
-        while found is not None and found["end"] is not None:
-            at = found.end()
-            ends[begun.pop()] = at
-            found = None
-            if begun:
-                found = _BEHIND[text[begun[-1]]].match(text, at)
-        if found is None:
+        while match is not None and match["end"] is not None:
+            at = match.end()
+            ends[openings.pop()] = at
+            match = None
+            if openings:
+                match = _BEHIND[text[openings[-1]]].match(text, at)
+        if match is None:
             break
-        at = found.end()
-    ends.update(dict.fromkeys(begun, 0))
+        at = match.end()
+    ends.update(dict.fromkeys(openings, 0))

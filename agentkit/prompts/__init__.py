@@ -1,4 +1,4 @@
-"""What users import from `agentkit.prompts`: every public name of the prompts layer."""
+"""Public names of the prompts layer."""
 
 from agentkit_prompts.lazy import exports
 

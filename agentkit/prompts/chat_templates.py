@@ -1,4 +1,4 @@
-"""What users import from `agentkit.prompts.chat_templates`."""
+"""Public names for chat templates."""
 
 from agentkit_prompts.lazy import exports
 

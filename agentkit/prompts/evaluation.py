@@ -1,4 +1,4 @@
-"""What users import from `agentkit.prompts.evaluation`."""
+"""Public names for the evaluation of prompts."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""What users import from `agentkit.prompts.example_selectors`."""
+"""Public names of selectors of examples."""
 
 from agentkit_prompts.lazy import exports
 

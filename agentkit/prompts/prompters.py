@@ -1,4 +1,4 @@
-"""What users import from `agentkit.prompts.prompters`."""
+"""Public names of prompters."""
 
 from agentkit_prompts.lazy import exports
 

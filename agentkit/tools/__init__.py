@@ -1,4 +1,4 @@
-"""What users import from `agentkit.tools`: every public name of the tools layer."""
+"""Public names of the tools layer."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""What users import from `agentkit.tools.types`: types and helpers for those who extend tools.
+"""Public types and helpers for extensions of the tools layer.
 
 Most programs need `agentkit.tools` only.
 """

@@ -175,9 +175,9 @@ output: ./tools.py:Nothing
         (2, "broken.prompt.j2"),
         (4, "did you mean 'price'"),
         (5, "expected a function, a tool or a toolset"),
-        (6, "there is no module 'nowhere.to.be'"),
+        (6, "unknown module 'nowhere.to.be'"),
         (7, "not set in the environment: AGENTKIT_NOT_SET"),
-        (9, "env is for a command"),
+        (9, "env is only valid for a command"),
         (11, "kind: summarise"),
         (12, "has no 'Nothing'"),
     ):
@@ -218,7 +218,7 @@ def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
     [
         ("", "the file is empty"),
         ("- a\n", "expected keys with values"),
-        ("model: offline\nmodel: x\n", "2: the key 'model' is here twice"),
+        ("model: offline\nmodel: x\n", "2: duplicate key 'model'"),
         ("model: &a offline\nname: *a\n", "aliases are not allowed"),
         ("a: {\n", "not YAML"),
         ("model: !!python/object/apply:os.system [ls]\n", "not YAML"),
@@ -303,7 +303,7 @@ def test_the_schema_for_editors_says_the_same_as_the_checks() -> None:
     for wrong in ({}, {"model": 3}, {"model": "x", "toolz": []}, {"model": "x", "limits": {"steps": 0}}):
         assert not check.is_valid(wrong)
     published = json.loads((ROOT / "docs" / "agent.schema.json").read_text("utf-8"))
-    assert published == schema, "write it anew: agentkit schema --agent-file > docs/agent.schema.json"
+    assert published == schema, "write it again: agentkit schema --agent-file > docs/agent.schema.json"
 
 
 def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: Path) -> None:
@@ -330,7 +330,7 @@ def test_what_the_file_names_is_reported_beside_what_it_says(folder: Path) -> No
     text = "model: offline\ntools:\n- ./tools.py:prise\n- ./none.py:x\nlayers: nowhere\nlimts: {}\nlimits: {steps: 0}\n"
     found = problems(written(folder, text))
     assert [one.partition(":")[0] for one in found] == ["6", "7", "5", "3", "4"]
-    assert "no 'prise'" in found[3] and "there is no file" in found[4]
+    assert "no 'prise'" in found[3] and "missing file" in found[4]
     folders = sorted(one.name for one in folder.iterdir() if one.is_dir())
     assert problems(written(folder, "model: offline\nmemory: true\nlimts: {}\n"))[0].startswith("3: limts")
     assert sorted(one.name for one in folder.iterdir() if one.is_dir()) == folders, "a memory was made"

@@ -76,7 +76,7 @@ def test_every_dataset_of_a_file_is_asked_and_scored(
     assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in whatever order
     again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
     assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "2", "1.0000", "0", "0"]
-    assert f"few: 0 rows asked now, 2 were kept in {Path('answers', 'few.jsonl')}" in again.stderr
+    assert f"few: 0 rows sent now, 2 answers reused from {Path('answers', 'few.jsonl')}" in again.stderr
     assert len(server.to("eval")) == 4  # nothing was asked again
 
 
@@ -113,8 +113,8 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
         (("-d", "zero", "--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
         (("--rows", "few=nowhere"), "nowhere: the file or folder does not exist"),
-        (("--out", "sums.py"), "--out sums.py: it is a file, and there are 2 datasets; name a folder"),
-        (("--out", "sums.py/inner"), "inner: no folder can be made there"),
+        (("--out", "sums.py"), "--out sums.py: 2 datasets require a folder, not a file; name a folder"),
+        (("--out", "sums.py/inner"), "inner: the folder cannot be created"),
     ],
 )
 def test_what_is_wrong_is_reported_before_anything_is_asked(
@@ -237,7 +237,7 @@ def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
     printed, noted = first.communicate(timeout=60)
     stopped.set()
     assert (first.returncode, printed) == (130, ""), noted
-    assert "stopped: 2 of 8 rows were asked; their answers are in kept.jsonl, and the same command goes on" in noted
+    assert "stopped: 2 of 8 rows were sent; the answers are in kept.jsonl, and the same command resumes" in noted
     kept = len((sums / "kept.jsonl").read_text().splitlines()) - 1
     before = len(server.to("slow"))
     server.on("slow", good)
@@ -297,7 +297,7 @@ def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums
     assert done.stderr.count("pass --score exact, choice or numeric; --score none stores the answers") == 2
     (sums / "bare.py").write_text(SUMS.replace("eval_cfg=dict(evaluator=dict(type=AccEvaluator))", ""))
     done = run("eval", "bare.py", "-d", "zero")
-    assert done.exit_code == 0 and "zero: there is no eval_cfg, so nothing is scored" in done.stderr
+    assert done.exit_code == 0 and "zero: without an eval_cfg, nothing is scored" in done.stderr
 
 
 def test_a_server_that_is_not_there_is_reported_once(run: Run, sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     done = run("eval", "sums.py", "--rows", "root", "--json")
     assert done.exit_code == 0, done.stderr
     assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
-    assert "no model is named: the offline stand-in answers, so a score has no meaning" in done.stderr
+    assert "the offline stand-in answers, so a score has no meaning; name a model with --model" in done.stderr
     (sums / "root" / "zero" / "test.csv").unlink()
     (sums / "root" / "zero").rmdir()
     done = run("eval", "sums.py", "--rows", "root")

@@ -57,7 +57,7 @@ def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (
         1,
         "",
-        "nothing was found; --user NAME also searches the data of a user\n",
+        "no item was found; --user NAME also searches the data of a user\n",
     )
     done = run("recall", "zebra", "--json")
     assert done.exit_code == 1
@@ -228,7 +228,7 @@ def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, f
     done = run("memory", "erase", "--user", "ada", "--yes")
     assert done.exit_code == 0
     assert done.stdout.startswith("removed ")
-    assert "a new scan finds 0 rows, 0 points in the index\nno byte of it is left in the files\n" in done.stdout
+    assert "a new scan finds 0 rows, 0 points in the index\nno deleted bytes remain in the files\n" in done.stdout
     assert b"ada plays" not in b"".join(path.read_bytes() for path in folder.rglob(".agentkit/**/*") if path.is_file())
     assert stored(folder, "bob", "marimbaphone")
     again = run("memory", "erase", "--user", "ada", "--yes", "--json")
@@ -267,7 +267,7 @@ def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> N
     assert run("recall", "wombats").exit_code == 1
     assert run("recall", "quokkas").exit_code == 0
     done = run("memory", "erase", "--conversation", "one", "--yes")
-    assert (done.exit_code, done.stderr) == (1, "there is no conversation one\n")
+    assert (done.exit_code, done.stderr) == (1, "unknown conversation one\n")
 
 
 @pytest.mark.long
@@ -279,7 +279,7 @@ def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
         owner.admin.verify()
         done = start("memory", "erase", "--user", "ada", "--yes")
         assert done.returncode == 1
-        assert "the index could not be asked" in done.stdout
+        assert "the index could not be read" in done.stdout
         assert "in use by process" in done.stderr
     assert run("memory", "verify").exit_code == 0
     assert run("memory", "erase", "--user", "ada", "--yes").exit_code == 0
@@ -364,7 +364,7 @@ def test_an_unavailable_model_is_reported_and_changes_nothing(run: Run, ingested
     assert done.exit_code == 1
     assert "expected KIND:MODEL" in done.stderr
     assert run("recall", "barn owl").exit_code == 0
-    assert run("memory", "reembed", "--abandon").stdout == "no change was begun\n"
+    assert run("memory", "reembed", "--abandon").stdout == "no change was started\n"
     assert run("memory", "reembed").exit_code == 2
     assert run("memory", "reembed", "openai:m", "--words").exit_code == 2
 
@@ -377,7 +377,7 @@ def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, f
     done = run("memory", "reembed", "--words")
     assert done.exit_code == 1
     assert "self-retrieval: 0 of 3 found, 90% needed\n" in done.stdout
-    assert "BM25 alone is built and not active: " in done.stdout
+    assert "the index with BM25 alone is built, but not active: " in done.stdout
     assert "--abandon" in done.stderr
     assert json.loads(run("memory", "reembed", "--words", "--json").stdout)["flipped"] is False
     assert run("memory", "reembed", "--abandon").stdout == "dropped\n"

@@ -128,25 +128,25 @@ def eval(
 ) -> None:
     """Evaluate a model on every row of a dataset.
 
-    Scores go to stdout, everything else to stderr. After an interruption, the same command with the same --out resumes.
-    A configuration that scores labels requires a model of raw completions: name its chat template, or `base`. The exit
-    code is 1 if an input is invalid or a row failed.
+    Scores are printed to stdout, everything else to stderr. After an interruption, the same command with the same --out
+    resumes. A configuration that scores labels requires a model of raw completions: name its chat template, or `base`.
+    The exit code is 1 if an input is invalid or a row failed.
 
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
     every = named_datasets(load_datasets(config, root=root))
     scores = scores_by_dataset(score, every)
     chosen = chosen_datasets(every, dataset)
-    held = rows_of(rows, chosen, every, config, root_of(config, root))
+    sources = rows_of(rows, chosen, every, config, root_of(config, root))
     listed = dict(load_config(config, root=root)).get("models")
     models = []
     if isinstance(listed, list):
         models = [entry for entry in listed if isinstance(entry, Mapping)]
-    has_labels = any(_scores_labels(one) for one in chosen.values())
-    asked = with_model_entry(
-        models, _model(model, chat_template, model_name, is_asked=show is None, has_labels=has_labels)
+    has_labels = any(_scores_labels(entry) for entry in chosen.values())
+    target = with_model_entry(
+        models, _model(model, chat_template, model_name, sends=show is None, has_labels=has_labels)
     )
-    meta = meta_template_for(models, asked)
+    meta = meta_template_for(models, target)
     settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
     vectors = None
@@ -154,26 +154,26 @@ def eval(
         vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
     # All datasets are validated before the first request, because an evaluation may take hours.
-    prepared = _checked(
-        chosen, held, asked, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
+    prepared = _prepare(
+        chosen, sources, target, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
     )
     if show is not None:
         _show(prepared, show, as_json=as_json)
         return
-    _note_settings(asked, prepared, is_named=model is not None)
+    _note_settings(target, prepared, is_named=model is not None)
     options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
     results = _Results()
-    for name, one in prepared.items():
+    for name, entry in prepared.items():
         try:
-            results.evaluations[name] = _asked(name, one, asked, {**options, "out": files.get(name)})
+            results.evaluations[name] = _evaluate(name, entry, target, {**options, "out": files.get(name)})
         except EvaluationFailed as error:
             results.failures[name] = error
             results.evaluations[name] = error.evaluation
         except ModelError:
             # The other datasets would fail in the same way. Answers until now are printed.
-            results.put(asked, files, as_json=as_json)
+            results.put(target, files, as_json=as_json)
             raise
-    results.put(asked, files, as_json=as_json)
+    results.put(target, files, as_json=as_json)
     if results.failures:
         raise typer.Exit(1)
 
@@ -194,16 +194,17 @@ class _Results:
             _table(forms)
         for name, result in self.evaluations.items():
             if result.reused:
-                kept = f"{result.reused} were kept in {files[name]}"
-                note(f"{name}: {len(result.rows) - result.reused} rows asked now, {kept}; tokens are those of this run")
+                reused = f"{result.reused} answers reused from {files[name]}"
+                sent = len(result.rows) - result.reused
+                note(f"{name}: {sent} rows sent now, {reused}; the tokens are the tokens of this call")
         for name, problem in self.failures.items():
             complain(f"dataset {name}: {problem}".replace("out=", "--out"))
 
 
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
-    """Print the settings of the model, or that the offline stand-in answers."""
+    """Print the settings of the model, or a note if the offline stand-in answers."""
     if isinstance(model, OfflineModel) and not is_named:
-        note("no model is named: the offline stand-in answers, so a score has no meaning; name one with --model")
+        note("the offline stand-in answers, so a score has no meaning; name a model with --model")
         return
     for text, names in _settings_of(prepared).items():
         datasets = ""
@@ -215,19 +216,19 @@ def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named:
 class _Prepared(NamedTuple):
     """A validated dataset with its rows, score and settings."""
 
-    asker: PromptSender
+    sender: PromptSender
     rows: Sequence[Row]
     score: Score | None
     settings: ModelSettings
     warnings: Sequence[str]
 
 
-def _checked(
+def _prepare(
     datasets: Mapping[str, Mapping[str, Any]],
     rows: Mapping[str, Any],
     model: Model,
     embedder: Embedder | None,
-    given: Mapping[str | None, str],
+    score_names: Mapping[str | None, str],
     *,
     meta_template: Any,
     settings: ModelSettings,
@@ -236,68 +237,68 @@ def _checked(
 ) -> dict[str, _Prepared]:
     """Return the validated datasets; raise one error with the problems of all datasets."""
     problems = []
-    found: dict[str, _Prepared] = {}
-    for name, one in datasets.items():
+    prepared: dict[str, _Prepared] = {}
+    for name, dataset in datasets.items():
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", InContextWarning)
                 score: str | None = "none"
                 if not is_shown:
-                    score = score_for(name, one.get("eval_cfg"), given)
-                icl, asked = configured_dataset(one, rows[name], embedder, score)
-                icl.reader.check((), asked)
-                asked = asked[:limit]
-                # A text that is scored is not generated, so no setting of sampling is for it.
+                    score = score_for(name, dataset.get("eval_cfg"), score_names)
+                icl, used = configured_dataset(dataset, rows[name], embedder, score)
+                icl.reader.check((), used)
+                used = used[:limit]
+                # Settings of sampling are only for generated texts; a scored text is not generated.
                 chosen = NO_SETTINGS
                 if icl.inferencer.asks in ("gen", "dialogue"):
                     chosen = settings
-                asker = PromptSender(icl, model, meta_template, chosen)
+                sender = PromptSender(icl, model, meta_template, chosen)
                 scores = None
                 if not is_shown:
-                    scores = score_of_rows(score, one.get("eval_cfg"), icl, asked)
+                    scores = score_of_rows(score, dataset.get("eval_cfg"), icl, used)
                 if scores is None and score is None:
-                    note(f"{name}: there is no eval_cfg, so nothing is scored; give --score exact, choice or numeric")
-            found[name] = _Prepared(asker, asked, scores, chosen, [str(warning.message) for warning in caught])
+                    note(f"{name}: without an eval_cfg, nothing is scored; add --score exact, choice or numeric")
+            prepared[name] = _Prepared(sender, used, scores, chosen, [str(warning.message) for warning in caught])
         except (InContextError, AgentDefinitionError) as error:
             problems.append(f"dataset {name}: {error}")
-    if settings != NO_SETTINGS and found and all(one.settings == NO_SETTINGS for one in found.values()):
+    if settings != NO_SETTINGS and prepared and all(dataset.settings == NO_SETTINGS for dataset in prepared.values()):
         problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
     if problems:
         text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
         text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
         raise InContextError(re.sub(r"score='(\w+)'", r"--score \1", text))
-    return found
+    return prepared
 
 
 def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
-    """Return the datasets by their settings that influence answers."""
-    found: dict[str, list[str]] = {}
-    for name, one in prepared.items():
-        found.setdefault(one.asker.shown_settings, []).append(name)
-    return found
+    """Return the names of the datasets by their settings that influence answers."""
+    by_settings: dict[str, list[str]] = {}
+    for name, dataset in prepared.items():
+        by_settings.setdefault(dataset.sender.shown_settings, []).append(name)
+    return by_settings
 
 
 def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
-    """Print the prompts of the first rows; for a dialogue, its first prompt."""
-    found: list[dict[str, Any]] = []
-    for name, one in prepared.items():
-        icl, rows = one.asker.icl, one.rows
+    """Print the prompts of the first rows; of a dialogue, the first prompt."""
+    entries: list[dict[str, Any]] = []
+    for name, dataset in prepared.items():
+        icl, rows = dataset.sender.icl, dataset.rows
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InContextWarning)
             chosen = icl.ids(rows)
             icl.warn_of_doubts(rows, chosen)
             for number, ids in enumerate(chosen[:count]):
                 for label, prompt in _prompts(icl, rows, number, ids):
-                    entry = {"dataset": name, "row": number, "prompt": one.asker.shown(prompt)}
+                    entry = {"dataset": name, "row": number, "prompt": dataset.sender.shown(prompt)}
                     if label is not None:
                         entry["label"] = label
-                    found.append(entry)
-        _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
+                    entries.append(entry)
+        _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
     if as_json:
-        put_json(found)
+        put_json(entries)
         return
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(entries):
         if number:
             put("")
         label = ""
@@ -337,15 +338,15 @@ def _scores_labels(dataset: Mapping[str, Any]) -> bool:
 
 
 def _model(
-    name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
+    name: str | None, chat_template: str | None, model_name: str | None, *, sends: bool, has_labels: bool
 ) -> Model:
-    # Labels are scored by the text of the prompt, so only a completion model can show them.
+    # Labels are scored by the text of the prompt, which only a completion model has.
     template = chat_template or model_name
-    if not is_asked and name is None and (template is not None or has_labels):
-        # This model shows prompts without a key.
+    if not sends and name is None and (template is not None or has_labels):
+        # This model renders prompts and requires no key.
         if template is None:
             template = _BASE
-            note("shown as for a model without a chat template; name your template with --chat-template NAME")
+            note("shown without a chat template; name the template of the model with --chat-template NAME")
         return CompletionModel(template, template)
     if name is not None and ":" in name and chat_template is None and model_name is None:
         return model_of_name(utf8(name))
@@ -358,18 +359,18 @@ def _model(
 
 
 def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
-    """Return the file of each dataset's answers."""
+    """Return the file of the answers of each dataset."""
     if out is None:
         return {}
     # One dataset needs no folder.
     if len(names) == 1 and not out.is_dir():
         return {names[0]: out}
     if out.is_file():
-        raise InContextError(f"--out {out}: it is a file, and there are {len(names)} datasets; name a folder")
+        raise InContextError(f"--out {out}: {len(names)} datasets require a folder, not a file; name a folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InContextError(f"--out {out}: no folder can be made there ({error.strerror})") from error
+        raise InContextError(f"--out {out}: the folder cannot be created ({error.strerror})") from error
     bare = {name: re.sub(r"[^\w.-]", "-", name).strip(".") or "dataset" for name in names}
     files = {name: out / f"{file}.jsonl" for name, file in bare.items()}
     if len(set(files.values())) < len(files):
@@ -377,8 +378,8 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _asked(name: str, one: _Prepared, model: Model, options: Mapping[str, Any]) -> Evaluation:
-    total = len(one.rows)
+def _evaluate(name: str, dataset: _Prepared, model: Model, options: Mapping[str, Any]) -> Evaluation:
+    total = len(dataset.rows)
     with warnings.catch_warnings(record=True) as caught, progress_bar() as bar:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", InContextWarning)
@@ -390,25 +391,31 @@ def _asked(name: str, one: _Prepared, model: Model, options: Mapping[str, Any]) 
                 text += f" ({now.failed} failed)"
             bar.update(task, description=text, completed=now.done)
 
-        score = one.score or "none"
+        score = dataset.score or "none"
         try:
             return run_sync(
-                one.asker.icl, one.rows, model, score=score, settings=one.settings, progress=show, **options
+                dataset.sender.icl,
+                dataset.rows,
+                model,
+                score=score,
+                settings=dataset.settings,
+                progress=show,
+                **options,
             )
         except KeyboardInterrupt:
-            note(f"\nstopped: {_kept(bar.tasks[task].completed, total, options.get('out'))}")
+            note(f"\nstopped: {_progress(bar.tasks[task].completed, total, options.get('out'))}")
             raise typer.Exit(130) from None
         finally:
             bar.stop()
-            _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
+            _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
 
 
-def _kept(done: float, total: float, out: Path | None) -> str:
+def _progress(done: float, total: float, out: Path | None) -> str:
     if out is None:
-        return "nothing is kept; with --out FILE the same command would go on"
+        return "no answer is stored; with --out FILE, the same command resumes"
     if not done:
-        return "before any row was answered; the same command begins again"
-    return f"{done:.0f} of {total:.0f} rows were asked; their answers are in {out}, and the same command goes on"
+        return "no row was answered yet; the same command starts again"
+    return f"{done:.0f} of {total:.0f} rows were sent; the answers are in {out}, and the same command resumes"
 
 
 def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ __all__ = ["inspect"]
 
 
 def inspect(
-    what: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[RUN|SESSION]...", help="Journal files and names of conversations."),
     ] = None,
@@ -58,11 +58,11 @@ def inspect(
         named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
         agents = named or [default_agent(choose_model(), memory)]
         stores = _stores(memory, named)
-        runs, sessions = _found(what or (), stores)
-        known = {asked.name for asked in agents}
+        runs, sessions = _runs_and_sessions(names or (), stores)
+        agent_names = {each.name for each in agents}
         for journal in runs:
-            if journal.agent not in known:
-                note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to see what was sent")
+            if journal.agent not in agent_names:
+                note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to show the sent prompts")
         new_session = memory.session if memory is not None else _unstored_session
         source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
 
@@ -97,17 +97,17 @@ def _first_page(runs: list[Journal], sessions: list[SessionProtocol]) -> str:
     return ""
 
 
-def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
+def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
     """Return the journals and conversations of names; end the command with all unknown names."""
     runs: list[Journal] = []
     sessions: list[SessionProtocol] = []
     missing: list[str] = []
-    for given in names:
-        name = utf8(given)
-        if Path(given).is_file():
-            runs.append(Journal.read(given))
-        elif found := _session(stores, name):
-            sessions += found
+    for argument in names:
+        name = utf8(argument)
+        if Path(argument).is_file():
+            runs.append(Journal.read(argument))
+        elif matches := _session(stores, name):
+            sessions += matches
         else:
             missing.append(name)
     # The page links a run with its session, so sessions of the runs are shown too.
@@ -125,7 +125,7 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
 
 
 def _session(stores: list[Memory], name: str) -> list[SessionProtocol]:
-    """Return a list with the first conversation of this name that has messages; an empty list if none has."""
+    """Return the first conversation of this name that has messages, in a list; an empty list if none has messages."""
     for store in stores:
         if store.sessions(name=name):
             session = text_session(store, name)

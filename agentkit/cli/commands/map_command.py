@@ -47,23 +47,23 @@ def map_(
 ) -> None:
     """Start a durable run per line of FILE, and write the answers in the same order.
 
-    The command may be interrupted and repeated: started runs continue, and written lines stay. The exit code is 1 if
-    runs failed; their lines have `error`.
+    The command may be interrupted and repeated: started runs continue, and written lines stay. The exit code is 1 if a
+    run failed; its line contains `error`.
 
     Example: agentkit runs map shop.agents questions.jsonl --name nightly-1 --out answers.jsonl --work
     """
     runs = runs_of(module)
-    names = sorted({one.agent.name for one in runs.agents.all})
+    names = sorted({durable_agent.agent.name for durable_agent in runs.agents.all})
     if agent is None and len(names) != 1:
         raise DurableError(
             f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}", name="agent"
         )
-    found = _inputs(inputs)
+    run_inputs = _inputs(inputs)
     with progress_bar() as bar, runs.worker() if work else nullcontext():
-        task = bar.add_task(utf8(name), total=len(found))
+        task = bar.add_task(utf8(name), total=len(run_inputs))
         mapping = runs.map(
             utf8(agent or names[0]),
-            found,
+            run_inputs,
             name=utf8(name),
             out=out,
             tenant=utf8(tenant),
@@ -87,7 +87,7 @@ def _inputs(path: Path) -> list[Any]:
     """Read the inputs of a file.
 
     Raises:
-        DurableError: Names the first lines that hold none.
+        DurableError: Some lines are not an input; the first of them are named.
     """
     lines = enumerate(read_regular(path).splitlines(), 1)
     return all_made(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))

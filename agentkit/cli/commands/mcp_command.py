@@ -29,7 +29,7 @@ def mcp(
     """Serve agents as tools of an MCP server: each call is a run that reports its progress.
 
     The arguments of a tool are `input` and the additional kwargs of the agent's prompts. Tool calls of the agent that
-    need approval are denied. The server stops when the client leaves, or with Ctrl-C.
+    need approval are denied. The server stops when the client disconnects, or with Ctrl-C.
 
     Example: agentkit mcp --agent shop.yaml
     """
@@ -44,8 +44,8 @@ def mcp(
             closing.callback(loaded[-1].close)
         if not loaded:
             loaded.append(closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder)))
-        tools = [one.agent.as_tool(name=one.name, description=one.description or _about(one)) for one in loaded]
-        names = [one.name for one in tools]
+        tools = [each.agent.as_tool(name=each.name, description=each.description or _about(each)) for each in loaded]
+        names = [tool.name for tool in tools]
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if duplicates:
             fail(f"several agents have the name {', '.join(duplicates)}: give each agent a unique name")

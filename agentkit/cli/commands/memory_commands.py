@@ -40,7 +40,7 @@ Database: TypeAlias = Annotated[
 ]
 IndexPlace: TypeAlias = Annotated[
     str | None,
-    typer.Option("--index", metavar="PLACE", help="Folder or address of the index of --database; else DIR/index."),
+    typer.Option("--index", metavar="PLACE", help="Folder or address of the index of --database. [default: DIR/index]"),
 ]
 
 
@@ -76,15 +76,15 @@ def verify(
     Example: agentkit memory verify --sample 1000 --json
     """
     with _store(home, database, index) as memory:
-        found = memory.admin.verify(sample=sample)
-    _show({"now": found}, asdict(found), as_json, advice="`agentkit memory repair` repairs it")
+        verification = memory.admin.verify(sample=sample)
+    _show({"now": verification}, asdict(verification), as_json, advice="`agentkit memory repair` repairs it")
 
 
 @memory_app.command()
 def repair(
     removed_to: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="New file to which corrupt rows are moved; without it they stay."),
+        typer.Option(metavar="FILE", help="New file to which corrupt rows are moved; without it, they stay."),
     ] = None,
     as_json: AsJson = False,
     embedder: EmbedderName = None,
@@ -110,8 +110,8 @@ def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home =
     Example: agentkit memory rebuild --json
     """
     with open_existing(home, embedder=embedder) as memory:
-        found = memory.admin.rebuild()
-    _show({"now": found}, asdict(found), as_json)
+        verification = memory.admin.rebuild()
+    _show({"now": verification}, asdict(verification), as_json)
 
 
 @memory_app.command()
@@ -164,11 +164,11 @@ def export(
     _written("rows", count, file, as_json)
 
 
-def _written(what: str, count: int, file: Path, as_json: bool) -> None:
+def _written(unit: str, count: int, file: Path, as_json: bool) -> None:
     if as_json:
-        put_json({what: count, "file": str(file)})
+        put_json({unit: count, "file": str(file)})
     else:
-        put(f"{count:,} {what}")
+        put(f"{count:,} {unit}")
 
 
 def _fill(file: Path, as_json: bool, database: str | None, index: str | None, home: Path) -> None:
@@ -176,10 +176,10 @@ def _fill(file: Path, as_json: bool, database: str | None, index: str | None, ho
         fail(f"{file}: the file does not exist; check the path")
     with _store(home, database, index, new=True) as memory:
         counts = memory.admin.restore(file)
-        # Without an embedder, a process that has it builds the index.
+        # A store with an embedding model is indexed by a process that has its embedder.
         if not memory.model:
             memory.worker().drain()
-    _removed(counts, as_json, "nothing was in it", done="read")
+    _removed(counts, as_json, "the file contains no rows", done="read")
 
 
 @memory_app.command()
@@ -211,11 +211,11 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
     Example: agentkit memory usage --json
     """
     with _store(home, database, index) as memory:
-        found = memory.admin.usage()
+        usages = memory.admin.usage()
     if as_json:
-        put_json([asdict(each) for each in found])
+        put_json([asdict(each) for each in usages])
         return
-    rows = [[f"{value:,}" if isinstance(value, int) else value for value in asdict(each).values()] for each in found]
+    rows = [[f"{value:,}" if isinstance(value, int) else value for value in asdict(each).values()] for each in usages]
     put_table([each.name for each in fields(Usage)], rows)
 
 
@@ -243,7 +243,8 @@ def erase(
 ) -> None:
     """Erase the data of a subject from the database and the index, and verify that nothing remains.
 
-    The exit code is 1 if data remains: it is listed, and the next opening of the memory continues the erasure.
+    The exit code is 1 if data remains: the number of rows is printed, and the next opening of the memory continues the
+    erasure.
 
     Example: agentkit memory erase --user ada --yes
     """
@@ -251,19 +252,21 @@ def erase(
     scope = {name: utf8(value) for name, value in names.items() if value}
     if sum((bool(scope), conversation is not None, everything)) != 1:
         raise typer.BadParameter("name a subject: --user, --session or --agent; or --conversation; or --everything")
-    whom = ", ".join(f"{name} {value}" for name, value in scope.items())
+    subject = ", ".join(f"{name} {value}" for name, value in scope.items())
     owner = Scope(utf8(tenant or TENANT))
     if conversation is not None:
-        whom = f"conversation {utf8(conversation)}"
+        subject = f"conversation {utf8(conversation)}"
     with open_existing(home, owner) as memory:
         if not yes:
-            typer.confirm(plain(f"Erase {whom or f'everything of {owner.tenant}'} from {home}?"), abort=True, err=True)
+            typer.confirm(
+                plain(f"Erase {subject or f'everything of {owner.tenant}'} from {home}?"), abort=True, err=True
+            )
         if conversation is None:
             _proof(memory.erase(owner.narrow(**scope)), as_json)
         else:
-            found = memory.delete_session(utf8(conversation))
-            _removed({"conversations": int(found)}, as_json, f"there is no {whom}")
-            if not found:
+            existed = memory.delete_session(utf8(conversation))
+            _removed({"conversations": int(existed)}, as_json, f"unknown {subject}")
+            if not existed:
                 raise typer.Exit(1)
 
 
@@ -271,16 +274,16 @@ def _proof(done: Erasure, as_json: bool) -> None:
     if as_json:
         put(json.dumps(asdict(done) | {"complete": done.complete}, indent=2))
     else:
-        _removed(done.removed, as_json, "nothing was stored of that")
-        left = sum(done.found.values())
-        points = "the index could not be asked"
+        _removed(done.removed, as_json, "no data of the subject was stored")
+        remaining = sum(done.found.values())
+        points = "the index could not be read"
         if done.points is not None:
             points = f"{done.points} points in the index"
         if done.waiting:
             points += f", {done.waiting} to be removed"
-        put(f"a new scan finds {left} rows, {points}")
+        put(f"a new scan finds {remaining} rows, {points}")
         if done.compacted:
-            put("no byte of it is left in the files")
+            put("no deleted bytes remain in the files")
     if done.note:
         note(done.note)
     if not done.complete:
@@ -305,7 +308,7 @@ def reembed(
     Example: agentkit memory reembed fastembed:BAAI/bge-small-en-v1.5
     """
     if sum((model is not None, words, abandon)) != 1:
-        raise typer.BadParameter("give a MODEL, --words or --abandon")
+        raise typer.BadParameter("expected a MODEL, --words or --abandon")
     with open_existing(home) as memory:
         if abandon:
             dropped = memory.admin.abandon_reembed()
@@ -314,7 +317,7 @@ def reembed(
             elif dropped:
                 put("dropped")
             else:
-                put("no change was begun")
+                put("no change was started")
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)
@@ -322,7 +325,7 @@ def reembed(
             def progress(now: ReembedProgress) -> None:
                 bar.update(task, completed=now.done, total=now.total)
 
-            # Without a model the words alone are indexed.
+            # Without a model, only BM25 is indexed.
             name = None
             if model is not None:
                 name = utf8(model)
@@ -343,19 +346,21 @@ def _show_reembedding(done: Reembedding, as_json: bool) -> None:
         if done.flipped:
             put(f"{done.items} items are found with {by}")
         else:
-            put(f"{by} is built and not active: {done.why}")
+            put(f"the index with {by} is built, but not active: {done.why}")
         if done.failing:
             put(f"{done.failing} items have no vector yet and are found with BM25")
     for space in done.left:
-        note(f"another process still holds {space}; it is dropped when that process ends")
+        note(f"another process still uses {space}; it is dropped when that process exits")
     if not done.flipped:
-        note("run it again to go on, with --no-gate to use it nevertheless, or with --abandon to drop it")
+        note("run the command again to resume; --no-gate activates the index anyway, and --abandon drops it")
         raise typer.Exit(1)
 
 
-def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: bool, *, advice: str = "") -> None:
-    """Print verifications as columns with the problems of the last one; end the command with 1 if it has problems."""
-    last = [*found.values()][-1]
+def _show(
+    verifications: Mapping[str, Verification], data: dict[str, object], as_json: bool, *, advice: str = ""
+) -> None:
+    """Print verifications as columns, and the problems of the last verification; exit with 1 if it has problems."""
+    last = [*verifications.values()][-1]
     if as_json:
         put_json(data)
     else:
@@ -364,15 +369,15 @@ def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: b
             style = ""
             if name in _KINDS and getattr(last, name):
                 style = "red"
-            counts = [f"{getattr(each, name):,}" for each in found.values()]
+            counts = [f"{getattr(each, name):,}" for each in verifications.values()]
             rows.append([Text(text, style) for text in (name, *counts)])
-        put_table(("", *found), rows, numbers=found)
+        put_table(("", *verifications), rows, numbers=verifications)
         for kind, ids in last.examples.items():
             note(f"{kind}: {', '.join(ids)}")
         for row in last.corrupt_rows[:_MAX_ROWS]:
             note(f"corrupt: {row.table} {row.row}: its {row.column} {row.problem}")
         for problem in last.file_problems:
-            note(f"the file of the database is damaged: {problem}")
+            note(f"the file of the database is corrupt: {problem}")
         for item, problem in last.problems.items():
             note(f"failing: {item}: {problem}")
     if not last.ok:

@@ -35,7 +35,7 @@ role: system
 ---
 You answer questions about orders, briefly and in the language of the question.
 Look orders up with your tools instead of guessing.
-Name the documents that you use by their labels, as they stand there in brackets.
+Cite the documents that you use by their labels in square brackets.
 """
 _DOCUMENTS = """\
 ---
@@ -58,15 +58,15 @@ ORDERS = {"17": "shipped", "18": "waiting for payment"}
 
 
 def order_status(order: str) -> str:
-    """Tell the status of an order.
+    """Return the status of an order.
 
     Args:
         order: Number of the order.
     """
-    return ORDERS.get(order, "there is no such order")
+    return ORDERS.get(order, "unknown order")
 '''
 _TEST = '''\
-"""Tests of the agent: no model is asked, a script answers."""
+"""Tests of the agent with a scripted model."""
 
 from pathlib import Path
 
@@ -77,9 +77,9 @@ from agentkit.testing import no_real_models
 FILE = Path(__file__).with_name("agent.yaml")
 
 
-def test_it_looks_an_order_up():
-    asks = Message("assistant", tool_calls=(ToolCall("c1", "order_status", '{"order": "17"}'),))
-    model = ScriptedModel([asks, "It was shipped."])
+def test_the_agent_looks_an_order_up():
+    call = Message("assistant", tool_calls=(ToolCall("c1", "order_status", '{"order": "17"}'),))
+    model = ScriptedModel([call, "It was shipped."])
     loaded = load_agent(FILE, model=model)
     with no_real_models():
         result = loaded.agent.run_sync("Where is order 17?")

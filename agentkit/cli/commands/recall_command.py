@@ -34,67 +34,67 @@ def recall(
 ) -> None:
     """Show the recalled items of QUESTION with their scores, best first.
 
-    The exit code is 1 if nothing is found.
+    The exit code is 1 if no item is found.
 
     Example: agentkit recall "When do owls hunt?" --limit 3 --why
     """
     with existing_memory(agent, home, tenant, user, embedder) as memory:
-        found = memory.recall(utf8(query), limit=limit, policy=policy)
+        recall = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
-        put_json(_form(found, why))
+        put_json(_form(recall, why))
     else:
-        for fact in found.knowledge:
+        for fact in recall.knowledge:
             _show(fact.score, "fact", "", fact.text)
-        for one in found:
-            _show(one.score, _place(one), _title(one), one.text)
+        for result in recall:
+            _show(result.score, _place(result), _title(result), result.text)
         if why:
-            for row in found.explain():
+            for row in recall.explain():
                 put(str(row))
-    for trouble in found.degraded:
-        note(degraded_note(trouble))
-    if not found and not found.knowledge:
-        text = "nothing was found"
+    for problem in recall.degraded:
+        note(degraded_note(problem))
+    if not recall and not recall.knowledge:
+        text = "no item was found"
         if not user:
             text += "; --user NAME also searches the data of a user"
         note(text)
         raise typer.Exit(1)
 
 
-def _form(found: Recall, why: bool) -> dict[str, object]:
+def _form(recall: Recall, why: bool) -> dict[str, object]:
     names = ("id", "source", "title", "score", "text")
     data: dict[str, object] = {
         "documents": [
             {name: getattr(document, name) for name in names} | {"metadata": dict(document.metadata)}
-            for document in found.documents
+            for document in recall.documents
         ],
         "recalled": [
             {name: getattr(message, name) for name in ("id", "session", "position", "role", "name", "score", "text")}
             | {"when": message.when and message.when.isoformat(), "metadata": dict(message.metadata)}
-            for message in found.recalled
+            for message in recall.recalled
         ],
-        "knowledge": [{"id": fact.id, "score": fact.score, "text": fact.text} for fact in found.knowledge],
-        "degraded": found.degraded,
+        "knowledge": [{"id": fact.id, "score": fact.score, "text": fact.text} for fact in recall.knowledge],
+        "degraded": recall.degraded,
     }
     if why:
-        data["candidates"] = [asdict(row) for row in found.explain()]
+        data["candidates"] = [asdict(row) for row in recall.explain()]
     return data
 
 
-def _place(found: Document | RecalledMessage) -> str:
-    if isinstance(found, RecalledMessage):
-        return f"conversation {found.session}:{found.position}"
-    line = found.metadata.get("line")
+def _place(result: Document | RecalledMessage) -> str:
+    if isinstance(result, RecalledMessage):
+        return f"conversation {result.session}:{result.position}"
+    line = result.metadata.get("line")
     if line is None:
-        return found.source
-    return f"{found.source}:{line}"
+        return result.source
+    return f"{result.source}:{line}"
 
 
-def _title(found: Document | RecalledMessage) -> str:
-    if isinstance(found, Document):
-        return found.title
-    title = found.name or found.role
-    if found.when:
-        title += f", {found.when.date().isoformat()}"
+def _title(result: Document | RecalledMessage) -> str:
+    if isinstance(result, Document):
+        return result.title
+    title = result.name or result.role
+    if result.when:
+        title += f", {result.when.date().isoformat()}"
     return title
 
 

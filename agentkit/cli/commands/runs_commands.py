@@ -84,7 +84,7 @@ def list_(
 
 
 def _reason(record: RunRecord) -> str:
-    """Return why a run does not continue; empty if it does."""
+    """Return the reason why a run does not continue; empty if it continues."""
     if record.error:
         return str(record.error)
     if record.problem:
@@ -300,15 +300,15 @@ def delete(
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = run_blocking(stored.delete(ids))
-        left = len(set(ids)) - deleted
+        unfinished = len(set(ids)) - deleted
     else:
-        deleted, left = run_blocking(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
+        deleted, unfinished = run_blocking(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
     if as_json:
-        put(json.dumps({"deleted": deleted, "left": left}))
+        put(json.dumps({"deleted": deleted, "left": unfinished}))
     else:
         note(f"deleted {deleted} runs")
-    if left:
-        complain(f"{left} runs are not finished: cancel them first")
+    if unfinished:
+        complain(f"{unfinished} runs are not finished: cancel them first")
         raise typer.Exit(1)
 
 
@@ -354,7 +354,7 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
         outer: Id of the call that runs this agent; it prefixes the ids in `deciders`.
     """
 
-    def known_as(call: str) -> str:
+    def outer_id(call: str) -> str:
         return inner_id(outer, call) if outer else call
 
     _line(f"{indent}user: {journal.context.user_input.text}", indent)
@@ -366,19 +366,19 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
             for call in message.tool_calls:
                 _line(f"{indent}model calls {call.name} {call.arguments} ({call.id})", indent)
                 if (inner := journal.inner.get(call.id)) is not None:
-                    _show_journal(inner, deciders, f"{indent}  ", known_as(call.id))
+                    _show_journal(inner, deciders, f"{indent}  ", outer_id(call.id))
         elif effect == "CallTools":
             result = answer[0]
             _line(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
         elif effect == "AskApproval":
-            for call, made in answer.items():
-                by = deciders.get(known_as(call))
-                verdict = "denied" if isinstance(made, Denied) else "approved"
-                _line(f"{indent}{verdict} {call}{f' by {by}' if by else ''}{_terms(made)}", indent)
+            for call, decision in answer.items():
+                by = deciders.get(outer_id(call))
+                verdict = "denied" if isinstance(decision, Denied) else "approved"
+                _line(f"{indent}{verdict} {call}{f' by {by}' if by else ''}{_terms(decision)}", indent)
 
 
 def _terms(decision: Decision) -> str:
-    """Return the reason of a denial, or what a call runs with in place of its arguments."""
+    """Return the reason of a denial, or the arguments that replace the arguments of a call."""
     if isinstance(decision, Denied):
         return f": {decision.reason}" if decision.reason else ""
     return "" if decision.arguments is None else f", to run with {json.dumps(dict(decision.arguments))}"

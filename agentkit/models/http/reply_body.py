@@ -166,8 +166,8 @@ def _decoded(data: bytes) -> Any:
         raise ProtocolError("JSON nested too deep") from None
     except ValueError as error:
         # Invalid UTF-8 and numbers of thousands of digits are ValueErrors, too.
-        shown = data[:80].decode("utf-8", "replace")
-        raise ProtocolError(f"not JSON ({error}): {shown!r}") from None
+        excerpt = data[:80].decode("utf-8", "replace")
+        raise ProtocolError(f"not JSON ({error}): {excerpt!r}") from None
 
 
 def _constant(word: str) -> None:

@@ -124,9 +124,9 @@ def translate(error: Exception, target: RequestTarget, received: str | None = No
         return _status_error(_status(error.code), error.code, target.shown(error.explanation), None, target)
     # ProtocolError is a ValueError, so it is checked before the ValueErrors of encoding.
     if isinstance(error, ProtocolError):
-        shown = target.shown(str(error))
+        detail = target.shown(str(error))
         return ModelReplyError(
-            f"the reply is not a {target.noun}: {shown}; check that {target.address_hint}{target.advice}", **where
+            f"the reply is not a {target.noun}: {detail}; check that {target.address_hint}{target.advice}", **where
         )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)

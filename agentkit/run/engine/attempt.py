@@ -132,8 +132,8 @@ class Attempt(Generic[Output]):
             if seconds is None:
                 await sink.emit(RunFinished(result))
             else:
-                left = self._began + seconds - asyncio.get_running_loop().time()
-                await self._within(max(left, _MIN_SECONDS), sink.emit(RunFinished(result)))
+                remaining = self._began + seconds - asyncio.get_running_loop().time()
+                await self._within(max(remaining, _MIN_SECONDS), sink.emit(RunFinished(result)))
         except BaseException as error:
             self._complete(error)
             raise

@@ -83,8 +83,8 @@ class Journalled:
 
     async def compact(self, ctx: PromptContext) -> Compacted:
         if self._replays:
-            known: Compacted = self._next("Compact")
-            return known
+            recorded: Compacted = self._next("Compact")
+            return recorded
         await self._ready("Compact")
         compacted = await self._steps.compact(ctx)
         self._journal.add("Compact", compacted)
@@ -103,8 +103,8 @@ class Journalled:
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
         if self._replays:
-            known: tuple[Selection, ...] = self._next("SelectExamples")
-            return known
+            recorded: tuple[Selection, ...] = self._next("SelectExamples")
+            return recorded
         await self._ready("SelectExamples")
         selections = await self._steps.select_examples(ctx)
         self._journal.add("SelectExamples", selections)
@@ -112,12 +112,12 @@ class Journalled:
 
     async def recall(self, query: str, visible: int | None) -> Found:
         if self._replays:
-            known: Found = self._next("Recall")
-            return known
+            recorded: Found = self._next("Recall")
+            return recorded
         await self._ready("Recall")
-        found = await self._steps.recall(query, visible)
-        self._journal.add("Recall", found)
-        return found
+        recalled = await self._steps.recall(query, visible)
+        self._journal.add("Recall", recalled)
+        return recalled
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
@@ -138,8 +138,8 @@ class Journalled:
     async def call_model(self, composition: Composition, step: int) -> Reply:
         self.sent = composition
         if self._replays:
-            known: Reply = self._next("CallModel")
-            return known
+            recorded: Reply = self._next("CallModel")
+            return recorded
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
         layers = None
@@ -151,8 +151,8 @@ class Journalled:
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
         if self._replays:
-            known: Mapping[str, Decision] = self._next("AskApproval")
-            return known
+            recorded: Mapping[str, Decision] = self._next("AskApproval")
+            return recorded
         await self._ready("AskApproval")
         decisions = await self._steps.ask_approval(calls, step)
         self._journal.add("AskApproval", decisions)
@@ -185,10 +185,10 @@ class Journalled:
     async def check_output(self, output: Any, step: int) -> Checked:
         is_replay = self._replays
         if is_replay:
-            known: Checked = self._next("CheckOutput")
+            recorded: Checked = self._next("CheckOutput")
             # A journal contains the problem of an output, but not the output that a validator returned.
-            if known.problem is not None:
-                return known
+            if recorded.problem is not None:
+                return recorded
         await self._ready("CheckOutput")
         checked = await self._steps.check_output(output, step)
         if not is_replay:

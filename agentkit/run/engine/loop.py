@@ -172,8 +172,8 @@ class _LoopState(Generic[Output]):
         if needs_selection(self.chain.layers):
             self.ctx = self.ctx.evolve(selections=await steps.select_examples(self.ctx))
         if self.run.memory is not None:
-            shown = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
-            self.ctx = remembering(self.ctx, await steps.recall(self.ctx.user_input.text, shown))
+            visible_count = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
+            self.ctx = remembering(self.ctx, await steps.recall(self.ctx.user_input.text, visible_count))
 
     # Replies without tool calls
 

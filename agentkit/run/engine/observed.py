@@ -81,9 +81,9 @@ class ObservedSteps(RunSteps):
 
     async def recall(self, query: str, visible: int | None) -> Found:
         with self._observer.recall(query) as on_found:
-            found = await super().recall(query, visible)
-            on_found(found)
-            return found
+            recalled = await super().recall(query, visible)
+            on_found(recalled)
+            return recalled
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         try:

@@ -106,11 +106,11 @@ class RunSteps:
         setup = self._setup
         assert setup.memory is not None
         work = partial(setup.definition.found, setup.memory, query, setup.session, visible)
-        found, error = await run_in_thread(work, is_recall=True)
+        recalled, error = await run_in_thread(work, is_recall=True)
         if error is not None:
             raise error
-        await self._emit(events.Recalled, query, *found)
-        return found
+        await self._emit(events.Recalled, query, *recalled)
+        return recalled
 
     # The conversation
 

@@ -70,22 +70,22 @@ async def resume_run(
     """Resume a run from its journal; see `Agent.resume`."""
     # A journal may come from a file or a network drive, and its session from a database: both are read in threads.
     if isinstance(journal, Journal):
-        known = journal
+        source = journal
     else:
-        known = await in_thread(Journal.read, journal)
-    keep = kept_in(known, options.get("journal"))
+        source = await in_thread(Journal.read, journal)
+    keep = kept_in(source, options.get("journal"))
     session = checked_session(options.get("session"))
-    await in_thread(check_journal, known, definition.name, session, options.get("approve"))
-    scope = known.scope if session is None else None
+    await in_thread(check_journal, source, definition.name, session, options.get("approve"))
+    scope = source.scope if session is None else None
     setup = RunSetup(
         definition,
-        known.copy(),
-        with_key(known.context, definition.chain, session, known.run_id),
+        source.copy(),
+        with_key(source.context, definition.chain, session, source.run_id),
         in_scope(definition.memory, session, scope),
         session,
         options.get("deps"),
         _render_cache(definition, session),
-        known=known,
+        known=source,
         keep=keep,
     )
     return await _perform(setup, options)

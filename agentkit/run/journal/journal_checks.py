@@ -36,7 +36,7 @@ def check_journal(journal: Journal, agent: str, session: SessionProtocol | None,
     """Refuse to resume a run with another agent, conversation or decision.
 
     Raises:
-        JournalError: The agent or the conversation is another one, the conversation was rewound since, or the journal
+        JournalError: The journal has another agent or conversation, the conversation was rewound since, or the journal
             could not be sent to this process.
         ApprovalError: `approve` has another decision about a call than the journal.
     """

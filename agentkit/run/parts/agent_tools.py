@@ -20,7 +20,7 @@ class AgentTools:
     """The tools of an agent.
 
     Attributes:
-        given: The argument `tools` of the agent; valid as the argument of another agent.
+        argument: The argument `tools` of the agent; valid as the argument of another agent.
         tools: The tools by name; empty if each run creates its tools.
         specs: The specifications sent to the model.
         is_per_run: True if each run creates its tools.
@@ -30,23 +30,23 @@ class AgentTools:
         ToolDefinitionError: Two tools have the same name, or a tool cannot be offered to a model.
     """
 
-    __slots__ = ("_answer", "_declared", "given", "is_per_run", "is_per_step", "specs", "tools")
+    __slots__ = ("_answer", "_declared", "argument", "is_per_run", "is_per_step", "specs", "tools")
 
-    def __init__(self, given: Any, answer: AnswerReader) -> None:
+    def __init__(self, argument: Any, answer: AnswerReader) -> None:
         # Text and mappings are iterable too; `by_name` refuses them with the original value.
-        is_plain = isinstance(given, list | tuple | str | Mapping)
-        if not is_plain and not hasattr(given, "at") and isinstance(given, Iterable):
-            given = tuple(given)
-        self.given: Any = given
+        is_plain = isinstance(argument, list | tuple | str | Mapping)
+        if not is_plain and not hasattr(argument, "at") and isinstance(argument, Iterable):
+            argument = tuple(argument)
+        self.argument: Any = argument
         self._answer = answer
-        toolsets = [source for source in _sources(given) if type(source) is not Tool and _makes_tools(source)]
+        toolsets = [source for source in _sources(argument) if type(source) is not Tool and _makes_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
         self.tools: Mapping[str, Tool] = {}
         if toolsets:
             self.is_per_step = any(getattr(toolset, "per_step", False) for toolset in toolsets)
         else:
-            self.tools = answer.equipped(by_name(self.given))
+            self.tools = answer.equipped(by_name(self.argument))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
 
@@ -66,7 +66,7 @@ class AgentTools:
         """
         tools: list[Tool] = []
         # One after the other, in the task of the run: a separate task could outlive it.
-        for source in _sources(self.given):
+        for source in _sources(self.argument):
             created = [source]
             if _makes_tools(source):
                 created = await source.at(ctx)

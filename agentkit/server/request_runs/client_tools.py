@@ -39,7 +39,7 @@ def with_client_tools(agent: Agent[Any, Any], declared: Sequence[ClientTool]) ->
         BadRequest: A tool of the agent or of the client has the same name.
         ToolDefinitionError: A schema is invalid.
     """
-    source: Any = agent.definition.tools.given
+    source: Any = agent.definition.tools.argument
     if not isinstance(source, list | tuple):
         source = [source]
     tools = list(source)
