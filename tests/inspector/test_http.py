@@ -159,7 +159,7 @@ WRONG: list[Any] = [
     ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "unknown run"),
     ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "unknown step 99"),
     ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
-    ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves no tokens"),
     ("compose", {"base": {"run": "run-finished"}, "budget": 10**30}, 422, "whole numbers"),
     ("compose", {"base": {"run": "run-finished"}, "budget": "many"}, 422, "request"),
     ("compose", {"base": {"run": "run-finished"}, "budget": True}, 422, "request"),
