@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.engine.event_sink import PassOn
     from agentkit.run.engine.events import Event
-    from agentkit.run.engine.run_options import AgentOptions
+    from agentkit.run.engine.run_options import AgentOptions, MapOptions, StartOptions
     from agentkit.run.engine.run_result import RunResult
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
@@ -98,7 +98,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
 
     @overload
     def __init__(
-        self, model: Chain[Output], *, deps: type[Deps] = ..., name: str = ..., **options: Unpack[AgentOptions]
+        self, model: Chain[Output], *, deps: type[Deps] = ..., name: str = ..., **options: Unpack[AgentOptions[Deps]]
     ) -> None: ...
     @overload
     def __init__(
@@ -110,7 +110,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
         name: str = ...,
-        **options: Unpack[AgentOptions],
+        **options: Unpack[AgentOptions[Deps]],
     ) -> None: ...
     @overload
     def __init__(
@@ -122,7 +122,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
         name: str = ...,
-        **options: Unpack[AgentOptions],
+        **options: Unpack[AgentOptions[Deps]],
     ) -> None: ...
     @overload
     def __init__(
@@ -134,7 +134,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         output: Callable[..., Output],
         deps: type[Deps] = ...,
         name: str = ...,
-        **options: Unpack[AgentOptions],
+        **options: Unpack[AgentOptions[Deps]],
     ) -> None: ...
     def __init__(
         self,
@@ -307,12 +307,13 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """Resume a run from synchronous code. See `resume`."""
         return run_blocking(self.resume(journal, **options))  # pyright: ignore[reportArgumentType]  # `journal` is positional
 
-    async def start(self, user_input: Input | None, **options: Unpack[RunOptions[Any, Any]]) -> RunHandle[Output]:
+    async def start(self, user_input: Input | None, **options: Unpack[StartOptions]) -> RunHandle[Output]:
         """Start a durable run, which workers of the `Runs` of this agent execute.
 
         Args:
             user_input: See `run`.
-            **options: See `RunOptions`. The same `run_id` with the same input returns the existing run.
+            **options: `session`, `scope`, `tenant`, `user`, `priority`, `run_id`, `delay`. The same
+                `run_id` with the same input returns the existing run.
 
         Raises:
             AgentDefinitionError: The agent was added to no `Runs`.
@@ -322,7 +323,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         return await self._runs_of().start(self, user_input, **options)
 
     async def map(
-        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[RunOptions[Any, Any]]
+        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[MapOptions]
     ) -> MapReport:
         """Start a durable run for each input, and write the outcomes in the order of the inputs.
 
@@ -333,7 +334,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
             inputs: Inputs of runs, see `run`; 10,000 are possible. The id of the run of input 7 is `name/7`.
             name: Unique in the database.
             out: File with a line of JSON for each input.
-            **options: See `RunOptions`.
+            **options: `tenant`, `priority`, `concurrency`, `rate`, `tenant_concurrency`, `on_progress`.
 
         Raises:
             DurableError: Inputs are invalid, or the file has other content, cannot be written, or is written by another

@@ -16,7 +16,7 @@ from agentkit.durable.stored.durable_store import DurableStore, StartedRun
 from agentkit.durable.stored.run_request import PRIORITY, check_name
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
-from agentkit.run.engine.run_options import RunOptions, check_options
+from agentkit.run.engine.run_options import MapOptions, StartOptions, check_options
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_record import RunsWanted
 
@@ -35,7 +35,7 @@ _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
 """Defaults of the queue of an agent that no worker has served yet."""
 
-Request = Callable[[Any, "RunOptions[Any, Any]"], StartedRun]
+Request = Callable[[Any, StartOptions], StartedRun]
 """Returns the stored form of the run of an input."""
 
 
@@ -59,7 +59,7 @@ async def mapped(
     inputs: Iterable[Any],
     name: str,
     path: Path,
-    options: RunOptions[Any, Any],
+    options: MapOptions,
 ) -> MapReport:
     """Start the runs that are missing, and write the outcome of all runs; see `Agent.map`."""
     check_options("map", options, _OPTIONS)
@@ -82,7 +82,7 @@ async def mapped(
     return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
-def _requested(request: Request, inputs: Iterable[Any], name: str, options: RunOptions[Any, Any]) -> list[StartedRun]:
+def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[StartedRun]:
     """Return the stored form of all runs.
 
     Raises:
@@ -105,10 +105,10 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: RunO
 
     def requested(number: int, user_input: Any) -> StartedRun:
         try:
-            tenant_name = tenant
+            tenant_name: Any = tenant
             if callable(tenant):
                 tenant_name = tenant(user_input)
-            run_options: RunOptions[Any, Any] = {
+            run_options: StartOptions = {
                 "run_id": f"{name}/{number}",
                 "tenant": tenant_name,
                 "priority": options.get("priority", PRIORITY),
@@ -146,7 +146,7 @@ def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> lis
     return results
 
 
-def _start(store: DurableStore, added: AddedAgent, runs: Sequence[StartedRun], options: RunOptions[Any, Any]) -> None:
+def _start(store: DurableStore, added: AddedAgent, runs: Sequence[StartedRun], options: MapOptions) -> None:
     """Set the limits of the queue, and store new runs."""
     rate, limits = options.get("rate"), dict[str, Any]()
     if rate is not None:  # DBOS counts whole runs per period

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import Unpack
 
@@ -23,7 +23,7 @@ from agentkit.durable.stored.run_request import PRIORITY, RunRequest, SessionNam
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.ground.threads import in_thread
-from agentkit.run.engine.run_options import RunOptions, check_options
+from agentkit.run.engine.run_options import MapOptions, ScheduleOptions, StartOptions, check_options
 from agentkit.run.engine.start import new_journal
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.recaller import in_scope
@@ -112,12 +112,12 @@ class Runs(metaclass=Hinted):
     # Runs
 
     async def start(
-        self, agent: DurableAgent | str, user_input: Any, **options: Unpack[RunOptions[Any, Any]]
+        self, agent: DurableAgent | str, user_input: Any, **options: Unpack[StartOptions]
     ) -> RunHandle[Any]:
         """Start a run of an agent, or of the latest agent with this name; see `Agent.start`."""
         return await in_thread(lambda: self._start(agent, user_input, options))
 
-    def _start(self, agent: DurableAgent | str, user_input: Any, options: RunOptions[Any, Any]) -> RunHandle[Any]:
+    def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_options("start", options, _OPTIONS)
         started = self.requested(self.agents.latest(agent), user_input, options)
         with self.store.answering(f"then start it again with run_id={started.run_id!r}: the run starts only once"):
@@ -131,18 +131,18 @@ class Runs(metaclass=Hinted):
         *,
         name: str,
         out: Path | str,
-        **options: Unpack[RunOptions[Any, Any]],
+        **options: Unpack[MapOptions],
     ) -> MapReport:
         """Start a run for each input, and write the outcomes; see `Agent.map`."""
         added = self.agents.latest(agent)
 
-        def request(user_input: Any, about: RunOptions[Any, Any]) -> StartedRun:
+        def request(user_input: Any, about: StartOptions) -> StartedRun:
             started = self.requested(added, user_input, about)
             return replace(started, request=replace(started.request, is_mapped=True))
 
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
 
-    def requested(self, added: AddedAgent, user_input: Any, options: RunOptions[Any, Any]) -> StartedRun:
+    def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> StartedRun:
         """Return the stored form of a new run, after all checks. Nothing is stored yet."""
         problems: list[str] = []
         tenant: Any = options.get("tenant", "")
@@ -186,7 +186,7 @@ class Runs(metaclass=Hinted):
         cron: str,
         timezone: str = "UTC",
         catches_up: bool = False,
-        **options: Unpack[RunOptions[Any, Any]],
+        **options: Unpack[ScheduleOptions],
     ) -> None:
         """Store a schedule, which starts a run at each due time; replace a schedule of the same name.
 
@@ -200,7 +200,7 @@ class Runs(metaclass=Hinted):
             cron: Cron expression, such as `0 6 * * 1`; the first of six fields is seconds.
             timezone: IANA name of the time zone of `cron`.
             catches_up: True if runs that were due without a worker start later.
-            **options: See `RunOptions`; neither `run_id` nor `delay`.
+            **options: `session`, `scope`, `tenant`, `user`, `priority`.
 
         Raises:
             DurableError: The name, `cron` or `timezone` is invalid, or the agent is unknown; nothing was stored.
@@ -209,7 +209,8 @@ class Runs(metaclass=Hinted):
         names = ", ".join(sorted({"run_id", "delay"} & options.keys()))
         if names:
             raise DurableError(f"schedule: {names}: remove the option, as each run has a separate value", name=names)
-        started = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
+        run_options = cast(StartOptions, options)
+        started = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, run_options))
         await self.store.ask(lambda: set_schedule(self.store, name, started, cron, timezone, catches_up=catches_up))
 
     async def schedules(self) -> list[ScheduleInfo]:

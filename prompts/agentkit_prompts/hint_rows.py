@@ -130,9 +130,9 @@ _SETTINGS = {
 }
 _SETTINGS["reasoning_effort"] = _SETTINGS["effort"]
 _LIMITS = dict.fromkeys(("max_turns", "max_steps", "max_iterations", "usage_limits"), "limits=Limits(steps=...)")
+_CHANGES = {**_LIMITS, **_SETTINGS}
 _RUN = {
-    **_LIMITS,
-    **_SETTINGS,
+    **_CHANGES,
     **dict.fromkeys(("message_history", "messages", "chat_history"), "history=[...]"),
     "user_id": "scope=Scope(tenant, user=...), or a session of memory.within(scope)",
 }
@@ -145,6 +145,8 @@ _MODELS = (
     "OpenAIModel",
     "OpenAIResponsesModel",
 )
+
+_DURABLE = {name: f"Agent(model, {text}), and add the agent to runs" for name, text in _CHANGES.items()}
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(_MODELS, _SETTINGS),
@@ -172,7 +174,14 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("filter", "filters", "metadata"), "where=RecallFilter(...)"),
         **dict.fromkeys(("user_id", "scope", "namespace"), "memory.within(scope).recall(...)"),
     },
-    **dict.fromkeys(("run", "resume", "start", "map", "with_changes", "override"), _RUN),
+    "run": _RUN,
+    **dict.fromkeys(("resume", "with_changes", "override"), _CHANGES),
+    "start": {
+        **_DURABLE,
+        **dict.fromkeys(("session_id", "thread_id"), "session=memory.session(name)"),
+        "user_id": "user=...",
+    },
+    "map": _DURABLE,
     "Document": {
         "content": "text=...",
         "page_content": "text=...",

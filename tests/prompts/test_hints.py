@@ -15,7 +15,7 @@ import agentkit.memory
 import agentkit.prompts
 import agentkit.server
 from agentkit.prompts import ContextError, Message
-from agentkit.run.engine.run_options import AgentOptions
+from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, MapOptions, ScheduleOptions, StartOptions
 from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPTIONS
 from agentkit_prompts.hints import DOORS, Hinted, with_option_hints
 from tests.paths import DOORS as PROMISED
@@ -125,11 +125,15 @@ def test_each_hint_leads_to_a_member_that_exists() -> None:
 
 
 def test_hints_of_options_name_options() -> None:
-    run = {*agentkit.RunOptions.__annotations__, *AgentOptions.__annotations__}
     parameters: dict[str, set[str]] = {
         "Agent": {*inspect.signature(agentkit.Agent.__init__).parameters},
         "Memory.recall": {*inspect.signature(agentkit.Memory.recall).parameters},
-        **dict.fromkeys(("run", "resume", "start", "map", "with_changes", "override"), run),
+        "run": {*RUN},
+        "resume": {*RESUME},
+        "with_changes": {*CHANGES},
+        "override": {*CHANGES},
+        "start": {*ScheduleOptions.__annotations__, *StartOptions.__annotations__},
+        "map": {*MapOptions.__annotations__},
     }
     wrong = []
     for where, names in parameters.items():

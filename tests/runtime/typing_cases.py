@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, assert_type
 
 from pydantic import BaseModel
@@ -24,6 +25,7 @@ from agentkit import (
     ToolContext,
     tool,
 )
+from agentkit.durable import RunHandle, Runs
 from agentkit.memory import Memory
 from agentkit.models import Model
 from agentkit.prompts import BasePrompt, Layers, MemoPrompt, Size, Template, TextPrompt, WrapPrompt
@@ -51,6 +53,18 @@ async def fetch(url: str) -> str:
     return url
 
 
+@tool
+def look(context: ToolContext[Db], table: str) -> str:
+    """Show a table."""
+    return table
+
+
+@tool
+def visit(context: ToolContext[int]) -> int:
+    """Count visits."""
+    return context.deps
+
+
 def plain(text: str) -> str:
     """Return it."""
     return text
@@ -67,6 +81,18 @@ async def agents(model: Model) -> None:
     assert_type(typed.run_sync("hi", deps=Db("sqlite://")).output, City)
     assert_type(typed.run_sync("hi", deps=Db("sqlite://")).output.name, str)
     typed.run_sync("hi", deps="wrong")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    typed.run_sync("hi", deps=Db("sqlite://"), tools=[look, fetch])
+    typed.run_sync("hi", tools=[visit])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+    # The deps of tools whose first parameter is the context are checked.
+    assert_type(Agent(model, tools=[look]), Agent[Db, str])
+    assert_type(Agent(model, tools=[fetch, look, plain], deps=Db), Agent[Db, str])
+    assert_type(Agent(model, tools=[fetch, plain, partial(plain, "x"), City], deps=int), Agent[int, str])
+    Agent(model, tools=[look], deps=int)  # type: ignore[misc]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    Agent(model, "x", tools=[visit], deps=Db)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    Agent(Chain(model), tools=[look], deps=int)  # type: ignore[misc]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    Agent(model, output=City, tools=[look], deps=int)  # type: ignore[misc]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    Agent(model, tools=[look, visit], deps=Db)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     only_deps = Agent(model, deps=Db)
     assert_type(only_deps, Agent[Db, str])
@@ -143,6 +169,21 @@ def tools() -> None:
 def sessions(memory: Memory) -> None:
     both: list[SessionProtocol] = [Session(), memory.session("s")]
     Agent(ScriptedModel([])).run_sync("hi", session=both[0])
+
+
+async def durable(model: Model, runs: Runs, memory: Memory) -> None:
+    agent = Agent(model, output=City)
+    handle = await agent.start("hi", run_id="r1", session=memory.session("s"), tenant="t", priority=1, delay=3)
+    assert_type(handle, RunHandle[City])
+    await agent.start("hi", model=model)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await agent.start("hi", on_event=print)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await agent.map(["hi"], name="m", out="m.jsonl", tenant=str, concurrency=3)
+    await agent.map(["hi"], name="m", out="m.jsonl", delay=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runs.start(agent, "hi", tenant="t")
+    await runs.start(agent, "hi", model=model)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runs.schedule(agent, "hi", name="n", cron="0 6 * * 1", tenant="t")
+    await runs.schedule(agent, "hi", name="n", cron="0 6 * * 1", delay=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await agent.run("hi", delay=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 class House(MemoPrompt):

@@ -10,6 +10,8 @@ from typing_extensions import TypeVar
 from agentkit.ground.unknown_options import AGENT_ELSEWHERE, check_names
 
 if TYPE_CHECKING:
+    from functools import partial
+
     from agentkit.models.model import Model
     from agentkit.models.settings import ModelSettings
     from agentkit.run.engine.event_sink import ListenerErrors
@@ -28,20 +30,32 @@ if TYPE_CHECKING:
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import AnyPrompt
     from agentkit_tools import DynamicToolset, Tool
+    from agentkit_tools.tool import NamedFunction
 
-__all__ = ["CHANGES", "RESUME", "RUN", "AgentOptions", "RunOptions", "Tools", "check_options"]
+__all__ = [
+    "CHANGES",
+    "RESUME",
+    "RUN",
+    "AgentOptions",
+    "MapOptions",
+    "RunOptions",
+    "ScheduleOptions",
+    "StartOptions",
+    "Tools",
+    "check_options",
+]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | DynamicToolset"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
 
-class AgentOptions(TypedDict, total=False):
+class AgentOptions(TypedDict, Generic[Deps], total=False):
     """Options of an agent of any model; see `Agent`."""
 
     settings: ModelSettings | Mapping[str, Any]
     """Fields that replace fields of the settings of the model."""
-    tools: Tools
+    tools: Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any]] | DynamicToolset
     memory: RecallSource | None
     recall: RecallOptions | None
     compaction: Compaction | None
@@ -50,8 +64,8 @@ class AgentOptions(TypedDict, total=False):
     limits: Limits
 
 
-class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
-    """Options of the methods of an agent, all optional.
+class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
+    """Options of the runs of an agent, all optional.
 
     An option that a method does not support raises an `UnknownOption` with the methods that support it.
     """
@@ -70,8 +84,7 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     deps: Deps
     """Passed to tools in their `ToolContext`."""
     session: SessionProtocol | None
-    """Session of the run, which receives its messages; None: an empty conversation. `start` supports it too: a worker
-    opens the session by id and scope, and performs the runs of one session, agent and version in order."""
+    """Session of the run, which receives its messages; None: an empty conversation."""
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
     """Called with every event, in order; an async function is awaited, and the run waits for it."""
     on_event_error: ListenerErrors
@@ -83,26 +96,48 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     journal: Keep | None
     """Destination of the journal: a file, or a function that receives each line."""
 
-    # Options of `run`; `start` takes `run_id` and `scope` too.
+    # Options of `run`.
     history: History | None
     """Turns before the input, `[question, answer]` pairs or messages, of a run without a session."""
     run_id: str | None
     """Id of the run; a random id by default. Idempotency keys derive from it. `run` with the id of an earlier run
-    on the same session continues that run. The id of a durable run is unique in the database."""
+    on the same session continues that run."""
     scope: Scope | str | None
     """Scope of the memory in a run without a session. A session has a scope."""
 
-    # Options of `start` and `schedule`; `map` takes `tenant` and `priority` too.
-    tenant: str | Callable[[Any], str]
-    """Tenant of the run, for lists, costs and limits. `map` supports a function of an input too."""
+
+class ScheduleOptions(TypedDict, total=False):
+    """Options of the durable runs that a schedule starts; all optional."""
+
+    session: SessionProtocol | None
+    """Session of the run: a worker opens the session by id and scope, and performs the runs of one session, agent and
+    version in order."""
+    scope: Scope | str | None
+    """Scope of the memory in a run without a session. A session has a scope."""
+    tenant: str
+    """Tenant of the run, for lists, costs and limits."""
     user: str
     """User of the tenant, for lists."""
     priority: int
     """Priority of the run, from 1; lower numbers start first. Default: 100."""
+
+
+class StartOptions(ScheduleOptions, total=False):
+    """Options of one durable run; all optional. The agent sets the model, the prompts, the tools and the limits."""
+
+    run_id: str | None
+    """Id of the run, unique in the database; a random id by default. Idempotency keys derive from it."""
     delay: float
     """Minimum seconds before the run starts."""
 
-    # Options of `map`. The limits hold for all maps of the agent: the last map sets them.
+
+class MapOptions(TypedDict, total=False):
+    """Options of a map; all optional. The limits hold for all maps of the agent: the last map sets them."""
+
+    tenant: str | Callable[[Any], str]
+    """Tenant of the runs, or a function that returns the tenant of an input."""
+    priority: int
+    """Priority of the runs, from 1; lower numbers start first. Default: 100."""
     concurrency: int | None
     """Maximum number of concurrent runs, on all workers; None: no limit."""
     rate: float | None

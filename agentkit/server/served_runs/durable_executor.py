@@ -20,7 +20,7 @@ from agentkit.durable.stored.run_request import SessionName
 from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.engine.run_options import RunOptions
+from agentkit.run.engine.run_options import StartOptions
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
@@ -182,7 +182,7 @@ class DurableExecutor:
 
     def _queued_run(self, record: RunRecord) -> StartedRun:
         """Return a run for the queue of the workers."""
-        options: RunOptions[Any, Any] = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
+        options: StartOptions = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
