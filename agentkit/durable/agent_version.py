@@ -40,7 +40,8 @@ def _content(value: Any) -> Any:
     """Return a value as JSON data, equal in every process."""
     if value is None or isinstance(value, _PLAIN):
         return value
-    if isinstance(value, Template):  # its version is a hash of the text, also if the text is from a file
+    if isinstance(value, Template):
+        # The version of a template is a hash of the text, also if the text is from a file.
         return ["Template", value.version, value.engine, _content(value.params_schema)]
     if isinstance(value, Mapping):
         return {str(key): _content(item) for key, item in value.items()}
@@ -48,13 +49,18 @@ def _content(value: Any) -> Any:
         return sorted(json.dumps(_content(item), sort_keys=True) for item in value)
     if isinstance(value, list | tuple):
         return [_content(item) for item in value]
-    if isinstance(value, BaseModel) and not isinstance(value, type):
-        names: Any = type(value).model_fields
-    elif is_dataclass(value) and not isinstance(value, type):
-        names = [row.name for row in fields(value)]
-    elif isinstance(name := getattr(value, "__qualname__", None), str):
+    # Classes and functions are represented by their names: their code is not part of the version.
+    if isinstance(name := getattr(value, "__qualname__", None), str):
         return name
-    else:  # a custom object, such as a selector: its public attributes with plain values
-        attributes = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
-        names = [name for name in attributes if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]
-    return [type(value).__qualname__, {name: _content(getattr(value, name)) for name in names}]
+    return [type(value).__qualname__, {name: _content(getattr(value, name)) for name in _field_names(value)}]
+
+
+def _field_names(value: object) -> list[str]:
+    """Return the names of the fields of an object that represent its content."""
+    if isinstance(value, BaseModel):
+        return [*type(value).model_fields]
+    if is_dataclass(value):
+        return [field.name for field in fields(value)]
+    # A custom object, such as a selector: other attributes may differ between processes, as addresses of objects do.
+    attributes = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
+    return [name for name in attributes if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]

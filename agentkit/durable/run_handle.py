@@ -221,7 +221,9 @@ def _events(step: JournalStep, query: str) -> list[Event[Any]]:
     if step.kind == "tool":
         return [ToolFinished(step.step, answer[0])]
     if step.kind == "approval":
-        return [ApprovalGiven(step.step, step.calls[id], made) for id, made in answer.items() if id in step.calls]
+        return [
+            ApprovalGiven(step.step, step.calls[id], decision) for id, decision in answer.items() if id in step.calls
+        ]
     if step.kind == "recall":
         return [Recalled(query, *answer)]
     if step.kind == "compact" and answer.messages:

@@ -1,6 +1,6 @@
-"""The sync driver: runs async code to its end from code that is not async, inside a running event loop too.
+"""The sync driver: runs async code from sync code, also inside of a running event loop.
 
-Runs share an event loop in a background thread, so that connections to a model are reused. A run inside of a run has
+Runs share an event loop in a background thread, so that connections to a model are reused. A run inside of a run uses
 the next loop, because the outer run can block its loop until the inner run has ended.
 """
 
@@ -22,13 +22,13 @@ R = TypeVar("R")
 
 _LOOPS = "agentkit-run-"
 _PATIENCE = 0.1
-"""Seconds until a run that has not begun moves to the next loop: code that blocks a loop may wait for the run."""
+"""Seconds until a run that has not started moves to the next loop: code that blocks a loop may wait for the run."""
 _MAX_LOOPS = 64
-"""The last loop that a run moves to: it waits there, however busy the process is."""
+"""Number of the last loop: a run does not move further, even if this loop is blocked."""
 _MAX_WAITING = 64
-"""Events that wait for their reader."""
+"""Maximum number of events that wait for the reader."""
 _depth: ContextVar[int] = ContextVar("agentkit_run_depth", default=0)
-"""Number of the loop that this code runs in, or in a thread of."""
+"""Number of the loop of the current code or of its thread."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
@@ -45,7 +45,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
-    """Yield the events that `run` passes to the function that it is given; raise its error. Closing cancels it."""
+    """Yield the events that `run` passes to its argument; raise the error of `run`. Closing cancels `run`."""
     events: SimpleQueue[Any] = SimpleQueue()
     end, is_full = object(), Event()
     has_room: asyncio.Event | None = None
@@ -56,7 +56,7 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
 
         async def pass_on(event: Any) -> None:
             events.put(event)
-            # It is set before the queue is measured: a reader that takes an event meanwhile makes room.
+            # Set before the size is read: a reader that removes an event in between sets `has_room`.
             is_full.set()
             while events.qsize() >= _MAX_WAITING:
                 room.clear()
@@ -88,7 +88,7 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
 
 
 class _Call(Generic[R]):
-    """A coroutine in a background loop, for which a thread waits."""
+    """A coroutine in a background loop, and the thread that waits for it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R]) -> None:
         self._coroutine = coroutine
@@ -101,9 +101,9 @@ class _Call(Generic[R]):
         self._error: BaseException | None = None
 
     def begin(self) -> None:
-        """Begin the coroutine in the next loop."""
+        """Start the coroutine in the next loop."""
         self._depth += 1
-        # The thread that takes the claim first decides whether the coroutine begins in this loop.
+        # The claim is taken once: by this loop, which starts the coroutine, or by the thread, which moves or closes it.
         claim = self._claim = Lock()
         self.loop = background_loop(f"{_LOOPS}{self._depth}")
 
@@ -120,13 +120,13 @@ class _Call(Generic[R]):
         try:
             self._value = await self._coroutine
         except BaseException as error:
-            # KeyboardInterrupt and SystemExit as well: they are for the thread that waits.
+            # KeyboardInterrupt and SystemExit as well: the waiting thread raises them.
             self._error = error
         finally:
             self._ended.set()
 
     def move_on(self) -> None:
-        """Move to the next loop if the coroutine has not begun, because other code blocks its loop."""
+        """Move to the next loop if the coroutine has not started, because other code blocks its loop."""
         if self._depth < _MAX_LOOPS and self._claim.acquire(blocking=False):
             self.begin()
 
@@ -141,7 +141,7 @@ class _Call(Generic[R]):
         try:
             raise error
         finally:
-            # The traceback of the error refers to this frame.
+            # The traceback of the error refers to this frame: without `del`, both would stay in memory.
             del error
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class _Call(Generic[R]):
         if self._ended.is_set():
             return
         self.loop.call(self._cancel)
-        # The garbage collector can close a stream in the thread of the loop.
+        # The garbage collector can close a stream in the thread of the loop, which must not wait for itself.
         while not self.loop.is_current and not self._ended.wait(_PATIENCE):
             pass
 

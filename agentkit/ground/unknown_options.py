@@ -1,4 +1,4 @@
-"""Refuses options that do not exist, and suggests the valid ones."""
+"""Checks of option names, with errors that suggest valid options."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def check_names(
     """Refuse options that would be ignored.
 
     Args:
-        where: Method or class that takes the options.
-        given: Names of the given options.
+        where: Name of the method or class with the options.
+        given: Names of the passed options.
         names: Names of the valid options.
         meant: Name in other frameworks -> name of our option.
         also: End of the message.
@@ -102,8 +102,9 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
                 check_names(cls.__name__, options, names, meant)
             init(self, *args, **options)
 
-        made: Any = cls
-        made.__init__ = refusing  # it takes what the one before took
+        # The type checker must see the signature of the class, so the constructor is replaced without its knowledge.
+        target: Any = cls
+        target.__init__ = refusing
         return cls
 
     return changed

@@ -1,7 +1,7 @@
 """`observe`: spans and metrics of OpenTelemetry for all runs of this process; needs the extra `otel`.
 
-Names are those of the GenAI semantic conventions 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai);
-what they have no name for begins with `agentkit.`.
+Names are from the GenAI semantic conventions 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai);
+names that the conventions do not define start with `agentkit.`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "Redact", "observe"]
 
 Redact: TypeAlias = Callable[[str], str | None]
-"""Is given each text before it becomes part of a span, and returns what may; None for nothing."""
+"""Function that receives each text of a span, and returns the text to record; None omits the text."""
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Boundaries of the buckets of durations, as the conventions have them."""
+"""Boundaries of the buckets of durations in seconds, from the conventions."""
 _NAMES_IN_SPANS = {each.model: each.in_spans for each in PROVIDERS.values() if each.in_spans is not None}
 _SETTINGS = {
     "temperature": "temperature",
@@ -132,16 +132,16 @@ class Observation:
         self._tracer = trace.get_tracer("agentkit", __version__, tracer_provider)
         meter = metrics.get_meter("agentkit", __version__, meter_provider)
         self._durations = {
-            operation: meter.create_histogram(name, "s", what, explicit_bucket_boundaries_advisory=_SECONDS)
-            for operation, name, what in (
+            operation: meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_SECONDS)
+            for operation, name, description in (
                 ("chat", "gen_ai.client.inference.duration", "Duration of model calls."),
                 ("invoke_agent", "gen_ai.invoke_agent.duration", "Duration of runs."),
                 ("execute_tool", "gen_ai.execute_tool.duration", "Duration of tool calls."),
             )
         }
         self._tokens = {
-            name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}", what)
-            for name, what in (
+            name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}", description)
+            for name, description in (
                 ("input_tokens", "Tokens of prompts, including cached tokens."),
                 ("cache_read.input_tokens", "Tokens of prompts that came from a provider's cache."),
                 ("output_tokens", "Tokens of replies."),
@@ -149,7 +149,7 @@ class Observation:
         }
 
     def end(self) -> None:
-        """Stop to observe new runs. Running runs are observed until their end."""
+        """Stop the observation of new runs. Running runs are observed until their end."""
         if current_observer() is self:
             set_observer(None)
 
@@ -161,8 +161,8 @@ class Observation:
 
     @contextmanager
     def run(self, journal: Journal) -> Iterator[Callable[[RunResult[Any]], None]]:
-        begun = run_attributes(journal.agent, journal.run_id, journal.session)
-        with self._operation(f"invoke_agent {journal.agent}", begun) as (span, counted):
+        attributes = run_attributes(journal.agent, journal.run_id, journal.session)
+        with self._operation(f"invoke_agent {journal.agent}", attributes) as (span, counted):
             counted["gen_ai.agent.name"] = journal.agent
 
             def ended(result: RunResult[Any]) -> None:
@@ -182,14 +182,14 @@ class Observation:
             "gen_ai.provider.name": _provider(model),
             "gen_ai.request.model": model.name,
         }
-        begun = {**about, **_settings(model)}
+        attributes = {**about, **_settings(model)}
         if is_streamed:
-            begun["gen_ai.request.stream"] = True
+            attributes["gen_ai.request.stream"] = True
         if session is not None:
-            begun["gen_ai.conversation.id"] = session
+            attributes["gen_ai.conversation.id"] = session
         if composition.output_schema is not None:
-            begun["gen_ai.output.type"] = "json"
-        with self._operation(f"chat {model.name}", begun, is_client=True) as (span, counted):
+            attributes["gen_ai.output.type"] = "json"
+        with self._operation(f"chat {model.name}", attributes, is_client=True) as (span, counted):
             counted.update(about)
             layers = SentLayers.of(composition)
             span.set_attributes(layer_attributes(layers, NO_USAGE))
@@ -213,9 +213,10 @@ class Observation:
 
             def ended(found: Found) -> None:
                 span.set_attributes(recall_attributes(found))
-                texts = [one.text for items in (found.documents, found.knowledge, found.recalled) for one in items]
+                kinds = (found.documents, found.knowledge, found.recalled)
+                texts = [item.text for items in kinds for item in items]
                 self._add_content(
-                    span, "gen_ai.memory.records", lambda: [{"content": self._redacted(one)} for one in texts]
+                    span, "gen_ai.memory.records", lambda: [{"content": self._redacted(text)} for text in texts]
                 )
 
             yield ended
@@ -224,18 +225,19 @@ class Observation:
         from opentelemetry import context
 
         began = time.perf_counter()
-        begun = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
-        # Not a context manager: calls of one round begin and end in any order.
-        span = self._tracer.start_span(f"execute_tool {call.name}", attributes=begun)
+        counted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        # Not a context manager: calls of one step start and end in any order.
+        span = self._tracer.start_span(
+            f"execute_tool {call.name}", attributes={**counted, "gen_ai.tool.call.id": call.id}
+        )
         token = context.attach(self._trace.set_span_in_context(span))
         self._add_content(span, "gen_ai.tool.call.arguments", lambda: self._json(call.arguments))
 
         def ended(result: ToolResult | None) -> None:
-            counted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
             if result is None:
                 self._failed(span, counted, "CancelledError", "")
             else:
-                # A cancelled call ends in another context, where the token is not valid.
+                # Only here: a cancelled call ends in another context, in which the token is invalid.
                 context.detach(token)
                 attributes = tool_attributes(result)
                 span.set_attributes(attributes)
@@ -251,7 +253,7 @@ class Observation:
     def _operation(
         self, name: str, attributes: Mapping[str, Any], *, is_client: bool = False
     ) -> Iterator[tuple[Span, dict[str, Any]]]:
-        """Make a span of a block, and time it; yield the span and the attributes of its metrics."""
+        """Record a span and the duration of a block; yield the span and the attributes of its metrics."""
         kinds = self._trace.SpanKind
         began, operation = time.perf_counter(), attributes["gen_ai.operation.name"]
         counted: dict[str, Any] = {"gen_ai.operation.name": operation}
@@ -264,7 +266,7 @@ class Observation:
         ) as span:
             try:
                 yield span, counted
-            # A run that waits for a decision has not failed.
+            # A paused run has not failed.
             except Paused as paused:
                 span.set_attribute("agentkit.run.waiting_calls", len(paused.calls))
                 raise
@@ -278,10 +280,10 @@ class Observation:
     def _failed(self, span: Span, counted: dict[str, Any], kind: str, text: str) -> None:
         counted["error.type"] = kind
         span.set_attribute("error.type", kind)
-        described = None
+        description = None
         if self._content and text:
-            described = self._redacted(text)
-        span.set_status(self._trace.StatusCode.ERROR, described)
+            description = self._redacted(text)
+        span.set_status(self._trace.StatusCode.ERROR, description)
 
     def _count(self, reply: Reply, counted: Mapping[str, Any]) -> None:
         usage, about = reply.usage, {**counted, "gen_ai.token.modality": "unknown"}
@@ -290,15 +292,16 @@ class Observation:
             ("cache_read.input_tokens", usage.cached_tokens),
             ("output_tokens", usage.output_tokens),
         ):
+            # A zero would create an empty series in the metrics.
             if count:
                 self._tokens[name].add(count, about)
 
     def _add_content(self, span: Span, name: str, content: Callable[[], Any]) -> None:
-        """Add content to a span, if `content` is set."""
+        """Add an attribute with content to a span, if `content` is set."""
         if not self._content or not span.is_recording():
             return
         value = content()
-        # Attributes are texts or numbers, so structured content is JSON text.
+        # Attributes are texts or numbers, so structured content becomes JSON text.
         if not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False)
         span.set_attribute(name, value)
@@ -309,7 +312,7 @@ class Observation:
         try:
             redacted = self._redact(text)
         except Exception:
-            # Telemetry must not end a run, and a text that was not redacted must not leave the process.
+            # An observation must not fail a run, and a text that was not redacted must not leave the process.
             _log.exception("observe: redact failed: the text is omitted")
             return _REMOVED
         if isinstance(redacted, str):
@@ -347,7 +350,7 @@ class Observation:
                     if isinstance(part, Text):
                         parts.append({"type": "text", "content": self._redacted(part.text)})
                     else:
-                        # Media are named and not copied into spans.
+                        # Spans contain the kinds of media, not their data.
                         parts.append({"type": type(part).__name__.lower()})
                 parts += [
                     {"type": "tool_call", "id": call.id, "name": call.name, "arguments": self._json(call.arguments)}

@@ -16,7 +16,7 @@ _events = events_table.c
 
 
 class EventLog:
-    """Stores events of runs.
+    """Store of events of runs.
 
     Args:
         database: The database of the runs.

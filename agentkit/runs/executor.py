@@ -12,21 +12,21 @@ __all__ = ["Executor"]
 
 
 class Executor(Protocol):
-    """Executes the runs that a `RunStore` contains."""
+    """Executor of the runs of a `RunStore`."""
 
     @property
     def has_deltas(self) -> bool:
-        """True if events show the text as it grows; otherwise they are whole replies and results."""
+        """True if events contain deltas of the text; otherwise only whole replies and results."""
         ...
 
     @property
     def live(self) -> int:
-        """Number of runs that this process executes or watches, or that wait for room."""
+        """Number of runs that this process executes, watches, or has in its queue."""
         ...
 
     @property
     def worker(self) -> str | None:
-        """Id of the worker of this process, whose lease shows others that it is alive; None without a worker."""
+        """Id of the worker of this process, which renews a lease; None without a worker."""
         ...
 
     async def open(self) -> None:
@@ -34,25 +34,25 @@ class Executor(Protocol):
         ...
 
     async def start(self, record: RunRecord) -> RunRecord:
-        """Start a run that is described by its record, and return it as it is stored.
+        """Start a run from its record, and return the stored record.
 
         Raises:
             Conflict: The session is in use, or the tenant used the key for another run.
-            ServerFull: Too many runs wait already.
+            ServerFull: The queue of runs is full.
         """
         ...
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
-        """Decide about calls that wait, by their ids. The run continues when no decision is missing.
+        """Decide about waiting calls, by their ids. The run continues when no decision is missing.
 
         Raises:
             Conflict: The run does not wait, or its session is in use.
-            Unprocessable: No call of that id waits.
+            Unprocessable: No waiting call has the id.
         """
         ...
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        """Cancel a run; a run that has ended stays as it is."""
+        """Cancel a run; a run that has ended is not changed."""
         ...
 
     async def delete(self, record: RunRecord) -> None:
@@ -60,9 +60,9 @@ class Executor(Protocol):
         ...
 
     def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of a run after number `after`, until it ends or waits.
+        """Yield the events of a run after the event number `after`, until the run ends or waits for a decision.
 
-        After the first event, a database that does not respond is queried again until it responds.
+        After the first event, queries are retried until the database responds.
         """
         ...
 
@@ -71,5 +71,5 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop; runs that do not end soon are continued by the next process."""
+        """Stop the executor; runs that do not end soon are continued by the next process."""
         ...

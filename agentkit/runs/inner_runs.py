@@ -1,4 +1,4 @@
-"""Agents that run as tools inside of a run: rows next to the row of the run, whose journal has their lines."""
+"""Agents that run as tools inside of a run: each has a row, and the journal of the run contains their lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ __all__ = ["InnerRuns"]
 
 _runs = runs_table
 _HEAD, _RESULT = '{"journal":', '{"effect":"CallTools"'
-"""Starts of lines: of the first line of a journal, and of the result of a call."""
+"""Prefixes of the first line of a journal and of the line of a tool result."""
 _ENDED: Mapping[str, RunState] = {"success": "finished", "cancelled": "cancelled"}
 """State of an agent by the status of its call; `failed` for other statuses."""
 _MAX_ERROR = 1000
+"""Maximum characters of the stored error of an agent; the journal has the whole text."""
 
 
 class InnerRuns:
@@ -28,12 +29,12 @@ class InnerRuns:
 
     Args:
         run_id: The run.
-        known: The ids of the agents, by the calls that lead to them.
+        ids: Ids of the agents, by the calls that lead to them.
     """
 
-    def __init__(self, run_id: str, known: Mapping[tuple[str, ...], str]) -> None:
+    def __init__(self, run_id: str, ids: Mapping[tuple[str, ...], str]) -> None:
         self._run_id = run_id
-        self._ids = dict(known)
+        self._ids = dict(ids)
 
     @classmethod
     def read(cls, connection: sa.Connection, run_id: str) -> InnerRuns:
@@ -43,10 +44,12 @@ class InnerRuns:
 
     def store(self, connection: sa.Connection, lines: Sequence[tuple[str, tuple[str, ...]]]) -> InnerRuns:
         """Store the agents that start or end with lines of journals, and return the agents after the lines."""
+        # A copy: if the transaction is retried, it starts again from the agents before the lines.
         after = InnerRuns(self._run_id, self._ids)
         for line, calls in lines:
             if calls and line.startswith(_HEAD):
                 after._begin(connection, json.loads(line), calls)
+            # Most runs contain no agents, and the results of their calls are not parsed.
             elif after._ids and line.startswith(_RESULT):
                 result = json.loads(line)["answer"]
                 inner = after._ids.get((*calls, result["call_id"]))
@@ -58,11 +61,11 @@ class InnerRuns:
         # A tool that failed was called again: its earlier agent, and the agents inside of it, are replaced.
         earlier = [path for path in self._ids if path[: len(calls)] == calls]
         if earlier:
-            gone = [self._ids.pop(path) for path in earlier]
-            connection.execute(sa.delete(_runs).where(_runs.c.run_id.in_(gone)))
+            replaced = [self._ids.pop(path) for path in earlier]
+            connection.execute(sa.delete(_runs).where(_runs.c.run_id.in_(replaced)))
         outer = self._ids.get(calls[:-1], self._run_id)
         self._ids[calls] = head["run_id"]
-        around = connection.execute(sa.select(_runs.c.tenant, _runs.c.user).where(_runs.c.run_id == self._run_id)).one()
+        run = connection.execute(sa.select(_runs.c.tenant, _runs.c.user).where(_runs.c.run_id == self._run_id)).one()
         now = time.time()
         record = RunRecord(
             run_id=head["run_id"],
@@ -70,8 +73,8 @@ class InnerRuns:
             state="running",
             created_at=now,
             updated_at=now,
-            tenant=around.tenant,
-            user=around.user,
+            tenant=run.tenant,
+            user=run.user,
             executor="dbos",
             parent=outer,
         )
@@ -82,8 +85,11 @@ class InnerRuns:
 def _end(connection: sa.Connection, run_id: str, result: Mapping[str, Any]) -> None:
     """Store the end of an agent whose call has a result."""
     state = _ENDED.get(result["status"], "failed")
-    text = result["content"] if isinstance(result["content"], str) else ""
-    error = RunError(result["status"], text[:_MAX_ERROR]) if state == "failed" else None
+    error = None
+    if state == "failed":
+        content = result["content"]
+        text = content[:_MAX_ERROR] if isinstance(content, str) else ""
+        error = RunError(result["status"], text)
     now = time.time()
     record = RunRecord(run_id=run_id, agent="", state=state, created_at=now, updated_at=now, error=error)
     ended = sa.update(_runs).where(_runs.c.run_id == run_id, _runs.c.state == "running")

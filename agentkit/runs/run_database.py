@@ -39,12 +39,13 @@ _SECONDS_LOST = 5.0
 """Seconds that an operation waits for an unavailable database, such as a server that restarts."""
 _PAUSE = 0.2
 _CREATING = 7_239_116_025_340_177
-"""The lock on PostgreSQL of the process that creates the tables."""
+"""Key of the advisory lock on PostgreSQL of the process that creates the tables; an arbitrary number."""
 _SQLITE_WAIT = 30_000
 """Milliseconds that a writer waits for the other writers of a file."""
 _CACHED_STATEMENTS = 16
-"""Compiled statements of a SQLite connection. They take up to 60 KiB each, and those with a list of ids differ with its
-length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs."""
+"""Compiled statements of a SQLite connection. A statement takes up to 60 KiB, and a statement with a list of ids is
+compiled for each length of the list: 128 statements, the default of Python, on 25 connections take 90 MiB after some
+thousand runs."""
 
 _FIRST_WITH_SUBSEC = (3, 42)
 """The first version of SQLite that has `unixepoch('subsec')`."""
@@ -69,7 +70,7 @@ runs_table = sa.Table(
     sa.Column("top", sa.Text, index=True),  # of an agent that runs as a tool: the run that it is part of,
     sa.Column("parent", sa.Text),  # the run or agent that calls it,
     sa.Column("calls", sa.Text),  # and the calls that lead to it, as JSON
-    sa.Column("request", sa.Text),  # JSON: what an executor has to know to queue it
+    sa.Column("request", sa.Text),  # JSON: input of the executor that queues it
     sa.Column("leg", sa.Integer, nullable=False),  # how often it was queued
     sa.Column("worker", sa.Text),  # which executes it, or did so last
     sa.Column("state", sa.Text, nullable=False),
@@ -160,10 +161,11 @@ class RunDatabase:
         self.is_sqlite = engine.dialect.name == "sqlite"
         # All threads share the one connection of a database in memory.
         self._lock = RLock() if isinstance(engine.pool, StaticPool) else nullcontext()
-        clock = "(julianday('now') - 2440587.5) * 86400.0"
-        self.now: Any = sa.literal_column(
-            clock if self.is_sqlite else "extract(epoch from clock_timestamp())", sa.Float
-        )
+        # `clock_timestamp` of PostgreSQL advances within a transaction; `now()` is the time of its start.
+        clock = "extract(epoch from clock_timestamp())"
+        if self.is_sqlite:
+            clock = "(julianday('now') - 2440587.5) * 86400.0"
+        self.now: Any = sa.literal_column(clock, sa.Float)
         """Seconds since 1970 by the clock of the database."""
         self.work(self._create)
 
@@ -206,17 +208,17 @@ class RunDatabase:
                     connection.execute(CreateIndex(index, if_not_exists=True))
             connection.execute(sa.insert(_format_table).values(format=conversions.FORMAT))
             return
-        found = connection.scalar(sa.select(sa.func.max(_format_table.c.format)))
-        if found == conversions.FORMAT:
+        stored = connection.scalar(sa.select(sa.func.max(_format_table.c.format)))
+        if stored == conversions.FORMAT:
             return
-        if not isinstance(found, int) or not 0 < found < conversions.FORMAT:
+        if not isinstance(stored, int) or not 0 < stored < conversions.FORMAT:
             raise RunStoreError(
-                f"{self.name}: format {found!r:.20} of the runs was written by a newer agentkit; this one reads up to "
+                f"{self.name}: format {stored!r:.20} of the runs was written by a newer agentkit; this one reads up to "
                 f"{conversions.FORMAT}: upgrade it",
                 path=self.name,
-                value=found,
+                value=stored,
             )
-        for format in range(found, conversions.FORMAT):
+        for format in range(stored, conversions.FORMAT):
             conversions.CONVERSIONS[format](connection)
         connection.execute(sa.update(_format_table).values(format=conversions.FORMAT))
 
@@ -233,13 +235,17 @@ def sqlite_engine(path: str | None) -> sa.Engine:
 
 
 def _prepare(connection: Any, _: object) -> None:
+    """Set up a new connection to a SQLite database."""
     connection.text_factory = _lenient_text
-    if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:  # which DBOS writes times with, from Python 3.12 on
+    # DBOS writes times with `unixepoch('subsec')` on Python 3.12 and later.
+    if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:
         connection.create_function("unixepoch", 1, lambda _: round(time.time(), 3))
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.isolation_level = "IMMEDIATE"  # a reader that becomes a writer would fail next to another writer
+    # Lock at the start of a transaction: a reader that becomes a writer fails if another writer was first.
+    connection.isolation_level = "IMMEDIATE"
     connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")
     connection.execute("PRAGMA journal_mode=WAL")
+    # A stored tool result must survive a power failure, or the call is executed again.
     connection.execute("PRAGMA synchronous=FULL")
 
 
@@ -252,12 +258,12 @@ def _is_lost(error: DBAPIError) -> bool:
 
 
 def stored_call(call_id: str) -> str:
-    """Return the id of a call, which a model may have invented, as both databases store it; nothing of it is lost."""
+    """Return the id of a call, which a model may have invented, in ASCII, which both databases store."""
     return call_id.encode("unicode_escape").decode("ascii")
 
 
 def call_of(stored: str) -> str:
-    """Return the id of a call from the result of `stored_call`; a damaged one as it is."""
+    """Return the id of a call from the result of `stored_call`; a corrupt id is returned unchanged."""
     try:
         return stored.encode("ascii").decode("unicode_escape")
     except UnicodeError:

@@ -13,7 +13,7 @@ from agentkit.runs.run_database import decisions_table, runs_table, stored_call,
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
 from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
 
-__all__ = ["Decided", "ask_calls", "calls_of", "not_decided", "store_decisions"]
+__all__ = ["Decided", "calls_of", "decision_error", "store_decisions", "store_waiting_calls"]
 
 Decided: TypeAlias = Mapping[str, Decision] | Mapping[str | None, Decision]
 """Decisions by the ids of calls; None for all other calls that wait."""
@@ -21,17 +21,17 @@ _runs, _decisions = runs_table, decisions_table
 
 
 def calls_of(connection: sa.Connection, run_ids: Collection[str]) -> list[tuple[str, WaitingCall]]:
-    """Return the calls of runs that wait or waited, each with its run, in the order in which they were asked."""
+    """Return the calls of runs that wait or waited for decisions, each with the id of its run, the oldest first."""
     query = sa.select(_decisions).where(_decisions.c.run.in_(run_ids))
     rows = connection.execute(query.order_by(_decisions.c.asked_at, _decisions.c.call))
     return [(str(row.run), waiting_call_of(row)) for row in rows]
 
 
-def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: float | None) -> bool:
-    """Store the calls that a run waits with; a call that is stored already stays as it is.
+def store_waiting_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: float | None) -> bool:
+    """Store the calls of a run that wait for decisions; stored calls are not changed.
 
     Returns:
-        False if all of them have been decided.
+        False if all the calls have been decided.
 
     Args:
         connection: The transaction.
@@ -41,44 +41,52 @@ def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: f
     """
     if record.state != "waiting":
         return True
-    known = {call.call_id: call for _, call in calls_of(connection, [record.run_id])}
-    if all(call.call_id in known and known[call.call_id].decision is not None for call in record.waiting):
+    stored = {call.call_id: call for _, call in calls_of(connection, [record.run_id])}
+    if all(call.call_id in stored and stored[call.call_id].decision is not None for call in record.waiting):
         return not record.waiting
-    expires = None if timeout is None else now + timeout
+    expires = None
+    if timeout is not None:
+        expires = now + timeout
     for call in record.waiting:
-        if call.call_id not in known:
+        if call.call_id not in stored:
             values = {**call_row(record.run_id, call), "asked_at": now, "expires_at": expires}
             connection.execute(sa.insert(_decisions).values(**values))
     return True
 
 
-def store_decisions(connection: sa.Connection, now: Any, run_id: str, made: Decided, by: str) -> bool:
+def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions: Decided, by: str) -> bool:
     """Store decisions about calls of a waiting run; False if one of them cannot be stored."""
+    # The caller rolls the transaction back after False, so decisions are stored together or not at all.
     if lock_run(connection, run_id) != "waiting":
         return False
     waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
-    named: list[tuple[str | None, Decision]] = [(call, one) for call, one in made.items() if call is not None]
-    for call, decision in named + [(None, one) for call, one in made.items() if call is None]:
-        decided = waits if call is None else waits.where(_decisions.c.call == stored_call(call))
+    # The decision about all other calls is stored last, when the named calls do not wait any more.
+    for call, decision in sorted(decisions.items(), key=lambda item: item[0] is None):
+        decided = waits
+        if call is not None:
+            decided = waits.where(_decisions.c.call == stored_call(call))
         data = json_text(decision_data(decision))
         count = connection.execute(decided.values(decision=data, decided_by=stored_text(by), decided_at=now)).rowcount
         has_arguments = isinstance(decision, Approved) and decision.arguments is not None
+        # Changed arguments belong to one call: they cannot replace the arguments of several calls.
         if not count or (call is None and has_arguments and count > 1):
             return False
     return True
 
 
-def not_decided(run_id: str, state: RunState, calls: Sequence[WaitingCall], made: Decided) -> ApprovalError:
+def decision_error(run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: Decided) -> ApprovalError:
     """Return the error for decisions that could not be stored."""
     waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
     decided = {call.call_id: call for call in calls if call.decision is not None}
     if not waiting:
         last = "".join([f"; {_decided(call)}" for call in decided.values()][-1:])
-        message = f"run {run_id!r}: no call of it waits{last}; nothing was decided"
+        message = f"run {run_id!r}: no call waits for a decision{last}; nothing was decided"
         return ApprovalError(message, name="approve", value="nothing waits")
-    wrong = [call for call in made if call is not None and call not in waiting]
+    wrong = [call for call in decisions if call is not None and call not in waiting]
     if not wrong:
-        message = f"run {run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}"
+        message = (
+            f"run {run_id!r}: the changed arguments belong to one call: name it; waiting calls: {_listed(waiting)}"
+        )
         return ApprovalError(message, name="arguments")
     message = f"run {run_id!r}: {_wrong_calls(wrong, decided, waiting)}; nothing was decided"
     return ApprovalError(message, name="approve", value=", ".join(wrong))
@@ -89,12 +97,14 @@ def _wrong_calls(wrong: Sequence[str], decided: Mapping[str, WaitingCall], waiti
     problems = [_decided(decided[call]) for call in wrong if call in decided]
     unknown = [call for call in wrong if call not in decided]
     if unknown:
-        problems.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
+        problems.append(f"unknown call {_listed(unknown)}; waiting calls: {_listed(waiting)}")
     return "; ".join(problems)
 
 
 def _decided(call: WaitingCall) -> str:
-    by = f" by {call.decided_by}" if call.decided_by else ""
+    by = ""
+    if call.decided_by:
+        by = f" by {call.decided_by}"
     return f"{call.call_id} was decided already{by}: {call.decision!r:.80}"
 
 

@@ -1,6 +1,6 @@
-"""`RunQueue`: runs that workers execute: each time a run is to be executed, it is queued as its next leg.
+"""`RunQueue`: the queue of the workers; each time a run is to be executed, it is queued as its next leg.
 
-What queues a leg runs in the transaction that stores the state of the run, so that both happen or neither.
+A leg is queued in the transaction that stores the state of the run, so that both happen or neither.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def queue_again(
     """Queue the runs that meet a condition, each as its next leg, and return their ids."""
     values = {"state": "queued", "fence": None, "leg": _runs.c.leg + 1, "updated_at": now}
     queued = sa.update(_runs).where(condition, _runs.c.top.is_(None)).values(**values)
-    row = _runs.c
-    legs = [Leg(*found) for found in connection.execute(queued.returning(row.number, row.run_id, row.leg, row.request))]
+    column = _runs.c
+    rows = connection.execute(queued.returning(column.number, column.run_id, column.leg, column.request))
+    legs = [Leg(*row) for row in rows]
     for leg in legs:
         if queue is not None and leg.request is not None:
             queue(connection, leg)
@@ -65,7 +66,7 @@ class RunQueue:
     """Queues runs.
 
     Args:
-        database: Where they are stored.
+        database: The database of the runs.
         queue: Queues a leg, in a transaction of the database.
     """
 
@@ -74,12 +75,12 @@ class RunQueue:
         self._now = database.now
 
     def add(self, runs: Sequence[NewRun]) -> list[NewRun]:
-        """Store and queue the runs that are not there yet, in one transaction, and return the others."""
+        """Store and queue the runs that are not stored yet, in one transaction, and return the stored runs."""
 
         def add(connection: sa.Connection) -> list[NewRun]:
             ids = [run.record.run_id for run in runs]
-            known = set(connection.scalars(sa.select(_runs.c.run_id).where(_runs.c.run_id.in_(ids))))
-            fresh = [run for run in runs if run.record.run_id not in known]
+            stored = set(connection.scalars(sa.select(_runs.c.run_id).where(_runs.c.run_id.in_(ids))))
+            fresh = [run for run in runs if run.record.run_id not in stored]
             numbers: dict[str, int] = {}
             if fresh:
                 added = sa.insert(_runs).returning(_runs.c.run_id, _runs.c.number, sort_by_parameter_order=True)
@@ -89,11 +90,12 @@ class RunQueue:
                 connection.execute(sa.insert(lines_table), heads)
             for run in fresh:
                 self._queue(connection, Leg(numbers[run.record.run_id], run.record.run_id, 0, run.request))
-            return [run for run in runs if run.record.run_id in known]
+            return [run for run in runs if run.record.run_id in stored]
 
         try:
             return self._database.work(add)
-        except IntegrityError:  # another process added one of them in between
+        except IntegrityError:
+            # Another process added one of the runs after the query of this transaction.
             return self._database.work(add)
 
     def adopt(self, run: NewRun) -> None:
@@ -107,7 +109,8 @@ class RunQueue:
         def adopt(connection: sa.Connection) -> None:
             if not connection.execute(adopted).rowcount:
                 return  # another server was first
-            if connection.scalar(first) is None:  # the run has not begun
+            # The server that had the run wrote the first line of its journal if it started the run.
+            if connection.scalar(first) is None:
                 connection.execute(sa.insert(lines_table), {"run": run_id, "number": 0, "line": run.head})
             queue_again(
                 connection, self._now, sa.and_(_runs.c.run_id == run_id, _runs.c.state == "queued"), self._queue
@@ -128,7 +131,7 @@ class RunQueue:
         return bool(self._database.work(lambda c: queue_again(c, self._now, condition, self._queue)))
 
     def running(self, workers: Collection[str]) -> list[Leg]:
-        """Return the legs that workers execute. Requests that a server answers are no legs."""
+        """Return the legs that workers execute, without the runs that a server executes."""
         is_leg = sa.and_(_runs.c.state == "running", _runs.c.executor == "dbos")
         return self._legs(sa.and_(is_leg, _runs.c.worker.in_(workers)))
 
@@ -137,16 +140,18 @@ class RunQueue:
         return self._legs(_runs.c.run_id.in_(run_ids))
 
     def _legs(self, condition: sa.ColumnElement[bool]) -> list[Leg]:
-        row = _runs.c
-        query = sa.select(row.number, row.run_id, row.leg, row.request).where(condition, row.top.is_(None))
-        return self._database.work(lambda connection: [Leg(*found) for found in connection.execute(query)])
+        column = _runs.c
+        query = sa.select(column.number, column.run_id, column.leg, column.request)
+        query = query.where(condition, column.top.is_(None))
+        return self._database.work(lambda connection: [Leg(*row) for row in connection.execute(query)])
 
     def expire(self) -> None:
         """Deny the calls that were not decided in time, and queue the runs that wait for no other decision."""
         late = sa.and_(_decisions.c.decision.is_(None), _decisions.c.expires_at < self._now)
 
         def deny(connection: sa.Connection) -> None:
-            # Read first: without late calls, nothing waits for the lock of a writer.
+            # Read first: without late calls, the transaction does not wait for the lock of a writer.
+            # Sorted: two processes that expire calls lock the runs in the same order, without a deadlock.
             for run_id in sorted(connection.scalars(sa.select(_decisions.c.run).where(late).distinct()).all()):
                 lock_run(connection, run_id)
                 denied = sa.update(_decisions).where(_decisions.c.run == run_id, late)

@@ -1,4 +1,4 @@
-"""`RunReader`: runs, their calls and their journals, as they are stored."""
+"""`RunReader`: reader of stored runs, their calls and their journals."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from agentkit.runs.run_rows import record_of
 __all__ = ["RunReader", "can_be_stored"]
 
 _SHORT = 10_000
-"""Maximum characters of the end of a run in a short list."""
+"""Maximum characters of the outcome of a run in a short list."""
 _runs, _lines = runs_table, lines_table
 
 
 class RunReader:
-    """Reads runs.
+    """Reader of stored runs.
 
     Attributes:
-        database: The tables.
+        database: The database of the runs.
     """
 
     def __init__(self, database: RunDatabase) -> None:
@@ -50,38 +50,40 @@ class RunReader:
         return record
 
     def any(self, run_id: str) -> RunRecord:
-        """Return a run, or an agent inside of one: until its call has an answer, it has the state of its run.
+        """Return a run, or an agent inside of a run: it has the state of the run until its call has a result.
 
         Raises:
-            RunNotFound: There is neither.
+            RunNotFound: The id is unknown.
         """
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
-        found = self._records(sa.select(_runs).where(_runs.c.run_id == run_id))
-        if not found:
+        records = self._records(sa.select(_runs).where(_runs.c.run_id == run_id))
+        if not records:
             raise RunNotFound(run_id)
-        if found[0].parent is None:
-            return found[0]
-        return _inside(found[0], self.get(self._top(run_id)))
+        record = records[0]
+        if record.parent is None:
+            return record
+        return _inside(record, self.get(self._top(run_id)))
 
     def inside(self, run_id: str) -> list[RunRecord]:
-        """Return the agents inside of a run or of an agent, at any depth, in the order in which they began.
+        """Return the agents inside of a run or of an agent, at any depth, in the order of their start.
 
         Raises:
             RunNotFound: The run or the agent is unknown.
         """
-        record = self.any(run_id)
-        top = run_id if record.parent is None else self._top(run_id)
-        run = record if record.parent is None else self.get(top)
-        below, found = {run_id}, []
-        for inner in self._records(sa.select(_runs).where(_runs.c.top == top).order_by(_runs.c.number)):
-            if inner.parent in below:
-                below.add(inner.run_id)
-                found.append(_inside(inner, run))
-        return found
+        run = record = self.any(run_id)
+        if record.parent is not None:
+            run = self.get(self._top(run_id))
+        ids, records = {run_id}, []
+        # A caller starts before the agents that it calls, so one pass in the order of the start reaches every depth.
+        for inner in self._records(sa.select(_runs).where(_runs.c.top == run.run_id).order_by(_runs.c.number)):
+            if inner.parent in ids:
+                ids.add(inner.run_id)
+                records.append(_inside(inner, run))
+        return records
 
     def has(self, run_id: str) -> bool:
-        """Return True if there is a run, or an agent inside of one, of this id."""
+        """Return True if a run, or an agent inside of a run, has this id."""
         query = sa.select(_runs.c.number).where(_runs.c.run_id == run_id)
         return self._work(lambda connection: connection.scalar(query)) is not None
 
@@ -91,8 +93,10 @@ class RunReader:
 
     def find(self, tenant: str, key: str) -> RunRecord | None:
         """Return the run that a tenant started with an idempotency key, or None."""
-        found = self._records(sa.select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key))
-        return found[0] if found else None
+        records = self._records(sa.select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key))
+        if not records:
+            return None
+        return records[0]
 
     def page(self, wanted: RunsWanted) -> list[RunRecord]:
         """Return runs, the newest first.
@@ -100,7 +104,8 @@ class RunReader:
         Raises:
             RunNotFound: No run has the id `before`.
         """
-        # Runs that are selected by id are few: they are found by it, and sorted.
+        # Few runs are selected by id. `+ 0` stops SQLite from reading all runs in the order of the number instead of
+        # the index of the ids.
         number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
         query = sa.select(_runs)
         if wanted.is_short:
@@ -114,7 +119,7 @@ class RunReader:
                     return []
                 query = query.where(_runs.c[name] == value)
         if wanted.ids is not None:
-            query = query.where(_runs.c.run_id.in_([one for one in wanted.ids if can_be_stored(one)]))
+            query = query.where(_runs.c.run_id.in_([run_id for run_id in wanted.ids if can_be_stored(run_id)]))
         if wanted.before is not None:
             before = sa.select(_runs.c.number).where(_runs.c.run_id == wanted.before)
             if wanted.tenant is not None:
@@ -150,38 +155,41 @@ class RunReader:
     def fences(self, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
         """Return the states of runs, and the fences of their attempts."""
         query = sa.select(_runs.c.run_id, _runs.c.state, _runs.c.fence).where(_runs.c.run_id.in_(run_ids))
-        return self._work(lambda c: {run_id: (state, fence) for run_id, state, fence in c.execute(query)})
+        return self._work(
+            lambda connection: {run_id: (state, fence) for run_id, state, fence in connection.execute(query)}
+        )
 
     def calls(self, run_id: str) -> list[WaitingCall]:
-        """Return the calls of a run that wait or waited, in the order in which they were asked."""
+        """Return the calls of a run that wait or waited for decisions, the oldest first."""
         return self._work(lambda connection: [call for _, call in calls_of(connection, [run_id])])
 
     def decisions(self, run_id: str, journal: Journal) -> dict[str, Decision]:
         """Return the decisions about calls of a run that its journal does not have yet, by the ids of the calls."""
-        known = journal.decisions
+        journalled = journal.decisions
         return {
             call.call_id: call.decision
             for call in self.calls(run_id)
-            if call.decision is not None and call.call_id not in known
+            if call.decision is not None and call.call_id not in journalled
         }
 
     def journal_text(self, run_id: str) -> str:
-        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not begun."""
+        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not started."""
         if not can_be_stored(run_id):
             return ""
         query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number)
         lines = self._work(lambda connection: list(connection.scalars(query)))
+        # SQLite can contain bytes in a column of texts.
         if not all(isinstance(line, str) for line in lines):
-            raise JournalError(f"what is stored of the journal of {run_id!r} is damaged", name="journal")
+            raise JournalError(f"the stored journal of {run_id!r} is corrupt", name="journal")
         return "".join(lines)
 
     def first_line(self, run_id: str) -> str | None:
-        """Return the first line of the journal of a run: what it was asked."""
+        """Return the first line of the journal of a run, which contains its input."""
         query = sa.select(_lines.c.line).where(_lines.c.run == run_id, _lines.c.number == 0)
         return self._work(lambda connection: connection.scalar(query))
 
     def journal(self, run_id: str) -> Journal | None:
-        """Return the journal of a run, or of an agent inside of one; None if it has not begun.
+        """Return the journal of a run, or of an agent inside of a run; None if it has not started.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -193,15 +201,23 @@ class RunReader:
             return None
         query = sa.select(_runs.c.top, _runs.c.calls).where(_runs.c.run_id == run_id, _runs.c.top.is_not(None))
         inner = self._work(lambda connection: connection.execute(query).first())
-        journal = None if inner is None else self.journal(inner.top)
-        for call in () if inner is None else json.loads(inner.calls):
-            journal = None if journal is None else journal.inner.get(call)
+        if inner is None:
+            return None
+        # The lines of an agent are in the journal of its run, at the calls that lead to the agent.
+        journal = self.journal(inner.top)
+        for call in json.loads(inner.calls):
+            if journal is None:
+                return None
+            journal = journal.inner.get(call)
         return journal
 
 
 def _inside(inner: RunRecord, run: RunRecord) -> RunRecord:
-    """Return an agent inside of a run as it is now: until its call has an answer, it continues as the run does."""
-    return replace(inner, state=run.state if inner.state == "running" else inner.state, worker=run.worker)
+    """Return an agent inside of a run as it is now: it has the state of the run until its call has a result."""
+    state = inner.state
+    if state == "running":
+        state = run.state
+    return replace(inner, state=state, worker=run.worker)
 
 
 def can_be_stored(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`RunRecord`: what is known of one run, for all that start, list, show or continue runs."""
+"""`RunRecord`: the stored description and state of one run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 RunState: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
-"""`waiting`: for decisions about tool calls."""
+"""State of a run; `waiting`: it is paused until tool calls are decided."""
 STATES: tuple[RunState, ...] = get_args(RunState)
 ENDED: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
-"""Nothing more happens in these states, unless the run is resumed."""
+"""Final states of a run, unless it is resumed."""
 ExecutorName: TypeAlias = Literal["process", "dbos"]
-"""`process`: a task of one server. `dbos`: any worker on the database."""
+"""Executor of a run. `process`: a task of one server. `dbos`: any worker on the database."""
 
 
 class RunError(NamedTuple):
@@ -47,7 +47,7 @@ class RunError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A tool call that waits for a decision, or waited for one."""
+    """A tool call that waits or waited for a decision."""
 
     call_id: str
     tool: str
@@ -66,20 +66,23 @@ class WaitingCall:
 
     @classmethod
     def of(cls, call: ToolCall, agent: str = "") -> WaitingCall:
-        """Return a call that begins to wait."""
+        """Return a call that starts to wait."""
         return cls(call.id, call.name, call.arguments, agent)
 
     @property
     def call(self) -> ToolCall:
-        """The call itself."""
+        """The call, as a `ToolCall`."""
         return ToolCall(self.call_id, self.tool, self.arguments)
 
 
 class RunEvent(NamedTuple):
-    """Something that happened in a run."""
+    """An event of a run."""
 
     seq: int
-    """From 1, ascending, unique within the run; there may be gaps. A client resumes after the last it has seen."""
+    """From 1, ascending, unique within the run; gaps are possible.
+
+    A client resumes after the last event that it received.
+    """
     kind: str
     """Name of the class of the event in lower case, such as `text_delta`."""
     data: Mapping[str, Any]
@@ -109,9 +112,9 @@ class RunRecord:
     schedule: str | None = None
     """Name of the schedule that started the run."""
     parent: str | None = None
-    """The run or agent that calls this agent as a tool; None if it is no agent inside of a run."""
+    """Id of the run or agent that calls this agent as a tool; None if it is not an agent inside of a run."""
     worker: str | None = None
-    """Id of the worker that executes it, or did so last."""
+    """Id of the worker that executes the run or executed it last."""
     problem: str | None = None
     """Reason for which the run does not continue, such as that no worker has its agent."""
     attempts: int = 0
@@ -132,7 +135,7 @@ class RunRecord:
     waiting: tuple[WaitingCall, ...] = ()
     """The calls without a decision; if the run has ended, the calls that its client has to make."""
     journal: Journal | None = field(default=None, repr=False, compare=False)
-    """None if it was not asked for."""
+    """None if the journal was not requested."""
 
     @property
     def has_ended(self) -> bool:
@@ -142,17 +145,19 @@ class RunRecord:
     @property
     def messages(self) -> tuple[Message, ...]:
         """Messages that the run added to the conversation, the message of the user first; empty without the journal."""
-        return () if self.journal is None else self.journal.messages
+        if self.journal is None:
+            return ()
+        return self.journal.messages
 
     @property
     def cost(self) -> float | None:
-        """US dollars of all model calls; None if a price is not known."""
+        """US dollars of all model calls; None if a price is unknown."""
         return self.usage.money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsWanted:
-    """Selects runs: those that have each value that is not None."""
+    """Filter of runs: a run must have each value that is not None."""
 
     tenant: str | None = None
     agent: str | None = None
@@ -165,7 +170,7 @@ class RunsWanted:
     """Only runs with one of these ids."""
     schedule: str | None = None
     is_short: bool = False
-    """Leaves out the end of runs whose answers are long."""
+    """True if the outcome of a run with a long answer is left out."""
     limit: int = 50
     """Maximum number of runs."""
     offset: int = 0
@@ -173,7 +178,9 @@ class RunsWanted:
 
 def usage_since(before: Usage, now: Usage) -> Usage:
     """Return the usage between two states of a run."""
-    money = None if now.money is None else now.money - (before.money or 0.0)
+    money = None
+    if now.money is not None:
+        money = now.money - (before.money or 0.0)
     return Usage(
         max(0, now.input_tokens - before.input_tokens),
         max(0, now.output_tokens - before.output_tokens),

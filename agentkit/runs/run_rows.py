@@ -1,4 +1,4 @@
-"""Rows of the tables of runs: how records are written to them and read from them."""
+"""Conversion of runs, calls and events to rows of the tables, and back."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunState, Wa
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = [
-    "DAMAGED",
+    "CORRUPT",
     "call_row",
     "ended_row",
     "event_of",
+    "finite_number",
     "json_text",
     "lock_run",
     "record_of",
@@ -29,7 +30,7 @@ __all__ = [
     "waiting_call_of",
 ]
 
-DAMAGED = RunError("RunStoreError", "what is stored of this run is damaged")
+CORRUPT = RunError("RunStoreError", "the stored data of this run is corrupt")
 """The error of a run whose row cannot be read."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _PLAIN = (
@@ -45,13 +46,15 @@ _OUTCOME = ("output", "finish_reason", "steps")
 
 def run_row(record: RunRecord) -> dict[str, Any]:
     """Return the columns of a new run."""
-    asked = record.input
+    input_json = None
+    if record.input is not None:
+        input_json = json_text(_input_data(record.input))
     return {
         **{name: getattr(record, name) for name in _PLAIN},
         "created_at": record.created_at,
         "attempts": record.attempts,
         "leg": 0,
-        "input": None if asked is None else json_text(_input_data(asked)),
+        "input": input_json,
         **ended_row(record),
     }
 
@@ -59,11 +62,15 @@ def run_row(record: RunRecord) -> dict[str, Any]:
 def ended_row(record: RunRecord) -> dict[str, Any]:
     """Return the columns that change when an attempt ends."""
     outcome = {name: getattr(record, name) for name in _OUTCOME}
-    outcome["citations"] = [dict(one) for one in record.citations]
+    outcome["citations"] = [dict(citation) for citation in record.citations]
     outcome["unknown_labels"] = list(record.unknown_labels)
-    outcome["error"] = None if record.error is None else list(record.error)
-    # Calls that wait for decisions have rows; those of a run that has ended are for the client to make.
-    calls = () if record.state == "waiting" else record.waiting
+    outcome["error"] = None
+    if record.error is not None:
+        outcome["error"] = list(record.error)
+    # Calls that wait for decisions have rows. A run that has ended has calls that its client executes.
+    calls: Sequence[WaitingCall] = ()
+    if record.state != "waiting":
+        calls = record.waiting
     outcome["waiting"] = [[call.call_id, call.tool, call.arguments] for call in calls]
     return {
         "state": record.state,
@@ -74,15 +81,19 @@ def ended_row(record: RunRecord) -> dict[str, Any]:
 
 
 def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> RunRecord:
-    """Return a run from its row. A damaged row is a run with an error, so that the other runs can be listed."""
-    known: dict[str, Any] = {name: row[name] for name in _PLAIN}
-    known |= {name: _number(row[name]) for name in ("created_at", "updated_at")}
-    known["attempts"] = row["attempts"] if isinstance(row["attempts"], int) else 0
+    """Return a run from its row. A corrupt row is a run with an error, so that the other runs can be listed."""
+    columns: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    columns |= {name: finite_number(row[name]) for name in ("created_at", "updated_at")}
+    columns["attempts"] = 0
+    if isinstance(row["attempts"], int):
+        columns["attempts"] = row["attempts"]
     try:
-        outcome = json.loads(row["outcome"]) if row["outcome"] is not None else _NO_OUTCOME
+        outcome = _NO_OUTCOME
+        if row["outcome"] is not None:
+            outcome = json.loads(row["outcome"])
         error = outcome["error"]
         return RunRecord(
-            **known,
+            **columns,
             **{name: outcome[name] for name in _OUTCOME},
             input=None if row["input"] is None else _input_of(json.loads(row["input"])),
             usage=Usage(**json.loads(row["usage"])),
@@ -92,11 +103,11 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
             waiting=(*waiting, *[WaitingCall(*call) for call in outcome["waiting"]]),
         )
     except _UNREADABLE:
-        return RunRecord(**known, error=DAMAGED, usage=NO_USAGE)
+        return RunRecord(**columns, error=CORRUPT, usage=NO_USAGE)
 
 
 def lock_run(connection: sa.Connection, run_id: str) -> RunState | None:
-    """Lock a run until the end of the transaction, and return its state; None if there is no such run.
+    """Lock a run until the end of the transaction, and return its state; None if the run is unknown.
 
     Decisions are stored under this lock. Without it, two transactions that decide about the last two calls would each
     still see the other call without a decision, and neither would queue the run.
@@ -107,7 +118,7 @@ def lock_run(connection: sa.Connection, run_id: str) -> RunState | None:
 
 
 def call_row(run_id: str, call: WaitingCall) -> dict[str, Any]:
-    """Return the columns of a call that begins to wait, without its times."""
+    """Return the columns of a call that starts to wait, without its times."""
     return {
         "run": run_id,
         "call": stored_call(call.call_id),
@@ -119,17 +130,17 @@ def call_row(run_id: str, call: WaitingCall) -> dict[str, Any]:
 
 
 def waiting_call_of(row: Any) -> WaitingCall:
-    """Return a call that waits, or waited, from its row."""
+    """Return a call that waits or waited for a decision from its row."""
     return WaitingCall(
         call_of(str(row.call)),
         str(row.tool),
         str(row.arguments),
         str(row.agent),
-        _number(row.asked_at),
-        None if row.expires_at is None else _number(row.expires_at),
+        finite_number(row.asked_at),
+        _time(row.expires_at),
         None if row.decision is None else _decision_of(row.decision),
         str(row.decided_by),
-        None if row.decided_at is None else _number(row.decided_at),
+        _time(row.decided_at),
     )
 
 
@@ -142,13 +153,14 @@ def json_text(data: Any) -> str:
     """Return data as JSON; numbers that JSON does not have, such as NaN, become null."""
     try:
         return to_json(data, inf_nan_mode="null").decode()
-    except ValueError:  # an unpaired surrogate, which a model or a tool can write
+    except ValueError:
+        # A model or a tool can write an unpaired surrogate, which only `json` escapes.
         finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
         return json.dumps(finite, separators=(",", ":"))
 
 
-def _input_data(asked: UserInput) -> dict[str, Any]:
-    return {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)}
+def _input_data(user_input: UserInput) -> dict[str, Any]:
+    return {"text": user_input.text, "additional_kwargs": dict(user_input.additional_kwargs)}
 
 
 def _input_of(data: Any) -> UserInput:
@@ -156,12 +168,21 @@ def _input_of(data: Any) -> UserInput:
 
 
 def _decision_of(stored: str) -> Decision:
-    """Return a stored decision; a damaged one approves nothing."""
+    """Return a stored decision; a corrupt decision is a denial."""
     try:
         return read_decision(json.loads(stored))
     except _UNREADABLE:
-        return Denied("what was decided about it cannot be read")
+        return Denied("its stored decision cannot be read")
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+def _time(stored: object) -> float | None:
+    if stored is None:
+        return None
+    return finite_number(stored)
+
+
+def finite_number(value: object) -> float:
+    """Return a stored number; 0 if it is corrupt."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return 0.0

@@ -23,13 +23,13 @@ from agentkit.runs.run_database import (
     runs_table,
     sqlite_engine,
 )
-from agentkit.runs.run_decisions import Decided, ask_calls, not_decided, store_decisions
+from agentkit.runs.run_decisions import Decided, decision_error, store_decisions, store_waiting_calls
 from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
 from agentkit.runs.run_queue import QueueLeg, queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
 from agentkit.runs.run_rows import (
-    DAMAGED,
+    CORRUPT,
     ended_row,
     run_row,
 )
@@ -41,42 +41,45 @@ from agentkit_prompts.system.private_files import private_file, private_folder
 __all__ = ["MAX_KEPT", "Attempt", "RunStore"]
 
 MAX_KEPT = 5_000
-"""Ended runs that are kept of all tenants together, unless another number is given."""
+"""Default of the maximum number of stored runs that have ended, of all tenants together."""
 _MAX_IN_MEMORY = 256_000_000
 _MAX_ON_DISK = 8_000_000_000
 """Maximum characters of all journals together; above that the oldest half of the ended runs is deleted."""
 _PRUNE_EVERY = 200
-"""Runs after which the oldest runs are deleted."""
+"""Number of new runs after which the oldest runs are deleted."""
 _MAX_QUEUED_SECONDS = 30.0
-"""Seconds that a run of a server with a worker is queued at most, before the server or a worker begins it."""
+"""Maximum seconds that a run of a server with a worker is queued, before the server or a worker starts it."""
 _runs, _lines, _decisions, _events = runs_table, lines_table, decisions_table, events_table
 _IS_RUNNING = _runs.c.state == "running"
 
 
 @dataclass(slots=True)
 class Attempt:
-    """The attempt that may store lines and the end of a run, until another attempt begins or the run is cancelled."""
+    """The attempt that may store lines and the end of a run, until another attempt starts or the run is cancelled."""
 
     run_id: str
     fence: str
+    """Random text in the row of the run while this attempt may write."""
     lines: int
     """Number of the next line of its journal."""
     inside: InnerRuns
+    """The agents inside of the run."""
 
 
 class RunStore(RunReader):
-    """Stores runs. Methods block; async code calls them in threads, and any number of threads may.
+    """Store of runs. Methods block; async code calls them in threads, and any number of threads can call them.
 
     Args:
         target: The SQLite file, created if it is missing, which only this object uses then; or the connections of a
-            database that others use too. None keeps the runs in memory, as long as the object lives.
-        keep: How many ended runs to keep of all tenants together; the oldest are deleted first. None for all.
+            database that others use too. None stores the runs in memory, as long as the object exists.
+        keep: Maximum number of stored runs that have ended, of all tenants together; the oldest are deleted first.
+            None for no limit.
 
     Raises:
-        RunStoreError: The database has another format, is no database of runs, or another server uses the file.
+        RunStoreError: The database has another format, is not a database of runs, or another server uses the file.
 
     Attributes:
-        usage: What tenants used.
+        usage: Usage of tenants by day.
         events: The events of runs of one process.
     """
 
@@ -89,16 +92,19 @@ class RunStore(RunReader):
         )
         self._keep = keep
         self._lock_file: int | None = None
+        self._owned: sa.Engine | None
         self._added = self._characters = 0
         self._max_characters = _MAX_IN_MEMORY if target is None else _MAX_ON_DISK
-        name = str(target) if isinstance(target, Path) else "the database of the runs"
+        name = "the database of the runs"
         if isinstance(target, sa.Engine):
-            engine = target
+            engine, self._owned = target, None
+        elif target is None:
+            engine = self._owned = sqlite_engine(None)
         else:
-            if target is not None:
-                self._lock_file = _locked_file(target)
-            engine = sqlite_engine(None if target is None else str(target))
-        self._owned = None if isinstance(target, sa.Engine) else engine
+            name = str(target)
+            # Locked before it is opened: the tables are created and converted by one process.
+            self._lock_file = _locked_file(target)
+            engine = self._owned = sqlite_engine(name)
         try:
             super().__init__(RunDatabase(engine, name))
         except DatabaseError as error:
@@ -113,7 +119,7 @@ class RunStore(RunReader):
         self.events = EventLog(self.database)
 
     def close(self) -> None:
-        """Close the connections and the file, unless the connections were given. Closing twice is allowed."""
+        """Close the connections and the file, unless the caller passed the connections. Closing twice is allowed."""
         if self._owned is not None:
             self._owned.dispose()
         if self._lock_file is not None:
@@ -123,7 +129,7 @@ class RunStore(RunReader):
     # Runs
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
-        """Store a new run, with its journal if it has one, and return it.
+        """Store a new run, with its journal if it is not empty, and return it.
 
         If the tenant has a run of the same `key`, that run is returned and nothing is stored.
         """
@@ -134,13 +140,13 @@ class RunStore(RunReader):
             if lines:
                 rows = [{"run": record.run_id, "number": number, "line": line} for number, line in enumerate(lines)]
                 connection.execute(sa.insert(_lines), rows)
-            ask_calls(connection, self._now, record, None)
+            store_waiting_calls(connection, self._now, record, None)
 
         try:
             self._work(insert)
         except IntegrityError:
-            if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:
-                return known
+            if record.key is not None and (stored := self.find(record.tenant, record.key)) is not None:
+                return stored
             raise
         self._added += 1
         self._characters += len(journal)
@@ -151,63 +157,68 @@ class RunStore(RunReader):
         return record
 
     def delete(self, *run_ids: str) -> None:
-        """Delete runs with all that is stored of them; no error if one is not there."""
+        """Delete runs with their lines, events and decisions; unknown ids are ignored."""
         self._work(lambda connection: _delete(connection, run_ids))
 
     # Attempts
 
     def begin_attempt(self, run_id: str, *, leg: int | None = None, worker: str | None = None) -> Attempt | None:
-        """Begin to execute a queued run; None if it is not queued, or in another leg."""
+        """Start to execute a queued run; None if it is not queued, or in another leg."""
         fence = os.urandom(12).hex()
         row = _runs.c
-        # Repeated if the connection was lost: then it may have begun already.
+        # The transaction is retried after a lost connection, and may have been committed before: then the row has the
+        # fence of this attempt.
         is_free = sa.or_(row.state == "queued", row.fence == fence)
-        begun = sa.update(_runs).where(row.run_id == run_id, is_free)
+        started = sa.update(_runs).where(row.run_id == run_id, is_free)
         if leg is not None:
-            begun = begun.where(row.leg == leg)
+            started = started.where(row.leg == leg)
         values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
-        begun = begun.values(**values, attempts=row.attempts + 1)
+        started = started.values(**values, attempts=row.attempts + 1)
 
         def begin(connection: sa.Connection) -> Attempt | None:
-            if not connection.execute(begun).rowcount:
+            if not connection.execute(started).rowcount:
                 return None
             last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
-            return Attempt(run_id, fence, 0 if last is None else last + 1, InnerRuns.read(connection, run_id))
+            lines = 0
+            if last is not None:
+                lines = last + 1
+            return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id))
 
         return self._work(begin)
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-        """Store lines of a journal, each with the calls that lead to its agent: all of them or none.
+        """Store all lines of a journal or none, each with the calls that lead to its agent.
 
         Raises:
             AttemptEnded: The attempt may not store anything.
         """
-        rows = [(attempt.lines + at, inner_line(*one)) for at, one in enumerate(lines)]
+        rows = [(attempt.lines + at, inner_line(line, calls)) for at, (line, calls) in enumerate(lines)]
 
         def add(connection: sa.Connection) -> InnerRuns:
             self._check(connection, attempt)
-            known = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
-            # After a lost connection they may be stored already.
-            stored = set(connection.scalars(known))
+            # The transaction is retried after a lost connection, and may have stored the lines before.
+            query = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
+            stored = set(connection.scalars(query))
             fresh = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
-            if fresh:
-                connection.execute(sa.insert(_lines), fresh)
-            return attempt.inside.store(connection, lines) if fresh else InnerRuns.read(connection, attempt.run_id)
+            if not fresh:
+                return InnerRuns.read(connection, attempt.run_id)
+            connection.execute(sa.insert(_lines), fresh)
+            return attempt.inside.store(connection, lines)
 
         attempt.inside = self._work(add)
         attempt.lines += len(rows)
         self._characters += sum(len(line) for _, line in rows)
 
     def end_attempt(self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None) -> bool:
-        """Store how an attempt ended: the run ended, waits with its calls, or is queued again.
+        """Store the end of an attempt: the run has ended, waits for decisions, or is queued again.
 
         Returns:
-            False if the run need not wait, because all its calls have been decided: then the attempt continues.
+            False if all calls have been decided in the meantime: nothing is stored, and the attempt continues.
 
         Args:
             attempt: The attempt.
             record: The run as it is now.
-            timeout: Seconds after which calls that wait are denied; None for never.
+            timeout: Seconds after which waiting calls are denied; None for never.
 
         Raises:
             AttemptEnded: The attempt may not store anything.
@@ -217,7 +228,7 @@ class RunStore(RunReader):
         def end(connection: sa.Connection) -> bool:
             if not connection.execute(ended.values(**ended_row(record), fence=None)).rowcount:
                 self._refuse(connection, attempt)
-            waits = ask_calls(connection, self._now, record, timeout)
+            waits = store_waiting_calls(connection, self._now, record, timeout)
             if not waits:
                 connection.rollback()
             return waits
@@ -236,22 +247,22 @@ class RunStore(RunReader):
     def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:
         """Queue the runs again that a stopped server executed, and return its queued runs, the oldest first.
 
-        Damaged runs are left out: they stay queued until they are cancelled.
+        Corrupt runs are left out: they stay queued until they are cancelled.
 
         Args:
-            alive: Ids of workers. Runs that their servers execute are left as they are.
+            alive: Ids of the workers that are alive; the runs of their servers are not queued.
         """
         self._requeue(sa.and_(_IS_RUNNING, sa.or_(_runs.c.worker.is_(None), _runs.c.worker.not_in(alive))))
         queued = sa.select(_runs).where(_runs.c.executor == "process", _runs.c.state == "queued")
-        return self._undamaged(queued.order_by(_runs.c.number))
+        return self._readable(queued.order_by(_runs.c.number))
 
     def requeue_abandoned(self, alive: Collection[str], agents: Collection[str]) -> list[RunRecord]:
         """Queue the runs of agents again that the server of a worker executed until it stopped, and return them.
 
-        A run that has been queued for long is one of them: the server that queued it again stopped, too.
+        Runs that have been queued for long are included: the server that queued them again stopped, too.
 
         Args:
-            alive: Ids of the workers that did not stop.
+            alive: Ids of the workers that are alive.
             agents: Names of the agents.
         """
         is_queued = sa.and_(_runs.c.state == "queued", _runs.c.updated_at < self._now - _MAX_QUEUED_SECONDS)
@@ -259,7 +270,7 @@ class RunStore(RunReader):
         ids = self._requeue(sa.and_(is_abandoned, _runs.c.agent.in_(agents)))
         if not ids:
             return []
-        return self._undamaged(sa.select(_runs).where(_runs.c.run_id.in_(ids)).order_by(_runs.c.number))
+        return self._readable(sa.select(_runs).where(_runs.c.run_id.in_(ids)).order_by(_runs.c.number))
 
     def _requeue(self, condition: sa.ColumnElement[bool]) -> list[str]:
         """Queue runs of servers again, and return their ids."""
@@ -268,8 +279,8 @@ class RunStore(RunReader):
         queued = sa.update(_runs).where(is_own, condition).values(**values).returning(_runs.c.run_id)
         return self._work(lambda connection: list(connection.scalars(queued)))
 
-    def _undamaged(self, query: sa.Select[Any]) -> list[RunRecord]:
-        return [record for record in self._records(query) if record.error != DAMAGED]
+    def _readable(self, query: sa.Select[Any]) -> list[RunRecord]:
+        return [record for record in self._records(query) if record.error != CORRUPT]
 
     def _check(self, connection: sa.Connection, attempt: Attempt) -> None:
         """Lock a run for this transaction, and refuse to store anything of an attempt that has ended."""
@@ -283,13 +294,13 @@ class RunStore(RunReader):
 
     # Decisions
 
-    def decide(self, run_id: str, made: Decided, by: str = "", queue: QueueLeg | None = None) -> RunState:
+    def decide(self, run_id: str, decisions: Decided, by: str = "", queue: QueueLeg | None = None) -> RunState:
         """Store decisions about calls of a waiting run, all or none, and queue the run if none is missing.
 
         Args:
             run_id: The run.
-            made: Decisions by the ids of the calls; None for all other calls that wait.
-            by: Who decided.
+            decisions: Decisions by the ids of the calls; None for all other calls that wait.
+            by: Name of the person or the program that decided.
             queue: Queues the run, in the same transaction.
 
         Returns:
@@ -303,35 +314,40 @@ class RunStore(RunReader):
             raise RunNotFound(run_id)
 
         def store(connection: sa.Connection) -> RunState | None:
-            if not store_decisions(connection, self._now, run_id, made, by):
+            if not store_decisions(connection, self._now, run_id, decisions, by):
                 connection.rollback()
                 return None
             row = _runs.c
             waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
             condition = sa.and_(row.run_id == run_id, row.state == "waiting", ~waits)
-            return "queued" if queue_again(connection, self._now, condition, queue) else "waiting"
+            if queue_again(connection, self._now, condition, queue):
+                return "queued"
+            return "waiting"
 
         state = self._work(store)
         if state is None:
-            raise not_decided(run_id, self.get(run_id).state, self.calls(run_id), made)
+            raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions)
         return state
 
     # The limit of stored runs
 
     def _shrink(self) -> None:
-        """Delete the oldest half of the ended runs: the journals are larger than they may be."""
+        """Delete the oldest half of the runs that have ended, because the journals are larger than the limit."""
         ended = sa.select(sa.func.count()).where(_runs.c.state.in_(sorted(ENDED)))
         self._prune((self._work(lambda connection: connection.scalar(ended)) or 0) // 2)
         size = sa.select(sa.func.sum(sa.func.length(_lines.c.line)))
         self._characters = self._work(lambda connection: connection.scalar(size)) or 0
 
     def _prune(self, keep: int | None) -> None:
-        """Delete the oldest ended runs, all but `keep`."""
+        """Delete the oldest runs that have ended, all but `keep` runs."""
         if keep is None:
             return
         is_own = sa.and_(_runs.c.state.in_(sorted(ENDED)), _runs.c.executor == "process")
         ended = sa.select(_runs.c.run_id).where(is_own)
-        old = ended.order_by(_runs.c.number.desc()).limit(-1 if self.database.is_sqlite else None).offset(keep)
+        old = ended.order_by(_runs.c.number.desc()).offset(keep)
+        # SQLite has no OFFSET without a LIMIT; -1 is no limit.
+        if self.database.is_sqlite:
+            old = old.limit(-1)
         self._work(lambda connection: _delete(connection, list(connection.scalars(old))))
 
 
@@ -339,7 +355,7 @@ def _locked_file(path: Path) -> int:
     """Create a file, and lock it: two servers would both continue its runs.
 
     Raises:
-        RunStoreError: Another process has it.
+        RunStoreError: Another process uses the file.
     """
     private_folder(path.parent)
     private_file(path)
@@ -349,7 +365,7 @@ def _locked_file(path: Path) -> int:
     if not locked(file):
         os.close(file)
         raise RunStoreError(
-            f"{path}: another server keeps its runs there: stop it, or serve with another --home",
+            f"{path}: another server stores its runs in this file: stop that server, or serve with another --home",
             path=str(path),
             value="busy",
         )
@@ -357,6 +373,7 @@ def _locked_file(path: Path) -> int:
 
 
 def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
+    # In groups: SQLite limits the number of parameters of a statement.
     for column in (_events.c.run, _lines.c.run, _decisions.c.run, _runs.c.top, _runs.c.run_id):
         for at in range(0, len(run_ids), _PRUNE_EVERY):
             connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _PRUNE_EVERY])))

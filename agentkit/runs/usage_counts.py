@@ -22,7 +22,7 @@ class DayUsage(NamedTuple):
 
 
 class UsageCounts:
-    """Counts the usage of tenants.
+    """Counter of the usage of tenants.
 
     Args:
         database: The database of the runs.

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from agentkit.runs.run_database import RunDatabase, workers_table
+from agentkit.runs.run_rows import finite_number
 
 __all__ = ["WorkerRow", "WorkerRows"]
 
@@ -23,32 +24,32 @@ class WorkerRow:
 
     id: str
     state: str
-    """`alive`, `stopped` (it ended in order) or `dead` (its lease ended)."""
+    """`alive`, `stopped` (by itself) or `dead` (its lease expired)."""
     beat: int
     """Number of renewals of its lease; below 0 if the row is corrupt."""
     serves: tuple[tuple[str, str], ...]
     """Names and versions of its agents."""
     lease: float
-    """Seconds after which other workers take it for dead, if it does not renew."""
+    """Seconds without a renewal after which other workers mark it as dead."""
     host: str
     pid: int
     started_at: float
     """Seconds since 1970, by the clock of the database."""
     silent: float
-    """Seconds since it renewed its lease, by that clock."""
+    """Seconds since it renewed its lease, by the clock of the database."""
 
     @property
     def is_alive(self) -> bool:
-        """True if it executes runs: neither it nor its lease has ended."""
+        """True if it executes runs: it has not stopped, and its lease has not expired."""
         return self.state == "alive" and self.silent <= self.lease
 
 
 class WorkerRows:
-    """Stores workers.
+    """Store of workers.
 
     Args:
         database: The database of the runs.
-        leases: Connections that renew leases; operations that wait for a lock may use all other connections.
+        leases: Connections that renew leases; operations that wait for a lock can use up all other connections.
     """
 
     def __init__(self, database: RunDatabase, leases: sa.Engine) -> None:
@@ -63,7 +64,7 @@ class WorkerRows:
         self._database.work(lambda connection: connection.execute(added))
 
     def beat(self, id: str) -> bool:
-        """Renew the lease of a worker; False if other workers take it for dead. Does not wait for a lost connection."""
+        """Renew the lease of a worker, without retries; False if other workers marked it as dead."""
         alive = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
         with self._leases.begin() as connection:
             return connection.execute(alive.values(beat=_workers.c.beat + 1, beat_at=self._now)).rowcount > 0
@@ -88,16 +89,16 @@ class WorkerRows:
 
 
 def _worker(row: Any) -> WorkerRow:
-    """Return a worker from its row; a corrupt lease has ended."""
+    """Return a worker from its row; a corrupt lease is expired."""
     return WorkerRow(
         str(row.id),
         str(row.state),
         row.beat if isinstance(row.beat, int) else -1,
         _serves(row.serves),
-        _number(row.lease),
+        finite_number(row.lease),
         str(row.host),
         row.pid if isinstance(row.pid, int) else 0,
-        _number(row.started_at),
+        finite_number(row.started_at),
         row.silent if isinstance(row.silent, int | float) else math.inf,
     )
 
@@ -107,7 +108,3 @@ def _serves(stored: str) -> tuple[tuple[str, str], ...]:
         return tuple([(str(agent), str(version)) for agent, version in json.loads(stored)])
     except (ValueError, TypeError, RecursionError):
         return ()
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

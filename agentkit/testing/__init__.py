@@ -1,9 +1,10 @@
-"""A kit for testing prompts and agents.
+"""Test helpers for prompts and agents.
 
-Golden compositions, an attack on roles, models that fail on cue, recorded exchanges with real ones and a bar to these,
-controlled time, the effects of a run, a probe of the store of a memory, and strategies for random contexts and trees.
+Golden files of compositions, attacks on roles, scripted models that fail on request, recordings of real models, a block
+on real models, controlled time, the effects of a run, a probe of the store of a memory, and hypothesis strategies for
+random contexts and prompt trees.
 
-`from agentkit.testing import strategies` needs hypothesis; the rest needs nothing.
+`from agentkit.testing import strategies` requires hypothesis; the other helpers have no requirements.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Controlled time: event loops whose clock jumps to the next timer as soon as nothing else is left to do."""
+"""`controlled_time`: event loops whose clock jumps to the next timer when they are idle."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from agentkit_tools.calling.tool_threads import busy_threads
 __all__ = ["Clock", "controlled_time"]
 
 _PATIENCE = 0.5
-"""Real seconds that a thread or a connection has to answer before the clock jumps."""
+"""Real seconds that the clock waits for a thread or a connection before it jumps."""
 _POOLS = ("agentkit-tool", "agentkit-run-", "asyncio_")
-"""Prefixes of the names of threads that usually wait for work; their work is counted in other ways."""
+"""Prefixes of the names of pool threads, which are idle most of the time; their work is counted as calls."""
 
 
 class Clock:
-    """The time of the loops in a block of `controlled_time`."""
+    """The clock of the event loops in a block of `controlled_time`."""
 
     __slots__ = ("_start", "_threads", "seconds", "working")
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """Seconds since the block began, as timers count them."""
+        """Seconds since the start of the block, as timers count them."""
         self.working = 0
-        """Calls under way in the threads of executors."""
+        """Number of running calls in the threads of executors."""
         self._start = monotonic()
         self._threads = {*threading.enumerate()}
 
     def advance(self, seconds: float) -> None:
-        """Move the time on; timers that are due then fire when their loop is next awaited."""
+        """Advance the time; timers that are due fire in the next iteration of their loop."""
         if not seconds >= 0:
             raise ValueError(f"advance: time moves forward only, got {seconds!r} seconds")
         self.seconds += seconds
@@ -44,18 +44,23 @@ class Clock:
         return self._start + self.seconds
 
     def reach(self, time: float) -> None:
-        """Move the time on to `time`, if it is not there yet."""
+        """Advance the time to `time`, unless it is later already."""
         self.seconds = max(self.seconds, time - self._start)
 
     def expects(self, selector: Any) -> bool:
         """Return True if a thread or a connection can still have a result for a loop."""
-        threads = [one for one in threading.enumerate() if not one.name.startswith(_POOLS)]
-        known = {*self._threads, threading.current_thread(), threading.main_thread()}
-        return bool(self.working or busy_threads() or len(selector.get_map()) > 1 or not known.issuperset(threads))
+        if self.working or busy_threads():
+            return True
+        # Each loop registers one file descriptor, by which threads wake it; every other is a connection.
+        if len(selector.get_map()) > 1:
+            return True
+        idle = {*self._threads, threading.current_thread(), threading.main_thread()}
+        threads = {thread for thread in threading.enumerate() if not thread.name.startswith(_POOLS)}
+        return not threads <= idle
 
 
 class _Selector:
-    """The selector of a loop: where it would sleep until a timer is due, the clock jumps there instead."""
+    """The selector of a loop: instead of a sleep until a timer is due, the clock jumps to its time."""
 
     def __init__(self, selector: Any, clock: Clock) -> None:
         self.real = selector
@@ -81,23 +86,25 @@ class _Selector:
 def controlled_time() -> Iterator[Clock]:
     """Skip the waits of event loops: time limits, pauses between retries and deadlines pass at once.
 
-    It holds for the loop that is running, and for those that are made in the block, as `run_sync` and `asyncio.run` do.
-    When a loop has nothing to do but wait for a timer, its clock jumps there. `time.sleep` and whatever else blocks a
-    thread is real.
+    The running loop and the loops that are created in the block, such as by `run_sync` and `asyncio.run`, have this
+    clock. When a loop waits only for a timer, the clock jumps to the time of the timer. `time.sleep` and other calls
+    that block a thread take real time.
 
     Yields:
-        The clock: `clock.seconds` have passed in the block, `clock.advance(seconds)` lets more pass.
+        The clock: `clock.seconds` is the time since the start of the block, and `clock.advance(seconds)` advances it.
 
     Raises:
-        RuntimeError: The time is controlled already, or the running loop has no selector, as that of uvloop.
+        RuntimeError: The time is controlled already, or the running loop has no selector, such as a loop of uvloop.
     """
     if not _LOCK.acquire(blocking=False):
-        raise RuntimeError("controlled_time: the time is controlled already, by another block in this process")
-    clock, made, new_loop = Clock(), list[Any](), asyncio.events.new_event_loop
+        raise RuntimeError(
+            "controlled_time: the time is controlled already, by another block of this process: end that block first"
+        )
+    clock, loops, new_loop = Clock(), list[Any](), asyncio.events.new_event_loop
 
     def control(loop: Any) -> Any:
         if not hasattr(loop, "_selector"):
-            raise RuntimeError(f"controlled_time: {type(loop).__name__} has no selector; use the loops of asyncio")
+            raise RuntimeError(f"controlled_time: {type(loop).__name__} has no selector: use an event loop of asyncio")
         run, loop._selector = loop.run_in_executor, _Selector(loop._selector, clock)
 
         def run_in_executor(*arguments: Any) -> Any:
@@ -110,11 +117,11 @@ def controlled_time() -> Iterator[Clock]:
             clock.working -= 1
 
         loop.time, loop.run_in_executor = clock.time, run_in_executor
-        made.append(loop)
+        loops.append(loop)
         return loop
 
     try:
-        # Loops of earlier runs have another clock.
+        # Loops of earlier runs have the real clock.
         stop_run_loops()
         asyncio.new_event_loop = asyncio.events.new_event_loop = lambda: control(new_loop())
         try:
@@ -127,7 +134,7 @@ def controlled_time() -> Iterator[Clock]:
     finally:
         asyncio.new_event_loop = asyncio.events.new_event_loop = new_loop
         stop_run_loops()
-        for loop in made:
+        for loop in loops:
             loop._selector = getattr(loop._selector, "real", loop._selector)
             del loop.time, loop.run_in_executor
         _LOCK.release()

@@ -1,4 +1,4 @@
-"""Exchanges with a model, kept in a file and answered from it: tests of an agent against what a real model answered."""
+"""Recordings of exchanges with a model in a file, and a model that replays them in tests."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ _DETAILS = ("model", "host", "status", "retry_after", "is_final", "text")
 
 
 class ReplayError(ModelError):
-    """A recording that cannot be read, or that has no answer to what was sent.
+    """A recording cannot be read, or contains no exchange for a request.
 
     Attributes:
-        difference: What was recorded and what was sent now, line by line; empty where that is not the reason.
+        difference: Difference between the recorded request and the new request, as a unified diff; empty for other
+            reasons.
     """
 
     def __init__(self, message: str, *, difference: str = "", **where: Any) -> None:
@@ -52,15 +53,15 @@ class ReplayError(ModelError):
 class RecordedModel:
     """Calls a model and records each exchange in a file: the request, and the reply or the `ModelError`.
 
-    The file holds no headers. Keys of the model, and values of environment variables named like a secret (`..._KEY`,
-    `..._TOKEN`), are masked wherever they stand. What was asked and answered is in the file as it is.
+    The file contains no headers. Keys of the model, and values of environment variables that are named like a secret
+    (`..._KEY`, `..._TOKEN`), are masked everywhere. Other text of requests and replies is stored unchanged.
 
     Args:
-        model: The model that is asked.
-        path: A file that does not exist yet; written for its owner only.
+        model: The model that receives the requests.
+        path: A file that does not exist yet; only its owner can read it.
 
     Raises:
-        FileExistsError: There is a recording already.
+        FileExistsError: The file exists already.
     """
 
     def __init__(self, model: Model, path: str | Path) -> None:
@@ -72,7 +73,7 @@ class RecordedModel:
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
-            message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
+            message = "the recording exists already: replay it with ReplayModel, or delete it to record again"
             raise FileExistsError(f"{self._path}: {message}") from error
         # The umask may have removed rights of the owner.
         self._path.chmod(0o600)
@@ -80,35 +81,32 @@ class RecordedModel:
             file.write(_line({"recording": _FORMAT, "model": model.name, "output_modes": self.output_modes}, ()))
 
     def with_settings(self, settings: ModelSettings) -> RecordedModel:
-        """Return this model, in the same file, around the model with some settings in the place of its own."""
-        made = copy(self)
-        made._model = with_settings(self._model, settings)
-        return made
+        """Return a model that records in the same file and calls the model with other settings."""
+        model = copy(self)
+        model._model = with_settings(self._model, settings)
+        return model
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
-        """Ask the model. Raises what it raises."""
+        """Call the model, and record the exchange. Errors of the model are recorded and raised."""
         pieces: list[Delta] = []
-
-        def heard(delta: Delta) -> Any:
-            pieces.append(delta)
-            if on_delta is None:
-                return None
-            return on_delta(delta)
-
+        listener = None
+        # Without a listener, the model also gets none: it may send another request than for a stream.
+        if on_delta is not None:
+            listener = _recorder(pieces, on_delta)
         try:
-            reply = await self._model.request(composition, on_delta=None if on_delta is None else heard)
+            reply = await self._model.request(composition, on_delta=listener)
         except ModelError as error:
-            self._keep(composition, pieces, {"error": _written(error)})
+            self._record(composition, pieces, {"error": _error_data(error)})
             raise
-        self._keep(composition, pieces, {"reply": _REPLY.dump_python(reply, mode="json")})
+        self._record(composition, pieces, {"reply": _REPLY.dump_python(reply, mode="json")})
         return reply
 
-    def _keep(self, composition: Composition, pieces: list[Delta], answer: dict[str, Any]) -> None:
+    def _record(self, composition: Composition, pieces: list[Delta], answer: dict[str, Any]) -> None:
         secrets = _secrets(*model_secrets(self._model))
         kinds = {delta[1:]: "" for delta in pieces}
         for delta in pieces:
             kinds[delta[1:]] += delta.text
-        # Two pieces together may have a secret that neither has.
+        # A secret may start in one delta and end in the next: then each text is stored as one delta, with its mask.
         if any(secret in text for secret in secrets for text in kinds.values()):
             pieces = [Delta(text, *kind) for kind, text in kinds.items()]
         line = _line(
@@ -119,15 +117,15 @@ class RecordedModel:
 
 
 class ReplayModel:
-    """Answers from a file of `RecordedModel`, without a network: each exchange once, the first that fits what is sent.
+    """Replays a file of `RecordedModel` without a network: the first unused exchange with an equal request.
 
     Args:
         path: The file.
-        price: What it pretends to cost.
+        price: Simulated price of its tokens.
 
     Raises:
-        ReplayError: The file is not a recording, is one of a newer version, or a line of it cannot be read.
-        OSError: There is no such file.
+        ReplayError: The file is not a recording, has the format of a newer version, or contains an invalid line.
+        OSError: The file cannot be read.
     """
 
     def __init__(self, path: str | Path, *, price: Price | None = None) -> None:
@@ -136,72 +134,94 @@ class ReplayModel:
         head, *lines = self._read()
         self.name: str = head["model"]
         self.output_modes = tuple(head.get("output_modes", ("native", "tool", "prompted")))
-        self._left = lines
+        self._unused = lines
 
     def with_settings(self, settings: ModelSettings) -> ReplayModel:
-        """Return this model: an exchange is known by its prompt, and the model was asked with its settings then."""
+        """Return this model: an exchange is selected by its request, which contains no settings."""
         return self
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Return the recorded reply, or raise the recorded error.
 
         Raises:
-            ReplayError: Nothing recorded was answered to this; shows the difference to the next exchange.
+            ReplayError: No unused exchange has this request; the message contains the difference to the next exchange.
             ScriptExhausted: Every recorded exchange was used.
         """
-        if not self._left:
-            raise ScriptExhausted(f"{self._path}: no exchange is left; record it again", model=self.name)
-        # Secrets are masked on both sides, so that a recording fits other secrets too.
+        if not self._unused:
+            raise ScriptExhausted(f"{self._path}: all recorded exchanges were used: record it again", model=self.name)
+        # Secrets are masked in both requests, so that a recording can be replayed with other secrets.
         sent = json.loads(_line(composition.to_openai(), _secrets()))
-        exchange = next((one for one in self._left if one["request"] == sent), None)
+        exchange = next((exchange for exchange in self._unused if exchange["request"] == sent), None)
         if exchange is None:
-            recorded = self._left[0]["request"]
-            lines = difflib.unified_diff(_shown(recorded), _shown(sent), "recorded", "sent now", lineterm="", n=1)
+            recorded = self._unused[0]["request"]
+            lines = difflib.unified_diff(
+                _text_lines(recorded), _text_lines(sent), "recorded", "sent now", lineterm="", n=1
+            )
             difference = "\n".join(lines)
-            text = f"{self._path}: another prompt than the one recorded; if it should be, record it anew\n{difference}"
+            text = f"{self._path}: the request differs from the recording; if intended, record it again\n{difference}"
             raise ReplayError(text, difference=difference, model=self.name, name="request")
-        self._left.remove(exchange)
+        self._unused.remove(exchange)
         if on_delta is not None:
             for piece in exchange["pieces"]:
                 await send_delta(_delta(piece), on_delta)
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
-        # It was recorded without a listener, so it has no pieces.
+        # Recorded without a listener, so it contains no deltas.
         if on_delta is not None and not exchange["pieces"]:
             await send_words(reply.message.text, on_delta)
         return reply
 
     def _read(self) -> list[Any]:
-        found: list[Any] = []
+        rows: list[Any] = []
         for number, line in enumerate(read_regular(self._path).splitlines(), 1):
             try:
-                one = json.loads(line)
+                row = json.loads(line)
                 if number == 1:
-                    if one["recording"] > _FORMAT:
-                        raise ReplayError(
-                            f"{self._path}: format {one['recording']} was written by a newer agentkit; this one reads "
-                            f"up to {_FORMAT}: upgrade it",
-                            path=str(self._path),
-                            value=one["recording"],
-                        )
-                    one["model"] = str(one["model"])
+                    self._check_head(row)
                 else:
-                    _ = one["request"], [_delta(piece) for piece in one["pieces"]]
-                    _ = _read_error(one["error"]) if "error" in one else _REPLY.validate_python(one["reply"])
+                    _check_exchange(row)
             except ReplayError:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                what = f"{type(error).__name__}: {error}"
                 raise ReplayError(
-                    f"{self._path}, line {number}: not an exchange of a recording ({what})",
+                    f"{self._path}, line {number}: not an exchange of a recording ({type(error).__name__}: {error})",
                     path=str(self._path),
                     line=number,
                 ) from error
-            found.append(one)
-        if not found:
+            rows.append(row)
+        if not rows:
             raise ReplayError(f"{self._path}: the file is empty: record it with RecordedModel", path=str(self._path))
-        return found
+        return rows
+
+    def _check_head(self, head: Any) -> None:
+        if head["recording"] > _FORMAT:
+            raise ReplayError(
+                f"{self._path}: format {head['recording']} was written by a newer agentkit; this version reads up to "
+                f"{_FORMAT}: upgrade it",
+                path=str(self._path),
+                value=head["recording"],
+            )
+        head["model"] = str(head["model"])
+
+
+def _check_exchange(row: Any) -> None:
+    """Read each part of an exchange, so that an invalid file fails when it is opened and not within a test."""
+    _ = row["request"], [_delta(piece) for piece in row["pieces"]]
+    if "error" in row:
+        _read_error(row["error"])
+    else:
+        _REPLY.validate_python(row["reply"])
+
+
+def _recorder(pieces: list[Delta], on_delta: OnDelta) -> OnDelta:
+    """Return a listener that adds each delta to a list and passes it on."""
+
+    def record(delta: Delta) -> Any:
+        pieces.append(delta)
+        return on_delta(delta)
+
+    return record
 
 
 def _piece(delta: Delta) -> Any:
@@ -214,7 +234,7 @@ def _delta(piece: Any) -> Delta:
     if isinstance(piece, str):
         piece = [piece]
     delta = Delta(*piece)
-    # These raise TypeError if a field has another type.
+    # The sums raise TypeError if a field has another type.
     _ = delta.text + delta.name, delta.call + 0
     return delta
 
@@ -224,7 +244,7 @@ def _line(data: Mapping[str, Any], secrets: Sequence[str]) -> str:
 
 
 def _masked(value: Any, secrets: Sequence[str]) -> Any:
-    """Return JSON data as plain dicts and lists, every secret in its texts masked."""
+    """Return JSON data as plain dicts and lists, with every secret in its texts masked."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, _MASK)
@@ -239,27 +259,27 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
 def _secrets(*keys: str) -> list[str]:
     """Return the written forms of secrets, longest first."""
     named = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)]
-    # A word of the language is no secret, and masking it would hurt what has nothing to do with it.
-    values = [*keys, *[one for one in named if len(one) >= _MIN_SECRET and any(map(str.isdigit, one))]]
-    # A short secret may be part of a longer one, and would leave the rest of it.
+    # A value without digits can be a word, and masking it would change unrelated text.
+    values = [*keys, *[value for value in named if len(value) >= _MIN_SECRET and any(map(str.isdigit, value))]]
+    # A short secret may be part of a longer secret: masked first, it would leave the rest of the longer secret.
     return sorted({form for value in values for form in spellings(value)}, key=len, reverse=True)
 
 
-def _shown(request: object) -> list[str]:
-    """Return a request as lines, the lines of its texts apart."""
+def _text_lines(request: object) -> list[str]:
+    """Return a request as lines, with a line for each line of its texts."""
     return json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n").splitlines()
 
 
-def _written(error: ModelError) -> dict[str, Any]:
+def _error_data(error: ModelError) -> dict[str, Any]:
     details = {name: value for name in _DETAILS if (value := getattr(error, name, None)) is not None}
     return {"type": type(error).__name__, "message": str(error), **details}
 
 
 def _read_error(data: Mapping[str, Any]) -> ModelError:
-    # The constructor is not called: the message names model and host already.
+    # The constructor is not called: it would add model and host to the message again.
     kind = getattr(model_errors, str(data["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, ModelError)):
-        # The error has a class of the developer, which may not exist here.
+        # The error may have a custom class, which cannot be imported by its name.
         kind = ModelError
     error = kind.__new__(kind)
     error.args = (str(data["message"]),)

@@ -1,4 +1,4 @@
-"""Assertions on what a run asked for, from its journal."""
+"""Assertions about the effects of a run, read from its journal."""
 
 from __future__ import annotations
 
@@ -13,59 +13,62 @@ from agentkit.run.journal.journal_steps import Entry
 __all__ = ["assert_effects", "effects"]
 
 Recorded: TypeAlias = Any
-"""A journal, or what has one: the result of a run, or the error that ended it."""
+"""A journal, the result of a run, or the error that ended a run."""
 _GAP = "..."
 
 
 def effects(recorded: Recorded) -> list[str]:
-    """Return the effects of a run in order, such as `CallModel` and `CallTools(look)`, one for each tool call.
+    """Return the effects of a run in order, such as `CallModel`, and `CallTools(look)` for each tool call.
 
     Args:
-        recorded: A journal, the result of a run, or the error that ended one.
+        recorded: A journal, the result of a run, or the error that ended a run.
     """
-    return [_shown(entry) for entry in _journal(recorded).entries]
+    return [_effect_name(entry) for entry in _journal(recorded).entries]
 
 
 def assert_effects(recorded: Recorded, expected: Sequence[str | EllipsisType]) -> None:
-    """Compare the effects of a run with those expected.
+    """Compare the effects of a run with the expected effects.
 
     Args:
-        recorded: A journal, the result of a run, or the error that ended one.
-        expected: Names of effects. `"CallTools"` stands for any tool, `"CallTools(look)"` for one, `...` for any number
-            of any effects.
+        recorded: A journal, the result of a run, or the error that ended a run.
+        expected: Names of effects. `"CallTools"` matches a call of any tool, `"CallTools(look)"` a call of this tool,
+            and `...` any number of effects.
 
     Raises:
-        AssertionError: They are others; shows the difference.
+        AssertionError: The effects differ; the message contains the difference.
     """
-    found = effects(recorded)
+    names = effects(recorded)
     if isinstance(expected, str):
         raise TypeError(f"assert_effects: expected a list of effects, got one str; write [{expected!r}]")
-    wanted = [_GAP if one is ... else one for one in expected]
-    if not _fits(found, wanted):
-        lines = difflib.unified_diff(wanted, found, "expected", "the run", lineterm="", n=len(found))
+    pattern = [_GAP if item is ... else item for item in expected]
+    if not _matches(names, pattern):
+        lines = difflib.unified_diff(pattern, names, "expected", "the run", lineterm="", n=len(names))
         raise AssertionError("the run had other effects\n" + "\n".join(lines))
 
 
 def _journal(recorded: Recorded) -> Journal:
-    journal = recorded if isinstance(recorded, Journal) else getattr(recorded, "journal", None)
+    if isinstance(recorded, Journal):
+        return recorded
+    journal = getattr(recorded, "journal", None)
     if not isinstance(journal, Journal):
-        what = type(recorded).__name__
-        raise TypeError(f"effects: expected a journal, the result of a run or the error that ended one, got {what}")
+        name = type(recorded).__name__
+        raise TypeError(f"effects: expected a journal, the result of a run or the error that ended a run, got {name}")
     return journal
 
 
-def _shown(entry: Entry) -> str:
+def _effect_name(entry: Entry) -> str:
     if entry.effect != "CallTools":
         return entry.effect
     return f"CallTools({entry.answer[0].name})"
 
 
-def _fits(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return True if effects match a pattern; all lengths of a gap are tried together."""
-    reached = {0}
-    for one in wanted:
-        if one == _GAP:
-            reached = {*range(min(reached, default=len(found) + 1), len(found) + 1)}
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if effects match a pattern."""
+    # Numbers of effects that the pattern so far can match: a gap adds all larger numbers, so no path is tried twice.
+    counts = {0}
+    for item in pattern:
+        if item == _GAP:
+            counts = {*range(min(counts, default=len(names) + 1), len(names) + 1)}
         else:
-            reached = {at + 1 for at in reached if at < len(found) and one in (found[at], found[at].partition("(")[0])}
-    return len(found) in reached
+            counts = {at + 1 for at in counts if at < len(names) and item in (names[at], names[at].partition("(")[0])}
+    return len(names) in counts

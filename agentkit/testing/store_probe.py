@@ -17,10 +17,10 @@ __all__ = ["StoreProbe"]
 
 
 class StoreProbe:
-    """Direct access to the database and the index of a memory, past every check, for tests.
+    """Direct access to the database and the index of a memory without checks, for tests.
 
-    A test reads rows, changes them as damage, a crash or time would, and counts statements. It works for a SQLite
-    file, a PostgreSQL database and every index. Tables and columns may change in any version.
+    A test reads rows, corrupts them, changes them as a crash or time would, and counts statements. The probe supports
+    SQLite, PostgreSQL and every index. Tables and columns can change in any version.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -45,8 +45,8 @@ class StoreProbe:
         """The open index that recalls read; opens it if necessary.
 
         Raises:
-            IndexUnavailable: Another process owns it.
-            IndexBroken: It cannot be opened, or contains the points of another database.
+            IndexUnavailable: Another process owns the index.
+            IndexBroken: The index cannot be opened, or contains the points of another database.
         """
         return self._store.indexes.get()
 
@@ -56,14 +56,14 @@ class StoreProbe:
         return self._memory._own_scope()
 
     def items(self, kind: str | None = None) -> Sequence[Row[Any]]:
-        """Return what recall can find: the rows of the table `items`, by scope, kind, owner and position.
+        """Return the items that recall can find: the rows of the table `items`, by scope, kind, owner and position.
 
         Args:
             kind: Only items of this kind: `chunk`, `image`, `turn` or `fact`.
 
         Returns:
             The columns of the table; `text` is the whole text of a turn, which may be stored in its message only, and
-            None if that is damaged. The place and the metadata of a chunk are those in the shown generation.
+            None if the message is corrupt. The place and the metadata of a chunk are from the shown generation.
         """
         from sqlalchemy import select
 
@@ -82,16 +82,18 @@ class StoreProbe:
         return self.rows(chosen)
 
     def rows(self, statement: str | Executable, /, **values: object) -> Sequence[Row[Any]]:
-        """Return the rows that a query selects: SQL text with parameters such as `:name`, or a SQLAlchemy statement."""
+        """Return the rows of a query: SQL text with parameters such as `:name`, or a SQLAlchemy statement."""
         with self._store.database.read() as connection:
             return connection.execute(_executable(statement), values).all()
 
     def values(self, statement: str | Executable, /, **values: object) -> list[Any]:
-        """Return the first column of the rows that a query selects."""
+        """Return the first column of the rows of a query."""
         return [row[0] for row in self.rows(statement, **values)]
 
     def execute(self, statement: str | Executable, /, *rows: Mapping[str, object]) -> int:
-        """Execute a statement in a transaction and return the number of changed rows; with several `rows`, for each.
+        """Execute a statement in a transaction and return the number of changed rows.
+
+        With several `rows`, the statement is executed for each of them.
 
         Raises:
             StoreError: The database refuses it.
@@ -101,13 +103,13 @@ class StoreProbe:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Lend a connection in a transaction: on SQLite, other writers wait until it ends."""
+        """Yield a connection in a transaction: on SQLite, other writers wait until it ends."""
         with self._store.database.write() as connection:
             yield connection
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """Yield a list to which each statement is appended that the memory executes, in any thread."""
+        """Yield a list that receives each statement of the memory, in any thread."""
         from sqlalchemy import event
 
         executed: list[str] = []
@@ -122,13 +124,13 @@ class StoreProbe:
             event.remove(self.engine, "before_cursor_execute", note)
 
     def dump(self) -> dict[str, Sequence[Row[Any]]]:
-        """Return all rows of all tables, by the name of the table; owners come before what belongs to them."""
+        """Return all rows of all tables, by the name of the table; a table follows the tables that it references."""
         from agentkit_memory.database.tables import METADATA
 
         return {table.name: self.rows(table.select()) for table in METADATA.sorted_tables}
 
     def fill_disk(self) -> None:
-        """Refuse that the SQLite file grows, as a full disk does, until the memory is closed."""
+        """Stop the SQLite file from growing, as a full disk does, until the memory is closed."""
         with self.transaction() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
@@ -138,7 +140,7 @@ class StoreProbe:
         self._store.database._clock = clock
 
     def pause(self) -> None:
-        """Stop the threads that index new messages after a recall; a worker still indexes them."""
+        """Stop the threads that index new messages after a recall; a worker still indexes the messages."""
         self._store.upkeep.clear()
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for contexts, messages, prompt trees and layers, with the strings an attacker would choose."""
+"""Hypothesis strategies for contexts, messages, prompt trees and layers, with hostile texts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 KWARGS = ("root", "mode", "photo")
-"""Names of the additional kwargs every context of `contexts` has, and the prompts of `prompts` may require."""
+"""Names of the additional kwargs of every context of `contexts`, which prompts of `prompts` can require."""
 
 _MARKER = f"<|media:image:{'0' * 32}|>"
 HOSTILE: tuple[str, ...] = (
@@ -98,24 +98,24 @@ HOSTILE: tuple[str, ...] = (
     "[image: x.png]",
     "...\u2026",
 )
-"""Strings that have broken some prompt layer: markers whole and in halves, roles, template syntax, odd characters."""
+"""Texts that have broken a prompt layer: whole and cut markers, roles, template syntax, unusual characters."""
 
 
 def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
-    """Text of up to `max_pieces` pieces, each hostile or arbitrary, lone surrogates and NUL included."""
+    """Texts of up to `max_pieces` pieces, each hostile or arbitrary, including lone surrogates and NUL."""
     anything = st.text(st.characters(exclude_categories=()), max_size=12)
     words = st.text("abc de\n", max_size=40)
-    known = st.sampled_from(HOSTILE)
-    piece = known | words | anything
+    hostile = st.sampled_from(HOSTILE)
+    piece = hostile | words | anything
     pieces = st.lists(piece, max_size=max_pieces).map("".join)
-    # Drawing texts is most of what a law takes, and a list takes the most draws.
+    # Most of the time of a property test is spent in drawing texts, and a list takes many draws.
     if max_pieces < 2:
         return pieces
-    return piece | st.tuples(known, known).map("".join) | pieces
+    return piece | st.tuples(hostile, hostile).map("".join) | pieces
 
 
 def media() -> SearchStrategy[Image | Audio | Video | File]:
-    """Images, audio, video and files from bytes and URLs; contents and names repeat, so that ids meet on purpose."""
+    """Images, audio, video and files from bytes and URLs; contents and names repeat, so that ids are often equal."""
     kinds = st.sampled_from([Image, Audio, Video, File])
     contents = st.sampled_from([b"", b"a", b"<|media:"])
     urls = st.sampled_from(["https://example.org/a.png?", "data:image/png;base64,YQ=="])
@@ -143,11 +143,11 @@ def values(*, with_media: bool = True) -> SearchStrategy[object]:
 
 
 def messages(*, with_media: bool = True) -> SearchStrategy[Message]:
-    """Single messages of any role, tool calls and tool results included; alone, some of them are orphans."""
+    """Single messages of any role, including tool calls and tool results without a counterpart."""
     content = _content(with_media)
     names = st.sampled_from(["a", "b", "c"])
     call = st.builds(ToolCall, names, hostile_texts(1), hostile_texts(1))
-    calls = st.lists(call, max_size=2, unique_by=lambda made: made.id).map(tuple)
+    calls = st.lists(call, max_size=2, unique_by=lambda call: call.id).map(tuple)
     return st.one_of(
         st.builds(Message, st.sampled_from(["user", "system"]), content),
         st.builds(Message, st.just("assistant"), content, calls),
@@ -156,27 +156,27 @@ def messages(*, with_media: bool = True) -> SearchStrategy[Message]:
 
 
 def traffic(*, with_media: bool = True, max_steps: int = 3) -> SearchStrategy[Conversation]:
-    """Well-formed tool traffic: each step is an assistant's calls, with one result per call after it."""
+    """Valid tool traffic: in each step, an assistant message with calls, and a result of each call."""
     step = st.lists(_content(with_media), min_size=1, max_size=3)
 
     def join(steps: list[list[str | tuple[Part, ...]]]) -> Conversation:
-        made: list[Message] = []
+        messages: list[Message] = []
         for number, results in enumerate(steps):
             ids = [f"call-{number}-{index}" for index in range(len(results))]
-            made.append(Message("assistant", "", tuple(ToolCall(name, "look", '{"q": 1}') for name in ids)))
-            made += [Message("tool", text, tool_call_id=name) for name, text in zip(ids, results, strict=True)]
-        return Conversation(made)
+            messages.append(Message("assistant", "", tuple(ToolCall(name, "look", '{"q": 1}') for name in ids)))
+            messages += [Message("tool", text, tool_call_id=name) for name, text in zip(ids, results, strict=True)]
+        return Conversation(messages)
 
     return st.lists(step, max_size=max_steps).map(join)
 
 
 def conversations(*, with_media: bool = True, orphans: bool = False) -> SearchStrategy[Conversation]:
-    """Whole turns (input, tool traffic, answer); with `orphans`, any messages in any order."""
+    """Conversations of whole turns (input, tool traffic, answer); with `orphans`, any messages in any order."""
     if orphans:
         return st.lists(messages(with_media=with_media), max_size=10).map(Conversation)
     content = _content(with_media)
     turn = st.builds(
-        lambda asked, between, answer: [Message("user", asked), *between, Message("assistant", answer)],
+        lambda input, calls, answer: [Message("user", input), *calls, Message("assistant", answer)],
         content,
         traffic(with_media=with_media, max_steps=1),
         content,
@@ -185,12 +185,12 @@ def conversations(*, with_media: bool = True, orphans: bool = False) -> SearchSt
 
 
 def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrategy[PromptContext]:
-    """Whole contexts, hostile text in every place a user, a document or a tool could put it, with a value for each of
-    `KWARGS`; documents are mostly untrusted, some atomic.
+    """Contexts with hostile text in every part that a user, a document or a tool writes, and a value for each of
+    `KWARGS`; most documents are untrusted, and some are atomic.
 
     Args:
-        with_media: Whether messages, the input and the kwargs may hold media.
-        orphans: Whether the conversation may hold tool results without a call, and calls without a result.
+        with_media: True if messages, the input and the kwargs can contain media.
+        orphans: True if the conversation can contain tool results without a call, and calls without a result.
     """
     text = hostile_texts()
     kwargs = st.fixed_dictionaries({name: values(with_media=with_media) for name in KWARGS})
@@ -228,16 +228,16 @@ def sizes(*, items: bool = False, maximum: bool = False) -> SearchStrategy[Size]
     """Sizes of every cut, minimum, target, priority and flex.
 
     Args:
-        items: Whether they are for prompts that show items.
-        maximum: Whether they may have a `max`, which a prompt that cannot shrink may be unable to hold.
+        items: True for prompts that render items.
+        maximum: True if sizes can have a `max`, which a prompt that cannot shrink may exceed.
     """
 
-    def make(least: int, goal: int | None, most: int | None, priority: int, cut: Cut, flex: float) -> Size:
-        if most is not None:
-            least = min(least, most)
-            if goal is not None:
-                goal = min(goal, most)
-        return Size(min=least, target=goal, max=most, priority=priority, cut=cut, flex=flex)
+    def make(minimum: int, target: int | None, maximum: int | None, priority: int, cut: Cut, flex: float) -> Size:
+        if maximum is not None:
+            minimum = min(minimum, maximum)
+            if target is not None:
+                target = min(target, maximum)
+        return Size(min=minimum, target=target, max=maximum, priority=priority, cut=cut, flex=flex)
 
     return st.builds(
         make,
@@ -295,7 +295,7 @@ _VOLATILITIES: SearchStrategy[Volatility | None] = st.sampled_from([None, None, 
 
 
 def _fields(sized: bool, maximum: bool, items: bool = False) -> SearchStrategy[dict[str, Any]]:
-    """Fields that every prompt has; a fence on one in four."""
+    """Fields of every prompt; one of four prompts has a fence."""
     fields: dict[str, SearchStrategy[Any]] = {
         "fence": st.sampled_from([False, False, False, True]),
         "volatility": _VOLATILITIES,
@@ -309,11 +309,11 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     """Random trees of every prompt class, which render over every context of `contexts`.
 
     Args:
-        sized: Whether prompts get a random `size`; otherwise each has the default of its class.
-        maximum: Whether such a size may have a `max`. A prompt that cannot shrink below it raises `BudgetError`.
-        max_leaves: About how many prompts a tree has.
+        sized: True if prompts have a random `size`; otherwise each has the default of its class.
+        maximum: True if a random size can have a `max`. A prompt that cannot shrink to it raises `BudgetError`.
+        max_leaves: Approximate number of prompts in a tree.
     """
-    given = _fields(sized, maximum)
+    plain = _fields(sized, maximum)
     itemised = _fields(sized, maximum, items=True)
     texts = st.sampled_from(_TEXTS)
     translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
@@ -332,23 +332,21 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     def around(inner: SearchStrategy[BasePrompt]) -> SearchStrategy[BasePrompt]:
         wrapped = st.lists(inner, max_size=3).map(tuple)
         return of(
-            WrapPrompt, st.fixed_dictionaries({"template": st.sampled_from(_AROUND), "wrapped_prompts": wrapped}), given
+            WrapPrompt, st.fixed_dictionaries({"template": st.sampled_from(_AROUND), "wrapped_prompts": wrapped}), plain
         )
 
     text = st.fixed_dictionaries({"template": texts | translated})
     leaf: SearchStrategy[BasePrompt] = st.one_of(
-        of(TextPrompt, text, given),
-        *(of(kind, given if kind.items is None else itemised) for kind in kinds),
+        of(TextPrompt, text, plain),
+        *(of(kind, plain if kind.items is None else itemised) for kind in kinds),
         of(ExamplesPrompt, chosen, itemised),
-        of(AdditionalInfoPrompt, st.just({"template": "{{ root }}|{{ photo }}|{{ mode }}"}), given),
+        of(AdditionalInfoPrompt, st.just({"template": "{{ root }}|{{ photo }}|{{ mode }}"}), plain),
     )
     return st.recursive(leaf, around, max_leaves=max_leaves)
 
 
 def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Layers]:
-    """Random layers: up to two prompt trees in every place, the history with or without a size of its own, and
-    messages that may or may not be empty.
-    """
+    """Random layers: up to two prompt trees in every place, with any settings of the history and of empty messages."""
     trees = st.lists(prompts(sized=sized, maximum=maximum, max_leaves=3), max_size=2).map(tuple)
     history = sizes(maximum=maximum).map(lambda size: replace(size, cut="items")) if sized else st.just(_HISTORY)
     return st.builds(

@@ -221,7 +221,7 @@ def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: s
     assert sorted(info["agent"] for info in found) == ["clerk", "clerk", "payer", "payer"]
     assert found[0]["agent"] == "clerk" and found[0]["inside"] == "r"
     shown = command("show", found[0]["run_id"])
-    assert f"{found[0]['run_id']}: waiting, agent clerk, inside of r, began" in shown.stdout
+    assert f"{found[0]['run_id']}: waiting, agent clerk, inside of r, started" in shown.stdout
     assert "model calls payer" in shown.stdout
     refused = command("cancel", found[0]["run_id"])
     assert refused.exit_code == 1 and "is an agent inside of run 'r'" in refused.stderr

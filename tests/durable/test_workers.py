@@ -209,7 +209,7 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
         assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "waiting", "refund")
         refused = command("approve", "refund-1", "x9")
         assert refused.exit_code == 1
-        assert "no call that waits has the id 'x9'; those that wait: 'r'" in refused.stderr
+        assert "unknown call 'x9'; waiting calls: 'r'" in refused.stderr
         assert command("deny", "refund-1", "r", "--reason", "too late", "--by", "ada").exit_code == 0
         assert "too late" in asyncio.run(end())
         shown = command("show", "refund-1").stdout

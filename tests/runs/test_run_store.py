@@ -222,7 +222,7 @@ def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
         store.add(run(run_id))
     store.database.work(lambda c: c.execute(sa.text("UPDATE agentkit_runs SET usage = 'x' WHERE run_id = 'bad'")))
     bad, good = store.page(RunsWanted())
-    assert good == run("good") and bad.error == ("RunStoreError", "what is stored of this run is damaged")
+    assert good == run("good") and bad.error == ("RunStoreError", "the stored data of this run is corrupt")
     assert [one.run_id for one in store.requeue_interrupted()] == ["good"]
     assert store.cancel("bad")
     store.add(run("late"), "x\n")

@@ -145,7 +145,7 @@ def test_a_request_that_goes_on_is_told(
         log = server.stop(times)
         found, text = asking.result()
     assert found == status
-    assert '"code":"stopped"' in text and "ask again" in text
+    assert '"code":"stopped"' in text and "send it again" in text
     assert ('"One' in text) == (status == 200)
     assert "stopped; stored data is not lost" in log and "Traceback" not in log
 
@@ -159,7 +159,7 @@ def test_requests_that_have_not_arrived_are_told(tmp_path: Path) -> None:
         answers = [_read(connection) for connection in connections]
     for answer in answers:
         head, _, body = answer.partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+        assert head.startswith(b"HTTP/1.1 503") and "send it again" in json.loads(body)["error"]["message"]
     assert "stopped; stored data is not lost" in log and "Traceback" not in log
 
 
@@ -171,7 +171,7 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
         log = server.stop(2)
         answer = _read(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+    assert head.startswith(b"HTTP/1.1 503") and "send it again" in json.loads(body)["error"]["message"]
     assert log.strip() == "stopped; stored data is not lost"
 
 

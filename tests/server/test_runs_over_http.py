@@ -409,7 +409,7 @@ def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: P
         connection.execute("UPDATE agentkit_runs SET outcome = ? WHERE run_id = 'bad'", (body,))
     with closing(RunStore(path)) as store, served(Agent(ScriptedModel(["Hm."]), name="a"), store=store) as client:
         bad, good = client.get("/runs").json()["runs"]
-        assert bad["error"]["message"] == "what is stored of this run is damaged" and good["error"] is None
+        assert bad["error"]["message"] == "the stored data of this run is corrupt" and good["error"] is None
         assert [one["id"] for one in client.get("/inspector/api/overview").json()["runs"]] == ["bad", "good"]
         assert client.get("/inspector/api/run?id=bad").status_code == 200
         client.post("/runs/bad/cancel")

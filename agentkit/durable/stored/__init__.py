@@ -1,1 +1,1 @@
-"""What a database stores of durable runs, and how it is read and written."""
+"""Durable runs in a database: connections, requests and the store."""

@@ -360,16 +360,27 @@ def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
     """Return the reason why a run does not continue; None if it continues or has finished."""
     if record.parent is not None:
         return None
-    alive = [worker for worker in workers if worker.is_alive]
-    if record.state == "running" and record.worker not in {worker.id for worker in alive}:
+    if record.state == "running":
+        if any(worker.id == record.worker and worker.is_alive for worker in workers):
+            return None
         return f"its worker is silent: {_SILENT}; another worker continues the run when the lease expires"
+    if record.state == "queued":
+        return _queue_problem(record, workers)
+    return None
+
+
+def _queue_problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
+    """Return the reason why no worker starts a queued run; None if a worker that is alive has its agent."""
     key = record.agent, record.version
-    if record.state != "queued" or any(key in worker.serves for worker in alive):
+    able = [worker for worker in workers if key in worker.serves]
+    if any(worker.is_alive for worker in able):
         return None
-    silent = [worker.id for worker in workers if worker.state == "alive" and key in worker.serves]
+    # The row of a worker that crashed has the state `alive` until another worker marks it as dead.
+    silent = [worker.id for worker in able if worker.state == "alive"]
     if silent:
         return f"worker {silent[-1]} is silent: {_SILENT}"
-    versions = sorted({version for worker in alive for name, version in worker.serves if name == record.agent})
+    served = [pair for worker in workers if worker.is_alive for pair in worker.serves]
+    versions = sorted({version for name, version in served if name == record.agent})
     available = ""
     if versions:
         available = f"; running workers have {', '.join(map(repr, versions))}"

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["STOPPED", "EndedRequests"]
 
-STOPPED = "the server was stopped before this was done: ask again"
+STOPPED = "the server stopped before the request was complete: send it again"
 """Text of the response to requests that a stopping server cancels."""
 
 
