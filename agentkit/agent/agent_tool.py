@@ -137,10 +137,10 @@ class AgentAsTool:
         from agentkit.run.engine.start import resume_run
 
         definition = self._definition()
-        if inner.known is not None:
+        if inner.earlier is not None:
             ctx = run_context(definition.chain, definition.tools.specs, user_input, None, "")
-            if inner.known.context.user_input == ctx.user_input:
-                return await resume_run(definition, inner.known, options)
+            if inner.earlier.context.user_input == ctx.user_input:
+                return await resume_run(definition, inner.earlier, options)
         return await self._start(user_input, context, options)
 
     def _listener(self, outer: CurrentRun | None, context: ToolContext[Any]) -> Any:

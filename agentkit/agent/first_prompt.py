@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentkit.ground.sync_driver import run_blocking
-from agentkit.run.engine.loop import remembering, visible
+from agentkit.run.engine.loop import visible, with_recall
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.run_context import Input, run_context
 from agentkit.run.parts.session import SessionProtocol, checked_session
@@ -27,14 +27,14 @@ def first_prompt(
     ctx = run_context(chain, tools.specs, user_input, session, "")
     chain.preflight(ctx.user_input)
     if definition.compaction is not None:
-        from agentkit.run.parts.compaction import as_compacted
+        from agentkit.run.parts.compaction import with_compaction
 
-        ctx = as_compacted(definition.compaction, chain, ctx, session)
+        ctx = with_compaction(definition.compaction, chain, ctx, session)
     if tools.is_per_run:
         run_tools = run_blocking(tools.at(ctx))
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in run_tools.values()]))
     if memory is not None:
         is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
-        visible_count = visible(chain, ctx, None, is_cut=is_cut)
-        ctx = remembering(ctx, definition.found(memory, ctx.user_input.text, session, visible_count))
+        shown = visible(chain, ctx, None, is_cut=is_cut)
+        ctx = with_recall(ctx, definition.search(memory, ctx.user_input.text, session, shown))
     return chain.compose(ctx)

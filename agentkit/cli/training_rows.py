@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
-from agentkit.run.engine.loop import remembering
+from agentkit.run.engine.loop import with_recall
 from agentkit.run.parts.recaller import in_scope, recall, shown_options
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import StoredMessage
@@ -39,12 +39,12 @@ def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str 
             if message.tool_calls or not message.text:
                 continue
             ctx, _ = turn_context(agent, session, turn, step=step)
-            composition = agent.chain.compose(_remembering(agent, ctx, session, stored[start]))
+            composition = agent.chain.compose(_with_recall(agent, ctx, session, stored[start]))
             row = composition.to_sample(message, template)
             yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
 
 
-def _remembering(
+def _with_recall(
     agent: Agent[Any, Any], ctx: PromptContext, session: StoredSession, question: StoredMessage
 ) -> PromptContext:
     memory = in_scope(agent.memory, session, None)
@@ -54,4 +54,4 @@ def _remembering(
     recalled = recall(memory, ctx.user_input.text, session, options=options)
     asked = datetime.fromtimestamp(question.said_at, UTC)
     before = [message for message in recalled.recalled if message.when is None or message.when < asked]
-    return remembering(ctx, recalled._replace(recalled=tuple(before)))
+    return with_recall(ctx, recalled._replace(recalled=tuple(before)))

@@ -21,7 +21,7 @@ from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.parts.citations import citation_form
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
@@ -47,8 +47,8 @@ class TakenOver(BaseException):
     """The worker has lost the run, or cannot know. Not an `Exception`, so that tools do not catch it."""
 
 
-class _StoreKeeper(Keeper):
-    """Writes the lines of a journal to the store, which refuses lines of an old attempt."""
+class _StoreWriter(JournalWriter):
+    """Writer of a journal to the store, which refuses lines of an old attempt."""
 
     __slots__ = ("_check", "_rows", "attempt", "has_ended")
 
@@ -62,14 +62,16 @@ class _StoreKeeper(Keeper):
     async def written(self) -> None:
         """Wait until all lines are stored, and raise if the lease has expired."""
         await super().written()
+        # After the write, which can take longer than the lease: the next step can have effects.
         self.check()
 
     def write(self) -> None:
         """Store all pending lines in one transaction, from any thread."""
         with self._lock:
-            if waiting := len(self._lines):
-                self._store([self._lines[number] for number in range(waiting)])
-                for _ in range(waiting):
+            # Another thread can add lines during the write: only the lines that were written are removed.
+            if count := len(self._lines):
+                self._store([self._lines[number] for number in range(count)])
+                for _ in range(count):
                     self._lines.popleft()
 
     def check(self) -> None:
@@ -94,6 +96,7 @@ class _StoreKeeper(Keeper):
             self.is_taken = not error.is_cancelled
             raise
         except SQLAlchemyError as error:
+            # The store can have the line or not: only a new attempt, which reads the lines, can continue.
             self.is_taken = True
             _log.warning("a line of a run could not be stored; the run is retried: %s", error)
             raise TakenOver from error
@@ -109,12 +112,12 @@ class RunAttempt:
         check: Raises `TakenOver` if the worker must not act any more.
     """
 
-    __slots__ = ("_agents", "_keeper", "_loop", "_store", "_task", "attempt", "run_id")
+    __slots__ = ("_agents", "_loop", "_store", "_task", "_writer", "attempt", "run_id")
 
     def __init__(self, store: DurableStore, agents: AddedAgents, attempt: Attempt, check: Callable[[], None]) -> None:
         self._store, self._agents = store, agents
         self.attempt, self.run_id = attempt, attempt.run_id
-        self._keeper = _StoreKeeper(store.rows, attempt, check)
+        self._writer = _StoreWriter(store.rows, attempt, check)
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
 
@@ -125,8 +128,8 @@ class RunAttempt:
             is_taken: True if the run continues elsewhere, so that nothing more of it is stored.
             has_ended: True if the run was cancelled or deleted, or another attempt continues it already.
         """
-        self._keeper.is_taken = self._keeper.is_taken or is_taken
-        self._keeper.has_ended = self._keeper.has_ended or has_ended
+        self._writer.is_taken = self._writer.is_taken or is_taken
+        self._writer.has_ended = self._writer.has_ended or has_ended
         if self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
@@ -141,9 +144,10 @@ class RunAttempt:
         try:
             await self._task
         except (TakenOver, AttemptEnded, asyncio.CancelledError) as error:
+            # The cancellation was for this workflow: the attempt has its own task.
             if not self._task.done():
                 self._task.cancel()
-            if not self._keeper.has_ended:
+            if not self._writer.has_ended:
                 raise asyncio.CancelledError from error
 
     async def _execute(self) -> None:
@@ -152,13 +156,14 @@ class RunAttempt:
             if outcome is not None:
                 await self._end(outcome)
         except AttemptEnded:
-            self._keeper.has_ended = True
+            self._writer.has_ended = True
             raise
         except Exception as error:
-            if self._keeper.is_taken:
+            if self._writer.is_taken:
                 raise TakenOver from error
-            if self._keeper.has_ended:
+            if self._writer.has_ended:
                 return
+            # An error of the run itself, such as of its model or its limits, is its outcome.
             failure = RunError(type(error).__name__, _storable(str(error)))
             usage = getattr(error, "usage", None)
             record = await self._stored(lambda: self._store.rows.get(self.run_id))
@@ -169,7 +174,7 @@ class RunAttempt:
         try:
             return await self._stored(lambda: self._store.rows.end_attempt(self.attempt, record, timeout=timeout))
         except AttemptEnded:
-            self._keeper.has_ended = True
+            self._writer.has_ended = True
             raise
 
     async def _stored(self, work: Callable[[], T]) -> T:
@@ -177,7 +182,7 @@ class RunAttempt:
         try:
             return await in_thread(work)
         except SQLAlchemyError as error:
-            self._keeper.is_taken = True
+            self._writer.is_taken = True
             _log.warning(
                 "run %s: the database does not respond; the run is started again later: %s", self.run_id, error
             )
@@ -188,6 +193,7 @@ class RunAttempt:
         record = await self._stored(lambda: self._store.rows.get(self.run_id))
         request = RunRequest.loads(await self._stored(lambda: self._store.queue.request(self.run_id)))
         added = self._agents.of(request)
+        # Relative to the stored lines: a long run can survive many restarts, but not without progress.
         if record.attempts > _MAX_ATTEMPTS * (self.attempt.lines + 1):
             raise WorkerError(
                 f"{record.attempts} workers started the run and did not finish it: the run can have ended them",
@@ -207,9 +213,11 @@ class RunAttempt:
                 waiting = replace(record, state="waiting", waiting=calls, error=None, usage=journal.usage)
                 if await self._end(waiting, added.approval_timeout):
                     return None
+                # All calls were decided before the pause was stored: this attempt continues with the decisions.
                 continue
             output = result.output
             try:
+                # The output of a run that reached a limit is text or None, whatever the output type.
                 if result.limit is None:
                     output = added.agent.definition.chain.answer.data(output)
                 output = _storable(output)
@@ -232,10 +240,10 @@ class RunAttempt:
         until = self._loop.time() + _SECONDS_BUSY
         while True:
             decisions = await self._stored(partial(self._decisions, journal))
-            self._keeper.check()
+            self._writer.check()
             try:
                 return await added.agent.resume(
-                    journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
+                    journal, journal=self._writer, session=session, deps=added.deps, approve=decisions or None
                 )
             except (RunBusy, SessionBusy):  # an abandoned attempt has not finished yet
                 if self._loop.time() > until:

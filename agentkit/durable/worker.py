@@ -167,6 +167,7 @@ class Worker:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         _register()
+        # Before DBOS starts a leg: attempts are refused without a lease, because they could be executed twice.
         workers, added = self._store.workers, self._agents.all
         workers.add(self.id, [row.key for row in added], self._seconds, socket.gethostname(), os.getpid())
         self._lease = Lease(self._store, self.id, self._seconds, self._leave_attempts)
@@ -178,7 +179,7 @@ class Worker:
             "application_version": VERSION,
             "serializer": DBOSPortableJSONSerializer(),
             "log_level": "WARNING",
-            "run_migrations": False,
+            "run_migrations": False,  # the tables of DBOS were created with the database
             "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
         }
         self._dbos = DBOS(config=config)
@@ -187,6 +188,7 @@ class Worker:
         for name, limits in queues.items():
             queue = self._store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
+        # A corrupt row of a schedule would end the scheduler of DBOS.
         pause_corrupt(self._store)
         DBOS.launch()
         if self._store.is_sqlite:  # this process has the lock of the file: earlier workers are dead
@@ -215,6 +217,7 @@ class Worker:
         for event in self._dbos.background_thread_stop_events:  # DBOS takes nothing from the queues any more
             event.set()
         self._wait_for_attempts(self._grace)
+        # Cancelled attempts store the results of their tools, which takes a moment.
         self._leave_attempts()
         self._wait_for_attempts(_SECONDS_LEFT)
         # DBOS waits for unfinished legs, and for the threads of its queues.
@@ -227,6 +230,7 @@ class Worker:
             self._housekeeping_thread.join()
         if self._lease is not None:
             self._lease.end()
+        # A worker that lost its lease has no runs: other workers execute them already.
         if not self.is_lost:
             try:
                 self._takeover.hand_over([self.id])
@@ -252,6 +256,7 @@ class Worker:
         Raises:
             CancelledError: The run must be started again.
         """
+        # DBOS leaves the workflow of a cancelled task pending, so that it is started again.
         if self._is_stopping.is_set() or self.is_lost:
             raise asyncio.CancelledError
         self._legs.add(workflow_id)
@@ -268,7 +273,7 @@ class Worker:
             raise asyncio.CancelledError from error
         if row is None:
             return  # the run was cancelled, or queued again
-        # The run was cancelled and resumed before the housekeeping noticed.
+        # The run was cancelled and resumed before the housekeeping noticed: its earlier attempt still runs.
         if run_id in self._attempts:
             self._attempts[run_id].leave(is_taken=True, has_ended=True)
         attempt = RunAttempt(self._store, self._agents, row, self._check_lease)
@@ -276,6 +281,7 @@ class Worker:
         try:
             await attempt.execute()
         finally:
+            # A newer attempt at the same run can have replaced this attempt.
             if self._attempts.get(run_id) is attempt:
                 del self._attempts[run_id]
 
@@ -312,6 +318,7 @@ class Worker:
                 self._keep_house()
             except Exception as error:
                 _log.warning("worker %s: the database does not respond: %s", self.id, error)
+            # Several times per lease, so that the runs of a dead worker continue soon after its lease expires.
             if self._has_stopped.wait(min(1.0, self._seconds / 6)):
                 return
 
@@ -354,6 +361,7 @@ class Worker:
                 name="worker",
                 value=pid,
             )
+        # The content is for the error of a second worker; the lock alone decides.
         os.truncate(file, 0)
         os.write(file, json.dumps({"pid": os.getpid()}).encode())
         self._lock_file = file

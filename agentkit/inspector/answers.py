@@ -22,11 +22,11 @@ from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, unbegun_journal
 from agentkit.models.abilities import fitted, text_tokens_of
-from agentkit.run.engine.loop import remembering
+from agentkit.run.engine.loop import with_recall
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
-from agentkit.run.parts.recaller import Found, recall
+from agentkit.run.parts.recaller import RecallResult, recall
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
@@ -375,8 +375,8 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
     if asked.recall:
         memory = await source.memory(agent.name)
     if memory is not None and ctx.user_input.text:
-        recalled: Found = await in_thread(recall, memory, ctx.user_input.text, session)
-        ctx = remembering(ctx, recalled)
+        found: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
+        ctx = with_recall(ctx, found)
     return _Located(agent, ctx, 1, 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 __all__ = ["found_view", "recall_view"]
@@ -16,7 +16,7 @@ _WHY = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
 _PART = re.compile(r"([^,]+?) ([+-]\d+\.\d+)(?:, )?")
 
 
-def found_view(found: Found) -> dict[str, Any]:
+def found_view(found: RecallResult) -> dict[str, Any]:
     """Return the recalled items of a run: `hits` in the order of the context, each with its `pointer`, and problems."""
     hits = [
         _hit(f"{name}[{index}]", item)

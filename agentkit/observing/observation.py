@@ -28,7 +28,7 @@ from agentkit.run.journal.trace import (
     tool_attributes,
     usage_attributes,
 )
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
@@ -207,11 +207,11 @@ class Observation:
             yield ended
 
     @contextmanager
-    def recall(self, query: str) -> Iterator[Callable[[Found], None]]:
+    def recall(self, query: str) -> Iterator[Callable[[RecallResult], None]]:
         with self._operation("search_memory", {"gen_ai.operation.name": "search_memory"}) as (span, _):
             self._add_content(span, "gen_ai.memory.query.text", lambda: self._redacted(query))
 
-            def ended(found: Found) -> None:
+            def ended(found: RecallResult) -> None:
                 span.set_attributes(recall_attributes(found))
                 kinds = (found.documents, found.knowledge, found.recalled)
                 texts = [item.text for items in kinds for item in items]

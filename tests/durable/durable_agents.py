@@ -31,7 +31,7 @@ def effects() -> sqlite3.Connection:
 def act(what: str, context: ToolContext[None]) -> None:
     """Act once per key, as a tool does that honours it."""
     world, key, run = effects(), context.idempotency_key, current_run()
-    attempt = f"{os.getpid()}-{0 if run is None else id(run.keeper)}"
+    attempt = f"{os.getpid()}-{0 if run is None else id(run.writer)}"
     try:
         noted = key, context.run_id, os.getpid(), time.time(), attempt
         world.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", noted)

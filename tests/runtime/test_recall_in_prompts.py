@@ -23,7 +23,7 @@ from agentkit.prompts import (
     RecalledMessage,
     RecalledPrompt,
 )
-from agentkit.run.parts.recaller import Found, recall
+from agentkit.run.parts.recaller import RecallResult, recall
 from tests.raising import raises
 from tests.runtime.scripts import Library
 
@@ -107,7 +107,7 @@ def test_a_custom_recaller_gets_the_session_only_if_it_has_a_parameter_for_it() 
         def recall(self, query: str, *, session: object = None, visible: int | None = None) -> list[Document]:
             return [Document(f"{query} {session is not None} {visible}")]
 
-    assert recall(Library("a"), "hi", session) == Found((Document("a", id="d0"),))
+    assert recall(Library("a"), "hi", session) == RecallResult((Document("a", id="d0"),))
     assert recall(Curious(), "hi", session, 3).documents == (Document("hi True 3"),)
     assert recall(Curious(), "hi").documents == (Document("hi False None"),)
 

@@ -148,7 +148,7 @@ class DurableStore:
 
     async def wait_for(self, work: Callable[[], T]) -> T:
         """Return the result of a function that only reads; repeat the call while the database does not respond."""
-        is_logged = False
+        is_logged = False  # one line in the log for the whole time without a database
         while True:
             try:
                 return await self.ask(work)
@@ -171,6 +171,7 @@ class DurableStore:
         queue = self.queue
         if delay is not None:
             queue = RunQueue(self.rows.database, partial(self.queue_leg, delay=delay))
+        # One transaction per page: a transaction for all runs would block other writers for too long.
         for at in range(0, len(runs), _PAGE):
             page = {run.run_id: run for run in runs[at : at + _PAGE]}
             existing = queue.add([run.new() for run in page.values()])
@@ -285,6 +286,8 @@ class DurableStore:
         for at in range(0, len(run_ids), _PAGE):
             page = run_ids[at : at + _PAGE]
             legs = self.queue.legs(page)
+            # Runs before their workflows: a workflow without its run ends at once, a run without its workflow would
+            # stay queued.
             self.rows.delete(*page)
             all_legs = [leg._replace(number=number) for leg in legs for number in range(leg.number + 1)]
             self.client.delete_workflows([leg_id(leg) for leg in all_legs])
@@ -336,6 +339,7 @@ class DurableStore:
 
     def _open(self) -> OpenedDatabase:
         if self._opened is None:
+            # Checked again under the lock: another thread can have opened the database.
             with self._lock:
                 if self._opened is None:
                     self._opened = opened_database(self.url, APPLICATION)

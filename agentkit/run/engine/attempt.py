@@ -17,7 +17,7 @@ from agentkit.run.engine.loop import run_loop
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
-from agentkit.run.journal.journal_file import keeping
+from agentkit.run.journal.journal_file import journal_writer
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import inner_pause
 from agentkit_tools.calling.deadline import DeadlineError, outcome
@@ -50,7 +50,7 @@ class Attempt(Generic[Output]):
         self._setup = setup
         self._run = run
         self._steps = steps
-        self._stepping = Journalled(steps, setup.journal, setup.known, run.spending.price)
+        self._stepping = Journalled(steps, setup.journal, setup.earlier, run.spending.price)
         self._sink = sink
         self._began = 0.0
 
@@ -93,19 +93,20 @@ class Attempt(Generic[Output]):
     async def _performed(self) -> RunResult[Output]:
         """Run the loop, and write the journal if the run has a file or function for it."""
         setup = self._setup
-        if setup.keep is None:
+        if setup.target is None:
             return await self._looped()
-        async with keeping(setup.journal, setup.keep, setup.known) as keeper:
-            self._run.keep(keeper)
+        async with journal_writer(setup.journal, setup.target, setup.earlier) as writer:
+            self._run.set_writer(writer)
             return await self._looped()
 
     async def _looped(self) -> RunResult[Output]:
-        setup, keeper = self._setup, self._run.keeper
-        self._stepping.keeper = keeper
+        setup, writer = self._setup, self._run.writer
+        self._stepping.writer = writer
         result = await run_loop(setup, self._stepping)
-        if keeper is not None:
-            await keeper.written()
-        if setup.known is not None:
+        # The caller receives the result when the journal contains it, also after a crash.
+        if writer is not None:
+            await writer.written()
+        if setup.earlier is not None:
             self._steps.check_decisions()
         return result
 
@@ -142,14 +143,16 @@ class Attempt(Generic[Output]):
         """Claim the run and its conversation, which several sessions can share."""
         journal, session = self._setup.journal, self._setup.session
         if session is not None:
+            # Two session objects of a store can have the same conversation; its address is equal for both.
             self._conversation = getattr(session, "address", None) or id(session)
             if _RUNNING.setdefault(self._conversation, self) is not self:
                 raise SessionBusy(session.id)
         if _RUNNING.setdefault((journal.agent, journal.run_id), self) is not self:
+            # The claim of the conversation is released here, because `_release` follows a complete claim only.
             if session is not None:
                 del _RUNNING[self._conversation]
             raise RunBusy(journal.run_id)
-        self._run.begin(journal, self._setup.known)
+        self._run.begin(journal, self._setup.earlier)
 
     def _release(self) -> None:
         """Release the run and its conversation."""

@@ -14,7 +14,7 @@ from agentkit.run.engine.event_sink import EventSink, Listener
 from agentkit.run.engine.events import Nested
 from agentkit.run.engine.spending import Spending
 from agentkit.run.journal.journal import Journal, inner_id
-from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.parts.decisions import Approver, Decision, Decisions
 from agentkit.run.parts.limits import Limits
 from agentkit_prompts.context.messages import ToolCall
@@ -44,7 +44,7 @@ class CurrentRun:
 
     Attributes:
         spending: Counter of tokens and money.
-        keeper: Writer of the journal; None if the journal is not written.
+        writer: Writer of the journal; None if the journal is not written.
 
     Raises:
         LimitExceeded: The run exceeds the maximum depth of inner runs.
@@ -61,9 +61,9 @@ class CurrentRun:
         "_token",
         "_unfinished",
         "approve",
-        "keeper",
         "sink",
         "spending",
+        "writer",
     )
 
     spending: Spending
@@ -76,7 +76,7 @@ class CurrentRun:
     ) -> None:
         self.sink = sink
         self.approve = approve
-        self.keeper: Keeper | None = None
+        self.writer: JournalWriter | None = None
         self._journal: Journal | None = None
         self._calls: Sequence[ToolCall] = ()
         self._stopped: dict[str, Exception] = {}
@@ -100,28 +100,28 @@ class CurrentRun:
             return ""
         return self._parent.call_id
 
-    def begin(self, journal: Journal, known: Journal | None) -> None:
+    def begin(self, journal: Journal, earlier: Journal | None) -> None:
         """Make this run the parent of runs that start in this context.
 
         Args:
             journal: The journal of this run; the outer journal contains it if the agent runs as a tool.
-            known: The journal of earlier attempts.
+            earlier: The journal of earlier attempts.
         """
         self._token = _current_parent.set(_Parent(self))
         self._journal = journal
-        if known is not None:
-            self._unfinished = known.unfinished
-            self.spending.resume(known.usage)
+        if earlier is not None:
+            self._unfinished = earlier.unfinished
+            self.spending.resume(earlier.usage)
         if self._call_id:
             # The outer journal contains the lines of this run: both are resumed from one file.
             outer = self._around[0]
             if outer._journal is not None:
-                outer._journal.add_inner(self._call_id, journal, is_new=known is None)
-                self.keeper = outer.keeper
+                outer._journal.add_inner(self._call_id, journal, is_new=earlier is None)
+                self.writer = outer.writer
 
-    def keep(self, keeper: Keeper) -> None:
-        """Set the keeper that writes the journal."""
-        self.keeper = keeper
+    def set_writer(self, writer: JournalWriter) -> None:
+        """Set the writer of the journal."""
+        self.writer = writer
 
     def end(self) -> None:
         """Restore the outer run as the parent of runs that start in this context."""
@@ -140,7 +140,7 @@ class CurrentRun:
 
     def stop(self, call_id: str, error: Exception) -> None:
         """Stop this run after the round, as the agent of a call stopped. The first error of a call counts."""
-        self._stopped.setdefault(call_id, error)
+        self._stopped.setdefault(call_id, error)  # later errors are consequences of the first
 
     @property
     def unfinished(self) -> Mapping[str, Journal]:
@@ -177,15 +177,15 @@ class InnerRun:
     """The run of an agent as a tool. It is paused and resumed with the outer run.
 
     Attributes:
-        known: The journal of an earlier attempt; None at the first attempt.
+        earlier: The journal of an earlier attempt; None at the first attempt.
     """
 
-    __slots__ = ("_call_id", "_outer", "known")
+    __slots__ = ("_call_id", "_outer", "earlier")
 
-    def __init__(self, outer: CurrentRun, call_id: str, known: Journal | None) -> None:
+    def __init__(self, outer: CurrentRun, call_id: str, earlier: Journal | None) -> None:
         self._outer = outer
         self._call_id = call_id
-        self.known = known
+        self.earlier = earlier
 
     @contextmanager
     def starting(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["DeltaListener", "EventSink", "Listener", "ListenerErrors", "PassOn", "both", "streaming"]
+__all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "both", "streaming"]
 
 T = TypeVar("T")
 
@@ -149,6 +149,7 @@ class EventSink:
         """Call the listener with all queued events."""
         if self._lock is None:
             return
+        # Tool calls of a step emit concurrently; the listener must receive one event at a time.
         async with self._lock:
             while self._waiting:
                 first: Any = self._waiting.popleft()
@@ -167,9 +168,11 @@ class EventSink:
 
     def _fail(self, error: BaseException) -> None:
         """Raise an error of the listener, or report it."""
+        # KeyboardInterrupt and SystemExit always end the run.
         if self._raises or not isinstance(error, Exception):
             self._failure, self._is_synchronous = error, False
             raise error
+        # Limited: a listener that fails on each delta would fill the memory and the log.
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
@@ -179,6 +182,7 @@ def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
     """Return a listener that calls `listener` and then `pass_on`, even if `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
+        # `pass_on` also after an error: the consumer of the stream receives every event.
         try:
             if listener is not None:
                 result = listener(event)
@@ -195,6 +199,7 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
 
     At most `_MAX_QUEUED` values are queued. Closing the generator early cancels `run`.
     """
+    # The semaphore limits the values, not the queue: the end of the task must always fit.
     queue: asyncio.Queue[Any] = asyncio.Queue()
     free = asyncio.Semaphore(_MAX_QUEUED)
 
@@ -220,7 +225,7 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
             await asyncio.wait([task])
 
 
-class DeltaListener:
+class DeltaSink:
     """Converts the deltas of a reply to events, and to partial outputs of an output type.
 
     Args:

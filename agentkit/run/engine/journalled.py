@@ -14,12 +14,12 @@ from agentkit.models.prices import Price
 from agentkit.output.output_validators import Checked
 from agentkit.run.engine.steps import OnResult, RunStart, Steps, ToolRound
 from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.journal.sent_layers import SentLayers
-from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -41,35 +41,46 @@ class Journalled:
 
     Args:
         steps: Performs the steps.
-        journal: Receives the results; it starts with the entries of `known`.
-        known: Journal of earlier attempts.
+        journal: Receives the results; it starts with the entries of `earlier`.
+        earlier: Journal of earlier attempts.
         price: Price of the model, for journals with the tokens of each layer.
 
     Attributes:
         sent: The composition of the last model call.
-        keeper: Writer of the journal; all lines are written before the next step is performed.
+        writer: Writer of the journal; all lines are written before the next step is performed.
 
     Raises:
         JournalError: The next step of the run does not match the next entry of the journal.
     """
 
-    __slots__ = ("_at", "_is_cut", "_is_logged", "_journal", "_known", "_price", "_replays", "_steps", "keeper", "sent")
+    __slots__ = (
+        "_at",
+        "_entries",
+        "_is_cut",
+        "_is_logged",
+        "_journal",
+        "_price",
+        "_replays",
+        "_steps",
+        "sent",
+        "writer",
+    )
 
     def __init__(
-        self, steps: Steps, journal: Journal, known: Journal | None = None, price: Price | None = None
+        self, steps: Steps, journal: Journal, earlier: Journal | None = None, price: Price | None = None
     ) -> None:
         self._steps = steps
         self._journal = journal
-        self._known: list[Entry] = []
-        if known is not None:
-            self._known = [*known.entries]
+        self._entries: list[Entry] = []
+        if earlier is not None:
+            self._entries = [*earlier.entries]
         self._at = 0
-        self._replays = bool(self._known)
+        self._replays = bool(self._entries)
         self._price = price
         self._is_cut = False
         self._is_logged = _log.isEnabledFor(logging.DEBUG)
         self.sent: Composition | None = None
-        self.keeper: Keeper | None = None
+        self.writer: JournalWriter | None = None
 
     async def begin(self, at: tuple[int, int] | None = None) -> RunStart:
         is_replay = self._replays
@@ -77,20 +88,22 @@ class Journalled:
             at = self._next("Begin")
         await self._ready("Begin")
         start = await self._steps.begin(at)
+        # Counts of messages: the messages are in the session.
         if not is_replay:
             self._journal.add("Begin", (len(start.conversation), len(start.done)))
         return start
 
-    async def compact(self, ctx: PromptContext) -> Compacted:
+    async def compact(self, ctx: PromptContext) -> CompactionResult:
         if self._replays:
-            recorded: Compacted = self._next("Compact")
-            return recorded
+            result: CompactionResult = self._next("Compact")
+            return result
         await self._ready("Compact")
         compacted = await self._steps.compact(ctx)
         self._journal.add("Compact", compacted)
         return compacted
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
+        # Functions are not in the journal: a replay calls the toolset again, and keeps the specifications of the entry.
         specs: tuple[ToolSpec, ...] | None = None
         if self._replays:
             specs = self._next("Equip")
@@ -103,24 +116,25 @@ class Journalled:
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
         if self._replays:
-            recorded: tuple[Selection, ...] = self._next("SelectExamples")
-            return recorded
+            result: tuple[Selection, ...] = self._next("SelectExamples")
+            return result
         await self._ready("SelectExamples")
         selections = await self._steps.select_examples(ctx)
         self._journal.add("SelectExamples", selections)
         return selections
 
-    async def recall(self, query: str, visible: int | None) -> Found:
+    async def recall(self, query: str, visible: int | None) -> RecallResult:
         if self._replays:
-            recorded: Found = self._next("Recall")
-            return recorded
+            result: RecallResult = self._next("Recall")
+            return result
         await self._ready("Recall")
-        recalled = await self._steps.recall(query, visible)
-        self._journal.add("Recall", recalled)
-        return recalled
+        result = await self._steps.recall(query, visible)
+        self._journal.add("Recall", result)
+        return result
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
+            # The session has these messages already; a difference shows that the agent has changed.
             if self._next("Append") != messages:
                 raise self._mismatch("Append", "Append")
             return self._stored_repair()
@@ -138,8 +152,8 @@ class Journalled:
     async def call_model(self, composition: Composition, step: int) -> Reply:
         self.sent = composition
         if self._replays:
-            recorded: Reply = self._next("CallModel")
-            return recorded
+            result: Reply = self._next("CallModel")
+            return result
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
         layers = None
@@ -151,14 +165,15 @@ class Journalled:
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
         if self._replays:
-            recorded: Mapping[str, Decision] = self._next("AskApproval")
-            return recorded
+            result: Mapping[str, Decision] = self._next("AskApproval")
+            return result
         await self._ready("AskApproval")
         decisions = await self._steps.ask_approval(calls, step)
         self._journal.add("AskApproval", decisions)
         return decisions
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
+        # The process can have ended within the round: results of the journal are used, and only the other calls run.
         pending = {call.id: call for call in round_.calls}
         while pending and self._replays:
             result, inner_usage = self._next("CallTools")
@@ -185,10 +200,11 @@ class Journalled:
     async def check_output(self, output: Any, step: int) -> Checked:
         is_replay = self._replays
         if is_replay:
-            recorded: Checked = self._next("CheckOutput")
-            # A journal contains the problem of an output, but not the output that a validator returned.
-            if recorded.problem is not None:
-                return recorded
+            earlier: Checked = self._next("CheckOutput")
+            # A journal contains the problem of an output, but not the output that a validator returned: it is validated
+            # again.
+            if earlier.problem is not None:
+                return earlier
         await self._ready("CheckOutput")
         checked = await self._steps.check_output(output, step)
         if not is_replay:
@@ -199,18 +215,18 @@ class Journalled:
 
     def _next(self, name: str) -> Any:
         """Return the next result of the journal, which must belong to the step `name`."""
-        entry = self._known[self._at]
+        entry = self._entries[self._at]
         if entry.effect != name:
             raise self._mismatch(entry.effect, name)
         self._at += 1
-        self._replays = self._at < len(self._known)
+        self._replays = self._at < len(self._entries)
         return entry.answer
 
     def _stored_repair(self) -> Message | None:
         """Return the repair message of the next entry, if any."""
         if not self._replays:
             return None
-        entry = self._known[self._at]
+        entry = self._entries[self._at]
         if entry.effect != "Append" or not entry.answer:
             return None
         message = entry.answer[-1]
@@ -230,8 +246,8 @@ class Journalled:
 
     async def _ready(self, name: str) -> None:
         """Wait until the results of earlier steps are written, as this step can end the process."""
-        if self.keeper is not None:
-            await self.keeper.written()
+        if self.writer is not None:
+            await self.writer.written()
         if self._is_logged:
             self._log(name)
 
@@ -240,7 +256,7 @@ class Journalled:
 
     def _check_is_ours(self) -> None:
         """Refuse to store a cancelled round if another process continues the run."""
-        if self.keeper is not None and self.keeper.is_taken:
+        if self.writer is not None and self.writer.is_taken:
             raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
 
 

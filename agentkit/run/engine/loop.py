@@ -16,7 +16,7 @@ from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Steps, ToolRound
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair, repair_message
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
@@ -27,7 +27,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["remembering", "run_loop", "visible"]
+__all__ = ["run_loop", "visible", "with_recall"]
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
@@ -47,6 +47,7 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
     state = _LoopState(run, steps)
     await state.begin()
     while state.result is None:
+        # Checked before the call: the last allowed step can be the answer.
         if limits.steps is not None and state.step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model returned no final answer; raise the limit")
         state.step += 1
@@ -56,6 +57,7 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
             await state.call_tools(reply.message)
         else:
             await state.read_answer(reply)
+        # An answer that exceeds the limits is returned, because it is paid already.
         if state.result is None:
             limits.check(state.usage)
             await state.compose_next()
@@ -142,6 +144,7 @@ class _LoopState(Generic[Output]):
         if stored[-1].role == "assistant" and not stored[-1].tool_calls:
             answer = await self._read(Reply(stored[-1]), stored)
         if run.journal.continues_session:
+            # The answer is valid, so the model has nothing to add; an invalid answer is repaired.
             if answer is not None and answer.repair is None:
                 raise NothingToContinue(
                     "the last message of the conversation is an answer: pass an input to the run",
@@ -165,6 +168,7 @@ class _LoopState(Generic[Output]):
             self.usage, is_cut = compacted.usage, compacted.messages > 0
             conversation = self.ctx.conversation[compacted.messages :]
             self.ctx = self.ctx.evolve(conversation=conversation, summary=compacted.summary)
+        # After compaction: a toolset receives the context of the first prompt.
         if definition.tools.is_per_run:
             await self._create_tools()
         else:
@@ -172,8 +176,8 @@ class _LoopState(Generic[Output]):
         if needs_selection(self.chain.layers):
             self.ctx = self.ctx.evolve(selections=await steps.select_examples(self.ctx))
         if self.run.memory is not None:
-            visible_count = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
-            self.ctx = remembering(self.ctx, await steps.recall(self.ctx.user_input.text, visible_count))
+            count = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
+            self.ctx = with_recall(self.ctx, await steps.recall(self.ctx.user_input.text, count))
 
     # Replies without tool calls
 
@@ -231,6 +235,7 @@ class _LoopState(Generic[Output]):
 
     async def call_tools(self, message: Message) -> None:
         """Run the calls of a reply, and store the reply with their results."""
+        # Decisions, results and journal entries are assigned by call id, but some models repeat ids.
         message = with_unique_ids(message, self.seen, self.step)
         allowed = self.run.definition.limits.tool_calls
         if allowed is not None and len(self.seen) > allowed:
@@ -289,6 +294,7 @@ class _LoopState(Generic[Output]):
         else:
             output, text = self.chain.answer.returned(ending)
             answer = await self._check(output)
+            # One append: a crash between two appends would leave a result of the output function without an answer.
             fresh += (answer.repair or Message("assistant", text),)
             await self.steps.append(fresh, key)
             if answer.repair is None:
@@ -344,6 +350,7 @@ def visible(chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *,
 
     `is_cut`: the conversation of `ctx` is the end of a longer one.
     """
+    # Without a budget, a prompt shows the whole conversation: composing it only for the count is not necessary.
     if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
         if not is_cut:
             return None
@@ -351,14 +358,14 @@ def visible(chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *,
     return len(chain.compose(ctx, cache=cache).conversation)
 
 
-def remembering(ctx: PromptContext, found: Found) -> PromptContext:
+def with_recall(ctx: PromptContext, result: RecallResult) -> PromptContext:
     """Return the context with recalled items; recalled facts come after the facts of the context.
 
     Repair messages are omitted: they have the role of the user, but can quote the model.
     """
-    recalled = tuple([message for message in found.recalled if not is_repair(message)])
-    knowledge = (*ctx.knowledge, *found.knowledge)
-    return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
+    recalled = tuple([message for message in result.recalled if not is_repair(message)])
+    knowledge = (*ctx.knowledge, *result.knowledge)
+    return ctx.evolve(documents=result.documents, knowledge=knowledge, recalled=recalled)
 
 
 def _calls_with_approval(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:

@@ -14,7 +14,7 @@ from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.engine.steps import OnResult, ToolRound
 from agentkit.run.engine.tool_calls import ToolCalls
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
@@ -32,7 +32,7 @@ class Observer(Protocol):
     def model_call(
         self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
     ) -> AbstractContextManager[Callable[[Reply], None]]: ...
-    def recall(self, query: str) -> AbstractContextManager[Callable[[Found], None]]: ...
+    def recall(self, query: str) -> AbstractContextManager[Callable[[RecallResult], None]]: ...
     def tool_started(self, call: ToolCall, tool: Tool | None) -> OnToolEnd:
         """Start to observe a call, in the context of its task; return a function that receives the result there.
 
@@ -79,7 +79,7 @@ class ObservedSteps(RunSteps):
             on_reply(reply)
             return reply
 
-    async def recall(self, query: str, visible: int | None) -> Found:
+    async def recall(self, query: str, visible: int | None) -> RecallResult:
         with self._observer.recall(query) as on_found:
             recalled = await super().recall(query, visible)
             on_found(recalled)

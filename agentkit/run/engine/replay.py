@@ -14,9 +14,9 @@ from agentkit.run.engine.run_steps import run_start
 from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
-from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.limits import Limits
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_context import with_key
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.compose import RenderCache
@@ -64,6 +64,7 @@ def replayed_contexts(
     )
     replay = _Replay(setup)
     try:
+        # No event loop: a replay never suspends, so the first `send` runs it to its end.
         run_loop(setup, replay).send(None)
     except StopIteration as finished:
         replay.ctx = finished.value.composition.context
@@ -106,9 +107,9 @@ class _Replay(Journalled):
         self.ctx = self.ctx.evolve(conversation=start.conversation)
         return start
 
-    async def compact(self, ctx: PromptContext) -> Compacted:
+    async def compact(self, ctx: PromptContext) -> CompactionResult:
         if not self._replays:
-            return Compacted()
+            return CompactionResult()
         return await super().compact(ctx)
 
     async def tools(self, ctx: PromptContext) -> dict[str, Tool]:
@@ -120,14 +121,14 @@ class _Replay(Journalled):
                 tool.spec = spec
         return self._recorded
 
-    async def recall(self, query: str, visible: int | None) -> Found:
+    async def recall(self, query: str, visible: int | None) -> RecallResult:
         if not self._replays:
-            return Found(())
+            return RecallResult(())
         return await super().recall(query, visible)
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
-            stored = self._known[self._at].answer
+            stored = self._entries[self._at].answer
             if messages != stored and messages == stored[: len(messages)]:
                 raise _End  # the result of a final tool is the answer of the run
             return await super().append(messages, key)
@@ -141,7 +142,7 @@ class _Replay(Journalled):
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         # The loop requests no decisions about tools without policies.
-        if self._replays and self._known[self._at].effect == "AskApproval":
+        if self._replays and self._entries[self._at].effect == "AskApproval":
             self._next("AskApproval")
         await super().call_tools(round_, on_result)
 

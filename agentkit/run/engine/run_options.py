@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentkit.models.settings import ModelSettings
     from agentkit.run.engine.event_sink import ListenerErrors
     from agentkit.run.engine.events import Event
-    from agentkit.run.journal.journal_file import Keep
+    from agentkit.run.journal.journal_file import JournalTarget
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.decisions import Approver, Decisions
     from agentkit.run.parts.limits import Limits
@@ -93,7 +93,7 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs approval."""
-    journal: Keep | None
+    journal: JournalTarget | None
     """Destination of the journal: a file, or a function that receives each line."""
 
     # Options of `run`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.journal_file import Keep
+from agentkit.run.journal.journal_file import JournalTarget
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.recaller import RecallSource
@@ -32,9 +32,9 @@ class RunSetup(Generic[Output]):
     deps: Any
     render_cache: RenderCache
     """Fragments rendered for earlier turns."""
-    known: Journal | None = None
+    earlier: Journal | None = None
     """Journal of earlier attempts; None for a new run."""
     is_new: bool = False
     """True if no earlier run can have this id."""
-    keep: Keep | None = None
+    target: JournalTarget | None = None
     """The file or function that receives each line of the journal."""

@@ -15,13 +15,13 @@ from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import Checked, checked_output
 from agentkit.run.engine import events
 from agentkit.run.engine.current_run import CurrentRun
-from agentkit.run.engine.event_sink import DeltaListener
+from agentkit.run.engine.event_sink import DeltaSink
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.engine.tool_calls import CallMustWait, ToolCalls, call_name, stop_error
-from agentkit.run.parts.compaction import Compacted, compacted
+from agentkit.run.parts.compaction import CompactionResult, compact_conversation
 from agentkit.run.parts.decisions import Decision, decision
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.composition import Composition
@@ -67,8 +67,8 @@ class RunSteps:
         self._run = run
         self._tools = setup.definition.tools.tools
         self._calls: dict[str, int] = {}  # number of calls by tool name; see `ToolContext.calls`
-        if setup.known is not None:
-            self._calls = counts_after(setup.known.tool_results)
+        if setup.earlier is not None:
+            self._calls = counts_after(setup.earlier.tool_results)
         self._is_cut = False
         self.usage_outside: Usage = NO_USAGE
         self.unstored: tuple[Message, ...] = ()
@@ -86,10 +86,12 @@ class RunSteps:
             return RunStart(setup.session.conversation)
         return await in_thread(run_start, setup, at)
 
-    async def compact(self, ctx: PromptContext) -> Compacted:
+    async def compact(self, ctx: PromptContext) -> CompactionResult:
         setup, compaction = self._setup, self._setup.definition.compaction
         assert compaction is not None
-        result = await compacted(compaction, self._chain, ctx, setup.session, self._send_summary, setup.journal.run_id)
+        result = await compact_conversation(
+            compaction, self._chain, ctx, setup.session, self._send_summary, setup.journal.run_id
+        )
         self.usage_outside = NO_USAGE  # `result.usage` contains it
         if result.messages:
             await self._emit(events.ConversationCompacted, result.messages, result.summary)
@@ -102,15 +104,15 @@ class RunSteps:
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
         return await self._chain.selections(ctx)
 
-    async def recall(self, query: str, visible: int | None) -> Found:
+    async def recall(self, query: str, visible: int | None) -> RecallResult:
         setup = self._setup
         assert setup.memory is not None
-        work = partial(setup.definition.found, setup.memory, query, setup.session, visible)
-        recalled, error = await run_in_thread(work, is_recall=True)
+        work = partial(setup.definition.search, setup.memory, query, setup.session, visible)
+        result, error = await run_in_thread(work, is_recall=True)
         if error is not None:
             raise error
-        await self._emit(events.Recalled, query, *recalled)
-        return recalled
+        await self._emit(events.Recalled, query, *result)
+        return result
 
     # The conversation
 
@@ -125,6 +127,7 @@ class RunSteps:
                 await ended(self.writing)
                 self.writing.result()
         except BaseException as error:
+            # The error of the run reports these messages, so that the caller can store them.
             self.unstored = messages
             if self._is_cut and isinstance(error, Exception):
                 self._note_problem(error)
@@ -133,7 +136,8 @@ class RunSteps:
     # The model
 
     async def call_model(self, composition: Composition, step: int) -> Reply:
-        if self._setup.known is not None:
+        # A resumed run reports decisions without a waiting call before it sends a request that costs money.
+        if self._setup.earlier is not None:
             self.check_decisions()
         return await self.send(self._chain.model, composition, step)
 
@@ -144,12 +148,13 @@ class RunSteps:
         if model is not self._chain.model:
             price = spending.checked_price(model)  # a summary can use another model
         reserved, usage = spending.reserve(composition, price), NO_USAGE
+        # A failed call has no usage, but its reservation must be released.
         try:
             if sink is None or step is None:
                 reply = await model.request(composition)
             else:
                 await sink.emit(events.PromptComposed(step, composition))
-                deltas = DeltaListener(sink, step, composition.output)
+                deltas = DeltaSink(sink, step, composition.output)
                 reply = await model.request(composition, on_delta=deltas)
                 await deltas.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
@@ -171,6 +176,7 @@ class RunSteps:
 
     async def check_output(self, output: Any, step: int) -> Checked:
         setup = self._setup
+        # The id is equal in each attempt, so that validators can use it as an idempotency key.
         context = ToolContext(setup.deps, setup.journal.run_id, f"output_{step}")
         return await checked_output(output, self._chain.answer.validators, context)
 
@@ -196,6 +202,7 @@ class RunSteps:
         decisions: dict[str, Decision] = {}
         if approve is None or isinstance(approve, Mapping):
             passed: Mapping[str, Any] = approve or {}
+            # Before the pause: a decision with a mistyped id would otherwise pause the run again without an error.
             self.check_decisions({call.id for call in waiting})
             if any(call.id not in passed for call in waiting):
                 raise Paused(waiting)
@@ -226,11 +233,11 @@ class RunSteps:
                 calls, self._tools, round_calls.context, on_start=round_calls.on_start, on_end=round_calls.on_end
             )
         except CallMustWait:
-            pass
+            pass  # `run.stopped` has the error that ends the round
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
             # A process that took over the run repeats these calls.
-            if run.keeper is None or not run.keeper.is_taken:
+            if run.writer is None or not run.writer.is_taken:
                 self._cut_short(round_calls)
             raise
         if run.stopped:
@@ -265,7 +272,7 @@ class RunSteps:
                 name="approve",
                 value=", ".join(ignored),
             )
-        if self._setup.known is not None:
+        if self._setup.earlier is not None:
             self.check_decisions()
 
     def check_decisions(self, waiting: Collection[str] = ()) -> None:
@@ -362,6 +369,7 @@ def _replayed_start(setup: RunSetup[Any], before: int, done: int) -> RunStart:
     conversation = setup.ctx.conversation
     if session is not None:
         conversation = session.conversation
+    # A session that was rewound, or another session: a prompt from it would differ from the recorded prompt.
     if len(conversation) < before + done:
         raise JournalError(
             f"run {run_id!r} started after {before + done} messages, but the conversation has {len(conversation)}: "

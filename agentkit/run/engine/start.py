@@ -17,7 +17,7 @@ from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.journal_checks import check_journal, kept_in
+from agentkit.run.journal.journal_checks import check_journal, resumed_target
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.chain import Output
@@ -59,7 +59,7 @@ async def start_run(
         options.get("deps"),
         _render_cache(definition, session),
         is_new=run_id is None,
-        keep=options.get("journal"),
+        target=options.get("journal"),
     )
     return await _perform(setup, options)
 
@@ -70,23 +70,25 @@ async def resume_run(
     """Resume a run from its journal; see `Agent.resume`."""
     # A journal may come from a file or a network drive, and its session from a database: both are read in threads.
     if isinstance(journal, Journal):
-        source = journal
+        earlier = journal
     else:
-        source = await in_thread(Journal.read, journal)
-    keep = kept_in(source, options.get("journal"))
+        earlier = await in_thread(Journal.read, journal)
+    target = resumed_target(earlier, options.get("journal"))
     session = checked_session(options.get("session"))
-    await in_thread(check_journal, source, definition.name, session, options.get("approve"))
-    scope = source.scope if session is None else None
+    await in_thread(check_journal, earlier, definition.name, session, options.get("approve"))
+    scope = None
+    if session is None:
+        scope = earlier.scope
     setup = RunSetup(
         definition,
-        source.copy(),
-        with_key(source.context, definition.chain, session, source.run_id),
+        earlier.copy(),  # the caller can resume its journal again, such as after a failed attempt
+        with_key(earlier.context, definition.chain, session, earlier.run_id),
         in_scope(definition.memory, session, scope),
         session,
         options.get("deps"),
         _render_cache(definition, session),
-        known=source,
-        keep=keep,
+        earlier=earlier,
+        target=target,
     )
     return await _perform(setup, options)
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import Checked
-from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -62,7 +62,7 @@ class Steps(Protocol):
         """
         ...
 
-    async def compact(self, ctx: PromptContext) -> Compacted:
+    async def compact(self, ctx: PromptContext) -> CompactionResult:
         """Decide how much of the conversation the prompt shows, and summarise the rest."""
         ...
 
@@ -74,7 +74,7 @@ class Steps(Protocol):
         """Select the examples."""
         ...
 
-    async def recall(self, query: str, visible: int | None) -> Found:
+    async def recall(self, query: str, visible: int | None) -> RecallResult:
         """Search the memory. `visible`: number of the latest messages that the prompt shows; None for all."""
         ...
 

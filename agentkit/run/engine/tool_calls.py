@@ -137,8 +137,8 @@ class ToolCalls:
         # A call after a sequential call depends on its effect, but a stopped call has had no effect yet.
         if run.stopped and self._must_wait(call):
             raise CallMustWait
-        if run.keeper is not None:
-            run.keeper.check()  # earlier calls can have taken hours
+        if run.writer is not None:
+            run.writer.check()  # earlier calls can have taken hours
         self._started.add(call.id)
         if run.sink is None:
             return None
@@ -151,11 +151,12 @@ class ToolCalls:
         if result.error is not None:
             self._handle_error(result, result.error)
         # A stopped agent has no result: the outer run stops too, and both are resumed together.
+        # A call that was cancelled has a result already.
         if self._is_broken or result.call_id in run.stopped or result.call_id not in self._pending:
             return None
         self._finish(result)
-        if run.keeper is not None and self._pending:
-            run.keeper.begin()  # other calls can take hours
+        if run.writer is not None and self._pending:
+            run.writer.begin()  # other calls can take hours
         if run.sink is None:
             return None
         return run.sink.emit(events.ToolFinished(self.step, result))
@@ -199,6 +200,7 @@ class ToolCalls:
             text = f"{call.name} was not called: the run was cancelled first."
             if call.id in self._started:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
+            # Without a result for each call, a provider refuses the conversation.
             self._finish(ToolResult(call.id, call.name, text, "cancelled"))
 
 
@@ -215,6 +217,7 @@ def stop_error(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> E
     """Return the error of a run whose agents as tools stopped."""
     waiting: list[ToolCall] = []
     agents: dict[str, str] = {}
+    # In the order of the calls and not of the errors, so that the same run always ends with the same error.
     for call in calls:
         error = stopped.get(call.id)
         if isinstance(error, Paused):
@@ -225,6 +228,7 @@ def stop_error(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> E
                 if inner.id in error.agents:
                     agents[path] = f"{call.name}/{error.agents[inner.id]}"
         elif isinstance(error, AgentError):
+            # A copy: the inner run reported the same error object, and its text must stay.
             named_error = copy(error).with_traceback(error.__traceback__)
             named_error.args = (f"{call_name(call)}: {error}",)
             named_error.path = named_error.path or call_name(call)

@@ -244,6 +244,7 @@ class Journal:
         data = text
         if isinstance(data, str):
             data = data.encode("utf-8", "surrogatepass")
+        # A line without its line break was cut short when the process ended.
         *lines, rest = data.split(b"\n")
         objects = list(read_objects(lines))
         if not objects:
@@ -277,6 +278,7 @@ class Journal:
                     journal.entries.append(read_entry(entry))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise unreadable_line(number, error) from error
+        # Each level is a recursive call.
         if inner and depth >= _MAX_DEPTH:
             raise invalid_line(first, f"more than {_MAX_DEPTH} agents inside of each other", value=_MAX_DEPTH)
         journal.inner = {call: cls._built(rows, depth + 1) for call, rows in inner.items()}

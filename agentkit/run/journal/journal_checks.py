@@ -7,24 +7,24 @@ from pathlib import Path
 
 from agentkit.errors import ApprovalError, JournalError
 from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.journal_file import Keep
+from agentkit.run.journal.journal_file import JournalTarget
 from agentkit.run.parts.decisions import decision
 from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["check_journal", "kept_in"]
+__all__ = ["check_journal", "resumed_target"]
 
 
-def kept_in(journal: Journal, keep: Keep | None) -> Keep | None:
+def resumed_target(journal: Journal, target: JournalTarget | None) -> JournalTarget | None:
     """Return the destination of the journal of a resumed run: the file of the journal, if it has a file.
 
     Raises:
-        JournalError: `keep` is another destination.
+        JournalError: `target` is another destination.
     """
     if journal.file is None:
-        return keep
-    if keep is not None and not (isinstance(keep, Path | str) and Path(keep).absolute() == journal.file):
+        return target
+    if target is not None and not (isinstance(target, Path | str) and Path(target).absolute() == journal.file):
         raise JournalError(
-            f"journal={keep!r:.80}: a run that is resumed from a file is stored in the same file, {journal.file}; to "
+            f"journal={target!r:.80}: a run that is resumed from a file is stored in the same file, {journal.file}; to "
             "store it elsewhere, resume Journal.loads(journal.dumps())",
             name="journal",
             path=str(journal.file),

@@ -20,10 +20,10 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.regular_files import check_regular
 from agentkit_tools.errors import describe_error
 
-__all__ = ["Keep", "Keeper", "keeping"]
+__all__ = ["JournalTarget", "JournalWriter", "journal_writer"]
 
 
-class Keeper:
+class JournalWriter:
     """Writes lines of a journal in order, in threads, so that no other run waits for the disk.
 
     Args:
@@ -65,6 +65,7 @@ class Keeper:
         """Write the lines, from any thread."""
         with self._lock:
             while self._lines:
+                # Removed after the write: a line whose write failed is written again.
                 self._write(inner_line(*self._lines[0]))
                 self._lines.popleft()
                 self.count += 1
@@ -77,19 +78,21 @@ class Keeper:
             self._close()
 
 
-Keep: TypeAlias = Path | str | Callable[[str], object] | Keeper
-"""Destination of a journal: a file, a `Keeper`, or a function that receives each line in a thread."""
+JournalTarget: TypeAlias = Path | str | Callable[[str], object] | JournalWriter
+"""Destination of a journal: a file, a `JournalWriter`, or a function that receives each line in a thread."""
 
 
 @asynccontextmanager
-async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> AsyncIterator[Keeper]:
+async def journal_writer(
+    journal: Journal, target: JournalTarget, earlier: Journal | None = None
+) -> AsyncIterator[JournalWriter]:
     """Store a journal until the end of the block, and write the remaining lines even if the block raises.
 
     Args:
         journal: The journal.
-        keep: Its destination.
-        known: Journal of a resumed run; None for a new run. Lines that its file has are not written again; a last line
-            that was cut short is overwritten.
+        target: Destination of the lines.
+        earlier: Journal of a resumed run; None for a new run. Lines that its file contains are not written again; an
+            incomplete last line is overwritten.
 
     Raises:
         RunBusy: The run is in progress, and its journal is stored in the same file.
@@ -97,56 +100,57 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
             represent the context of the run.
         OSError: The file cannot be written.
     """
-    keeper = await _keeper(keep, known)
+    writer = await _open_writer(target, earlier)
     file, before = None, 0
-    if isinstance(keep, Path | str):
-        file = Path(keep).absolute()
-    if known is not None:
-        before = known.lines
+    if isinstance(target, Path | str):
+        file = Path(target).absolute()
+    if earlier is not None:
+        before = earlier.lines
     try:
-        journal.write_to(keeper.add, is_new=known is None)
-        if file is not None and known is not None and known.file is None:
-            for line in known.dumps().splitlines(keepends=True):
-                keeper.add(line)
-        yield keeper
+        journal.write_to(writer.add, is_new=earlier is None)
+        if file is not None and earlier is not None and earlier.file is None:
+            for line in earlier.dumps().splitlines(keepends=True):
+                writer.add(line)
+        yield writer
     except BaseException as error:
         try:
-            if await _closed(keeper, error) and before + keeper.count:
-                journal.file, journal.lines = file, before + keeper.count
+            if await _closed(writer, error) and before + writer.count:
+                journal.file, journal.lines = file, before + writer.count
         except CancelledError:
             raise
         except BaseException as failure:
             if failure is not error:
                 error.add_note(f"The end of the journal could not be written: {describe_error(failure)}")
         raise
-    await in_thread(keeper.close)
-    journal.file, journal.lines = file, before + keeper.count
+    await in_thread(writer.close)
+    journal.file, journal.lines = file, before + writer.count
 
 
-async def _keeper(keep: Keep, known: Journal | None) -> Keeper:
+async def _open_writer(target: JournalTarget, earlier: Journal | None) -> JournalWriter:
     """Return the writer of a journal, and open its file if the destination is a file."""
-    if isinstance(keep, Keeper):
-        return keep
-    if isinstance(keep, Path | str):
-        opening = begin_in_thread(_opened, keep, known)
+    if isinstance(target, JournalWriter):
+        return target
+    if isinstance(target, Path | str):
+        opening = begin_in_thread(_opened, target, earlier)
         try:
             await ended(opening)
         except BaseException:
+            # The thread cannot be interrupted: the file is closed, and its lock released, when it is open.
             opening.add_done_callback(_close_unused)
             raise
         return opening.result()
-    if not callable(keep):
+    if not callable(target):
         raise JournalError(
-            f"journal: expected a file, or a function that receives lines, got {keep!r:.40}",
+            f"journal: expected a file, or a function that receives lines, got {target!r:.40}",
             name="journal",
-            value=type(keep).__name__,
+            value=type(target).__name__,
         )
-    return Keeper(keep)
+    return JournalWriter(target)
 
 
-async def _closed(keeper: Keeper, error: BaseException) -> bool:
+async def _closed(writer: JournalWriter, error: BaseException) -> bool:
     """Close the writer of a run that ended with an error; False if the writer hangs."""
-    closing = begin_in_thread(keeper.close)
+    closing = begin_in_thread(writer.close)
     # A generator that is closed must not await.
     if not isinstance(error, GeneratorExit):
         await ended(closing, is_last=True)
@@ -157,30 +161,30 @@ async def _closed(keeper: Keeper, error: BaseException) -> bool:
     return True
 
 
-def _opened(keep: Path | str, known: Journal | None) -> Keeper:
+def _opened(target: Path | str, earlier: Journal | None) -> JournalWriter:
     """Open and lock the file of a journal."""
     from agentkit_prompts.system.private_files import private_file
 
-    resumed = known
-    if known is not None and known.file is None:
+    resumed = earlier
+    if earlier is not None and earlier.file is None:
         resumed = None  # the journal of the resumed run has no file yet
     flags = os.O_RDWR
     if resumed is None:
-        private_file(Path(keep))
+        private_file(Path(target))
         flags |= os.O_CREAT
     try:
-        opened = os.open(keep, flags, 0o600)
+        opened = os.open(target, flags, 0o600)
     except FileNotFoundError:
         if resumed is None:
             raise
         raise JournalError(
-            f"{keep}: the file of the journal is missing: resume Journal.loads(journal.dumps())",
-            path=str(keep),
+            f"{target}: the file of the journal is missing: resume Journal.loads(journal.dumps())",
+            path=str(target),
             value="gone",
         ) from None
     file = os.fdopen(opened, "r+b", buffering=0)
     try:
-        text = _locked_text(file, keep, resumed)
+        text = _locked_text(file, target, resumed)
     except BaseException:
         file.close()
         raise
@@ -189,11 +193,12 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     def write(line: str) -> None:
         nonlocal end
         data, sent = line.encode("ascii"), 0
-        # A write that failed may have left a part of its line.
+        # A write that failed can have written a part of its line.
         file.seek(end)
         file.truncate()
         while sent < len(data):
             sent += file.write(data[sent:])
+        # The next step can have effects that a power failure does not undo.
         os.fsync(file.fileno())
         end += sent
 
@@ -201,10 +206,10 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
         with file:
             unlock(file.fileno())
 
-    return Keeper(write, close)
+    return JournalWriter(write, close)
 
 
-def _locked_text(file: FileIO, keep: Path | str, resumed: Journal | None) -> bytes:
+def _locked_text(file: FileIO, target: Path | str, resumed: Journal | None) -> bytes:
     """Lock the file of a journal, and return its text.
 
     Raises:
@@ -214,33 +219,33 @@ def _locked_text(file: FileIO, keep: Path | str, resumed: Journal | None) -> byt
     if not locked(file.fileno()):
         if resumed is not None:
             raise RunBusy(resumed.run_id)
-        raise JournalError(f"{keep}: another run stores its journal in this file now", path=str(keep), value="busy")
-    _check_regular(keep, file.fileno())
+        raise JournalError(f"{target}: another run stores its journal in this file now", path=str(target), value="busy")
+    _check_regular(target, file.fileno())
     text = file.readall()
     if resumed is None and text:
         raise JournalError(
-            f"{keep}: the file has a journal already: resume it (`agent.resume`, or "
+            f"{target}: the file has a journal already: resume it (`agent.resume`, or "
             "`agentkit run --resume FILE`), or name another file for this run",
-            path=str(keep),
+            path=str(target),
             value="exists",
         )
     if resumed is not None and text.count(b"\n") != resumed.lines:
         raise JournalError(
-            f"{keep}: the file has changed since it was read, because another run continued it: read it again",
-            path=str(keep),
+            f"{target}: the file has changed since it was read, because another run continued it: read it again",
+            path=str(target),
             value="changed",
         )
     return text
 
 
-def _check_regular(keep: Path | str, file: int) -> None:
+def _check_regular(target: Path | str, file: int) -> None:
     try:
         check_regular(file)
     except OSError as error:
-        raise OSError(f"journal {str(keep)!r:.200}: {error}") from error
+        raise OSError(f"journal {str(target)!r:.200}: {error}") from error
 
 
-def _close_unused(opening: Future[Keeper]) -> None:
-    """Close a file that was opened after its run had ended."""
+def _close_unused(opening: Future[JournalWriter]) -> None:
+    """Close a file that was opened after the end of its run."""
     with suppress(BaseException):
         opening.result().close()

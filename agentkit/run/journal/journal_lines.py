@@ -14,9 +14,9 @@ from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import Checked
 from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.journal.sent_layers import SentLayers
-from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import decision_data, read_decision
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -178,10 +178,10 @@ def _forms() -> Mapping[str, _Form]:
 
     return {
         "Begin": of(tuple[int, int]),
-        "Compact": of(Compacted),
+        "Compact": of(CompactionResult),
         "Equip": of(tuple[ToolSpec, ...]),
         "SelectExamples": of(tuple[Selection, ...]),
-        "Recall": of(Found),
+        "Recall": of(RecallResult),
         "Append": of(tuple[Message, ...]),
         "CallModel": of(Reply),
         "AskApproval": (

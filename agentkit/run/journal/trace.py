@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from agentkit.models.model import Reply, Usage
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.sent_layers import SentLayers
-from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.recaller import RecallResult
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
@@ -137,7 +137,7 @@ def tool_attributes(result: ToolResult) -> Attributes:
     return attributes
 
 
-def recall_attributes(found: Found) -> Attributes:
+def recall_attributes(found: RecallResult) -> Attributes:
     """Return the number of recalled items, and of problems."""
     attributes: Attributes = {
         "gen_ai.operation.name": "search_memory",

@@ -12,7 +12,7 @@ from agentkit_prompts.tree.leaves import AnyPrompt
 if TYPE_CHECKING:
     from agentkit.models.settings import ModelSettings
     from agentkit.run.parts.compaction import Compaction
-    from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
+    from agentkit.run.parts.recaller import RecallOptions, RecallResult, RecallSource
     from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["AgentDefinition"]
@@ -36,7 +36,9 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     settings: ModelSettings
     """Default settings of the model; `chain.model` has them already."""
 
-    def found(self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None) -> Found:
+    def search(
+        self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None
+    ) -> RecallResult:
         """Search a memory with the recall options of this agent. Can wait for a disk or a network.
 
         Args:

@@ -23,7 +23,16 @@ from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt, SummaryPrompt
 
-__all__ = ["Compacted", "Compaction", "Send", "Summarise", "Trim", "as_compacted", "check_compaction", "compacted"]
+__all__ = [
+    "Compaction",
+    "CompactionResult",
+    "Send",
+    "Summarise",
+    "Trim",
+    "check_compaction",
+    "compact_conversation",
+    "with_compaction",
+]
 
 Send: TypeAlias = Callable[[Model, Composition], Awaitable[Reply]]
 """Sends a composition to a model, and counts its usage."""
@@ -46,7 +55,7 @@ _ELSEWHERE = {"max_tokens": "tokens", "limit": "tokens"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """A conversation after compaction."""
 
     messages: int = 0
@@ -155,17 +164,17 @@ def _limit(compaction: Compaction, chain: Chain[Any]) -> int | None:
         budget = budget.tokens
     if budget is None:
         return None
-    return max(1, budget // 2)
+    return max(1, budget // 2)  # the other half is for the other prompts and the answer
 
 
-async def compacted(
+async def compact_conversation(
     compaction: Compaction,
     chain: Chain[Any],
     ctx: PromptContext,
     session: SessionProtocol | None,
     send: Send,
     run_id: str,
-) -> Compacted:
+) -> CompactionResult:
     """Return the conversation after compaction; its summary is extended first if the conversation is too long.
 
     Raises:
@@ -176,11 +185,12 @@ async def compacted(
     first, limit = _due(compaction, chain, conversation, stored.messages)
     if first == stored.messages:
         return stored
-    result = Compacted(first)
+    result = CompactionResult(first)
     if isinstance(compaction, Summarise):
         result, count = stored, message_tokens(chain.counter or ESTIMATE)
         # A conversation that is long at the first compaction is summarised in parts.
         while result.messages < first:
+            # Twice the limit, which is the whole budget by default: the messages are the main content of this request.
             last = _end_of_part(conversation, result.messages, first, 2 * limit, count)
             before = result
             result = await _summarised(compaction, chain, conversation, before, last, send, run_id)
@@ -189,6 +199,7 @@ async def compacted(
                 break
         if result.messages == stored.messages:
             return result
+    # Stored before the next model call: a run that fails later does not pay for the summary again.
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
         note = {"messages": result.messages, "text": result.summary}
@@ -196,14 +207,14 @@ async def compacted(
     return result
 
 
-def as_compacted(
+def with_compaction(
     compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: SessionProtocol | None
 ) -> PromptContext:
     """Return the context that the next run would send, with the stored summary: no model is called."""
     stored = _stored(compaction, ctx.conversation, session)
     if isinstance(compaction, Trim):
         first, _ = _due(compaction, chain, ctx.conversation, stored.messages)
-        stored = Compacted(first)
+        stored = CompactionResult(first)
     return ctx.evolve(conversation=ctx.conversation[stored.messages :], summary=stored.summary)
 
 
@@ -220,20 +231,21 @@ def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, 
     return _first_shown(conversation, first, keep, count), limit
 
 
-def _stored(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> Compacted:
+def _stored(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> CompactionResult:
     """Return the stored compaction, if it belongs to these messages and has the kind of `compaction`."""
     read_note: Callable[[str], Any] = getattr(session, "note", lambda name: None)
     note = read_note(_SUMMARY)
     if not isinstance(note, Mapping):
-        return Compacted()
+        return CompactionResult()
+    # A note can be from another version or another process: an invalid note counts as none.
     messages, text = note.get("messages"), note.get("text")
     if not isinstance(messages, int) or not 0 <= messages <= len(conversation):
-        return Compacted()
+        return CompactionResult()
     if isinstance(compaction, Trim):
-        return Compacted(messages)
+        return CompactionResult(messages)
     if not isinstance(text, str):
-        return Compacted()
-    return Compacted(messages, text)
+        return CompactionResult()
+    return CompactionResult(messages, text)
 
 
 def _turns(conversation: Conversation, first: int, last: int) -> list[int]:
@@ -263,11 +275,11 @@ async def _summarised(
     compaction: Summarise,
     chain: Chain[Any],
     conversation: Conversation,
-    before: Compacted,
+    before: CompactionResult,
     last: int,
     send: Send,
     run_id: str,
-) -> Compacted:
+) -> CompactionResult:
     layers = Layers(
         compaction.instructions,
         conversation=False,
@@ -287,4 +299,4 @@ async def _summarised(
     usage, text = before.usage + reply.usage, reply.message.text.strip()
     if not text:
         return replace(before, usage=usage)
-    return Compacted(last, text, usage)
+    return CompactionResult(last, text, usage)

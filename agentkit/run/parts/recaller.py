@@ -18,8 +18,8 @@ from agentkit_prompts.options import Count, options
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = [
-    "Found",
     "RecallOptions",
+    "RecallResult",
     "RecallSource",
     "Recaller",
     "check_memory",
@@ -70,7 +70,7 @@ class RecallOptions:
 _DEFAULT_OPTIONS = RecallOptions()
 
 
-class Found(NamedTuple):
+class RecallResult(NamedTuple):
     """Result of a recall."""
 
     documents: tuple[Document, ...]
@@ -86,7 +86,7 @@ def recall(
     session: SessionProtocol | None = None,
     visible: int | None = None,
     options: RecallOptions = _DEFAULT_OPTIONS,
-) -> Found:
+) -> RecallResult:
     """Return the items that match a query, best first.
 
     Raises:
@@ -105,15 +105,16 @@ def recall(
             name="recall",
             value=", ".join(unsupported),
         )
+    # A plain function from a query to documents is a source too, so only its parameters are passed.
     optional: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
     result = function(query, **chosen, **{name: value for name, value in optional.items() if name in parameters})
     return _found(result, memory, options.roles)
 
 
-def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> Found:
+def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> RecallResult:
     """Return the checked result of a memory, without messages of other roles."""
     if inspect.iscoroutine(result):
-        result.close()
+        result.close()  # without a warning that it was never awaited
         raise TypeError(f"{_name(memory)} is async: recall runs in a thread, define it as a synchronous function")
     if not isinstance(result, Iterable):
         raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(result).__name__}")
@@ -124,7 +125,7 @@ def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> Found
             messages.append(item)
         else:
             documents.append(_checked(item, Document, memory))
-    return Found(
+    return RecallResult(
         tuple(documents),
         tuple([_checked(fact, Fact, memory) for fact in getattr(result, "knowledge", ())]),
         tuple(getattr(result, "degraded", ())),
