@@ -215,7 +215,8 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
     def with_changes(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
         """Return a copy with changes: the first options of `RunOptions`. Raises the errors of the class."""
         check_options("with_changes", changes, CHANGES)
-        changed = cast("Agent[Deps, Any]", object.__new__(Agent))  # its definition is checked below
+        # Without the constructor, whose arguments a definition does not have; the definition is checked below.
+        changed = cast("Agent[Deps, Any]", object.__new__(Agent))
         changed.runs = None
         changed.definition = changed_definition(self.definition, changes)
         return changed
@@ -382,6 +383,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """
         from agentkit.agent.agent_tool import AgentAsTool
 
+        # Read at each call, so that `override` in a test changes agents that are tools already.
         as_tool = AgentAsTool(lambda: overridden(self).definition, name, argument, history)
         return as_tool.tool(description, policy)
 
@@ -421,7 +423,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
     def stream_text_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> Generator[str, None, None]:
-        """Answer one user input from code that is not async, yielding text. See `stream_text`."""
+        """Answer one user input from synchronous code and yield text. See `stream_text`."""
         from agentkit.run.engine.events import TextDelta
 
         with closing(self.stream_sync(user_input, **options)) as events:

@@ -66,6 +66,7 @@ class AgentAsTool:
         async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
             return await self._answer(_context, arguments)
 
+        # The default of other tools is too short for a run with several model calls.
         policy.setdefault("timeout", _SECONDS)
         return Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
 
@@ -120,6 +121,7 @@ class AgentAsTool:
             with inner.starting():
                 result = await self._start_or_resume(inner, user_input, context, options)
         except Exception as error:
+            # The result is not recorded: the outer run stops, and the call is repeated when the run is resumed.
             if not inner.stops(error):
                 raise
             return ToolResult(context.call_id, self._name, f"{self._name} was stopped.", "denied")
@@ -128,6 +130,7 @@ class AgentAsTool:
     async def _start(self, user_input: Any, context: ToolContext[Any], options: dict[str, Any]) -> RunResult[Any]:
         from agentkit.run.engine.start import start_run
 
+        # The run id is equal in each attempt of the outer run, so that idempotency keys of inner calls are equal too.
         return await start_run(self._definition(), user_input, {**options, "run_id": context.idempotency_key})
 
     async def _start_or_resume(
@@ -137,6 +140,7 @@ class AgentAsTool:
         from agentkit.run.engine.start import resume_run
 
         definition = self._definition()
+        # Another input means that a tool called the agent again: its journal does not belong to this call.
         if inner.earlier is not None:
             ctx = run_context(definition.chain, definition.tools.specs, user_input, None, "")
             if inner.earlier.context.user_input == ctx.user_input:
@@ -166,6 +170,7 @@ def _report(context: ToolContext[Any], event: Any) -> None:
 
 def _visible_messages(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages before a call for the agent, without the message with the call."""
+    # The last message has the call itself, whose result is missing: a provider would refuse it.
     before = messages[:-1]
     if callable(history):
         return tuple(history(before))

@@ -76,6 +76,7 @@ def make_definition(
         if text is not None:
             prompts = placed(text, memory, compaction)
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
+    # The model has its own defaults; settings of the agent are applied as a change, as in `with_changes`.
     definition = _defined(name, chain, tools, limits, memory, recall, compaction, text, NO_SETTINGS)
     if default_settings == NO_SETTINGS:
         return definition
@@ -123,6 +124,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         if "layers" in changes or "instructions" in changes:
             layers = changes.get("layers")
             text = _checked_prompts(changes.get("instructions", ""), layers)
+        # From the text again: prompts for recalled items and the summary depend on memory and compaction.
         if text is not None:
             layers = placed(text, memory, compaction)
         chain = Chain(
@@ -134,6 +136,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
             redact=chain.redact,
         )
     recall = definition.recall
+    # A change that removes the memory removes its options too; only a recall= of the caller is an error.
     if memory is None:
         recall = None
     return _defined(

@@ -109,11 +109,13 @@ def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Ext
     def extract(turns: Sequence[Turn], stored: Sequence[StoredFact]) -> list[FactDraft]:
         context = PromptContext(
             user_input="Which facts are in the new turns?",
+            # Numbers instead of ids: they are shorter, and a model copies them without errors.
             documents=[_document(number, turn) for number, turn in enumerate(turns, 1)],
             knowledge=[Fact(fact.text, id=str(number)) for number, fact in enumerate(stored, 1)],
         )
         try:
             facts = agent.run_sync(context).output
+        # Errors that a retry does not correct: the worker then skips these turns. Other errors are retried.
         except (OutputError, ModelReplyError, ModelRequestError) as error:
             raise InvalidArgument(f"{chain.model.name}: {error}") from error
         return [*_drafts(facts, turns, stored)]
@@ -133,16 +135,16 @@ def _document(number: int, turn: Turn) -> Document:
     return Document(turn.text, id=str(number), title=turn.speaker, metadata={"time": time, "state": state})
 
 
-def _drafts(found: FoundFacts, turns: Sequence[Turn], stored: Sequence[StoredFact]) -> Iterator[FactDraft]:
-    """Yield drafts with ids instead of numbers. An unknown number is kept as text, so that the draft is refused.
+def _drafts(answer: FoundFacts, turns: Sequence[Turn], stored: Sequence[StoredFact]) -> Iterator[FactDraft]:
+    """Yield drafts with ids instead of numbers. An unknown number stays as text, so that the draft is refused.
 
     Facts from turns of the assistant only are omitted: a statement of the assistant is not evidence.
     """
-    answers = {number for number, turn in enumerate(turns, 1) if turn.role == "assistant"}
+    assistant_turns = {number for number, turn in enumerate(turns, 1) if turn.role == "assistant"}
     turn_ids = {number: turn.id for number, turn in enumerate(turns, 1)}
     fact_ids = {number: fact.id for number, fact in enumerate(stored, 1)}
-    for fact in found.facts:
-        if fact.turns and answers.issuperset(fact.turns):
+    for fact in answer.facts:
+        if fact.turns and assistant_turns.issuperset(fact.turns):
             continue
         yield FactDraft(
             fact.text,

@@ -30,11 +30,12 @@ def first_prompt(
         from agentkit.run.parts.compaction import with_compaction
 
         ctx = with_compaction(definition.compaction, chain, ctx, session)
+    # In the order of a run: compaction, tools, recall; each step reads the context of the steps before it.
     if tools.is_per_run:
         run_tools = run_blocking(tools.at(ctx))
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in run_tools.values()]))
     if memory is not None:
         is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
-        shown = visible(chain, ctx, None, is_cut=is_cut)
-        ctx = with_recall(ctx, definition.search(memory, ctx.user_input.text, session, shown))
+        count = visible(chain, ctx, None, is_cut=is_cut)
+        ctx = with_recall(ctx, definition.search(memory, ctx.user_input.text, session, count))
     return chain.compose(ctx)

@@ -1,6 +1,6 @@
-"""The inspector: a page that shows sessions and runs as prompt trees, and the sources of its data.
+"""The inspector: a page that shows sessions and runs as prompt trees, with its routes and JSON data.
 
-`routes(source)` needs the extra `server`.
+`routes(source)` requires the extra `server`.
 """
 
 from agentkit_prompts.lazy import exports

@@ -38,7 +38,7 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.budget import Budget
 
 __all__ = [
-    "Asked",
+    "CompositionRequest",
     "Decide",
     "Missing",
     "RecallNow",
@@ -59,7 +59,7 @@ __all__ = [
 
 _MAX_LISTED = 1_000
 _FIRST_LISTED = 50
-"""Entries of a list in the first answer."""
+"""Maximum entries of a list in the first answer of the page, which loads longer lists later."""
 _MAX_NAME = 200
 _MAX_INPUT = 160
 """Maximum characters of an input in a list."""
@@ -88,7 +88,7 @@ class Base(_Body):
     """Number of the model call, from 1; None for the last call."""
 
 
-class Asked(_Body):
+class CompositionRequest(_Body):
     """Request of a composition: an earlier composition, with changes if there are any."""
 
     base: Base
@@ -216,22 +216,26 @@ async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
     return {"turns": await in_thread(turns_view, session, start, runs=runs)}
 
 
-async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
+async def compose_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return a composition, its prompts, and the differences to another composition."""
-    located = await _located(source, asked)
-    other = None if asked.against is None else await _located(source, Asked(base=asked.against, kwargs=asked.kwargs))
-    is_changed = bool(asked.layers) or asked.budget != "keep" or asked.input is not None or asked.kwargs is not None
+    located = await _located(source, request)
+    other = None
+    if request.against is not None:
+        other = await _located(source, CompositionRequest(base=request.against, kwargs=request.kwargs))
+    is_changed = (
+        bool(request.layers) or request.budget != "keep" or request.input is not None or request.kwargs is not None
+    )
     # Without a run, required kwargs may be missing in the composition without changes.
-    has_original = asked.kwargs is None or asked.base.run is not None
+    has_original = request.kwargs is None or request.base.run is not None
 
     def answer() -> Json:
-        composition = _composition(located, asked)
+        composition = _composition(located, request)
         diff = run = None
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
         elif is_changed and has_original:
             diff = diff_view(composition, located.agent.chain.compose(located.ctx))
-        if asked.journal and located.run is not None:
+        if request.journal and located.run is not None:
             run = _run_view(located.run)
         return {
             "view": composition_view(composition),
@@ -248,61 +252,65 @@ async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
     return await in_thread(answer)
 
 
-async def message_answer(source: InspectorSource, asked: Asked) -> Json:
+async def message_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return one message of a composition with its whole text."""
-    located = await _located(source, asked)
-    return await in_thread(lambda: message_view(_composition(located, asked), asked.message or 0))
+    located = await _located(source, request)
+    return await in_thread(lambda: message_view(_composition(located, request), request.message or 0))
 
 
-async def messages_answer(source: InspectorSource, asked: Asked) -> Json:
+async def messages_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return messages of a composition from a number, at most `MAX_MESSAGES`."""
-    located = await _located(source, asked)
-    start = max(0, asked.message or 0)
-    return await in_thread(lambda: {"messages": messages_view(_composition(located, asked), start)})
+    located = await _located(source, request)
+    start = max(0, request.message or 0)
+    return await in_thread(lambda: {"messages": messages_view(_composition(located, request), start)})
 
 
-async def payload_answer(source: InspectorSource, asked: Asked) -> Json:
+async def payload_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the request of a provider, or the text of a local model."""
-    located = await _located(source, asked)
+    located = await _located(source, request)
     return await in_thread(
-        lambda: payload_view(_composition(located, asked), asked.target or "openai", asked.chat_template)
+        lambda: payload_view(_composition(located, request), request.target or "openai", request.chat_template)
     )
 
 
-async def why_answer(source: InspectorSource, asked: Asked) -> Json:
+async def why_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the places of a part of the context in the prompt, and the reason."""
-    located = await _located(source, asked)
-    why = await in_thread(lambda: _composition(located, asked).why(asked.pointer or ""))
+    located = await _located(source, request)
+    why = await in_thread(lambda: _composition(located, request).why(request.pointer or ""))
     places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in why.spans[:100]]
     return {"pointer": why.pointer, "reason": why.reason, "spans": places}
 
 
-async def recall_answer(source: InspectorSource, asked: RecallNow) -> Json:
+async def recall_answer(source: InspectorSource, request: RecallNow) -> Json:
     """Return the hits of a new search in the memory of an agent."""
-    await _agent(source, asked.agent)
-    memory = await source.memory(asked.agent)
+    await _agent(source, request.agent)
+    memory = await source.memory(request.agent)
     if memory is None:
-        raise AgentError(f"agent {asked.agent!r} has no memory")
-    ask: Any = getattr(memory, "recall", None) or memory
+        raise AgentError(f"agent {request.agent!r} has no memory")
+    search: Any = getattr(memory, "recall", None) or memory
 
     def answer() -> Json:
-        takes_limit = "limit" in inspect.signature(ask).parameters
-        return recall_view(ask(asked.query, limit=asked.limit) if takes_limit else ask(asked.query))
+        # A plain function from a query to documents is a memory too.
+        if "limit" in inspect.signature(search).parameters:
+            return recall_view(search(request.query, limit=request.limit))
+        return recall_view(search(request.query))
 
     return await in_thread(answer)
 
 
-async def start_answer(source: InspectorSource, asked: Start) -> Json:
+async def start_answer(source: InspectorSource, request: Start) -> Json:
     """Start a run."""
-    await _agent(source, asked.agent)
-    return {"run": await source.start(asked.agent, UserInput(asked.input, asked.kwargs), asked.session)}
+    await _agent(source, request.agent)
+    return {"run": await source.start(request.agent, UserInput(request.input, request.kwargs), request.session)}
 
 
-async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
+async def decide_answer(source: InspectorSource, request: Decide) -> Json:
     """Resume a paused run with decisions."""
-    await _run(source, asked.run)
-    await source.decide(asked.run, {call: read_decision(body.model_dump()) for call, body in asked.decisions.items()})
-    return {"run": asked.run}
+    await _run(source, request.run)
+    await source.decide(
+        request.run, {call: read_decision(body.model_dump()) for call, body in request.decisions.items()}
+    )
+    return {"run": request.run}
 
 
 def _summary(run: RunRecord) -> Json:
@@ -324,7 +332,9 @@ def _summary(run: RunRecord) -> Json:
 
 
 def _journal(run: RunRecord) -> Journal:
-    return unbegun_journal(run) if run.journal is None else run.journal
+    if run.journal is None:
+        return unbegun_journal(run)
+    return run.journal
 
 
 async def _run(source: InspectorSource, run_id: str) -> RunRecord:
@@ -343,12 +353,13 @@ async def _session(source: InspectorSource, name: str) -> SessionProtocol:
 
 async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of stored runs by the index of the first message of their turn; see `runs_begun`."""
-    started = await in_thread(runs_begun, session, bounds)
-    ids = set(started.values())
+    run_ids = await in_thread(runs_begun, session, bounds)
+    ids = set(run_ids.values())
     if not ids:
         return {}
+    # A session can contain the ids of runs that were deleted.
     stored = {run.run_id for run in await source.runs(limit=len(ids), session=name, ids=ids)}
-    return {at: run_id for at, run_id in started.items() if run_id in stored}
+    return {at: run_id for at, run_id in run_ids.items() if run_id in stored}
 
 
 async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
@@ -360,46 +371,51 @@ async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
     return agents[name]
 
 
-async def _located(source: InspectorSource, asked: Asked) -> _Located:
+async def _located(source: InspectorSource, request: CompositionRequest) -> _Located:
     """Return the context of the requested model call."""
-    base = asked.base
+    base = request.base
     if base.run is not None:
         return await _of_run(source, base.run, base.step)
     if base.session is not None and base.turn is not None:
-        return await _of_turn(source, base.session, base.turn, asked)
+        return await _of_turn(source, base.session, base.turn, request)
     agent = await _agent(source, base.agent)
     session = memory = None
     if base.session is not None:
         session = await _session(source, base.session)
-    ctx = await in_thread(agent.context, UserInput(asked.input or "", asked.kwargs or {}), session)
-    if asked.recall:
+    ctx = await in_thread(agent.context, UserInput(request.input or "", request.kwargs or {}), session)
+    if request.recall:
         memory = await source.memory(agent.name)
     if memory is not None and ctx.user_input.text:
-        found: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
-        ctx = with_recall(ctx, found)
+        result: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
+        ctx = with_recall(ctx, result)
     return _Located(agent, ctx, 1, 1)
 
 
-async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) -> _Located:
+async def _of_run(source: InspectorSource, run_id: str, step: int | None) -> _Located:
     run = await _run(source, run_id)
     agent = await _agent(source, run.agent)
     session = None
     if run.session is not None:
         session = await source.session(run.session)
     contexts = await in_thread(replayed_contexts, agent.definition, _journal(run), session)
-    step = len(contexts) if asked_step is None else asked_step
+    if step is None:
+        step = len(contexts)
     if not 1 <= step <= len(contexts):
-        raise Missing(f"step: unknown step {brief(asked_step)}; the run has {len(contexts)} model calls, from 1")
+        raise Missing(f"step: unknown step {brief(step)}; the run has {len(contexts)} model calls, from 1")
     return _Located(agent, contexts[step - 1], step, len(contexts), run)
 
 
-async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal["last"], asked: Asked) -> _Located:
+async def _of_turn(
+    source: InspectorSource, name: str, turn: int | Literal["last"], request: CompositionRequest
+) -> _Located:
     """Return a model call of a turn: from its run, or without a run as an agent would compose it now."""
-    base = asked.base
+    base = request.base
     name_of_agent = base.agent
     session = await _session(source, name)
     bounds = turn_bounds(session.conversation)
-    turn = len(bounds) - 2 if asked_turn == "last" else asked_turn
+    # `bounds` ends with the number of messages, so the last turn starts at the entry before the last.
+    if turn == "last":
+        turn = len(bounds) - 2
     if name_of_agent is None:
         runs = await _runs(source, name, session, bounds[turn : turn + 2] if turn >= 0 else ())
         if runs and (run_id := runs.get(bounds[turn])) is not None:
@@ -407,29 +423,29 @@ async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
         name_of_agent = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, name_of_agent)
-    ctx, steps = await in_thread(turn_context, agent, session, turn, asked.kwargs, base.step)
+    ctx, steps = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
     return _Located(agent, ctx, base.step or steps, steps)
 
 
-def _composition(located: _Located, asked: Asked) -> Composition:
+def _composition(located: _Located, request: CompositionRequest) -> Composition:
     """Return the composition with the requested changes."""
     agent, ctx = located.agent, located.ctx
-    if asked.input is not None or asked.kwargs is not None:
+    if request.input is not None or request.kwargs is not None:
         value, kwargs = ctx.user_input.input, ctx.user_input.additional_kwargs
-        if asked.input is not None:
-            value = asked.input
-        if asked.kwargs is not None:
-            kwargs = asked.kwargs
+        if request.input is not None:
+            value = request.input
+        if request.kwargs is not None:
+            kwargs = request.kwargs
         ctx = ctx.evolve(user_input=UserInput(value, kwargs))
     chain = agent.chain
-    if not asked.layers and asked.budget == "keep":
+    if not request.layers and request.budget == "keep":
         return chain.compose(ctx)
     budget = chain.budget
-    if asked.budget is None:
+    if request.budget is None:
         budget = None
-    elif asked.budget != "keep":
-        budget = Budget(asked.budget)
-    layers = edited_layers(chain.sent_layers, asked.layers)
+    elif request.budget != "keep":
+        budget = Budget(request.budget)
+    layers = edited_layers(chain.sent_layers, request.layers)
     composition = compose(
         layers,
         ctx,

@@ -48,8 +48,8 @@ def composition_view(composition: Composition) -> Json:
         limits = composition.budget
         budget = {"limit": limits.limit, "reserve": limits.reserve, "tokens": limits.tokens}
     count = _count(composition)
-    indices = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
-    walked = list(composition.walk(set(indices)))
+    numbers = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
+    walked = list(composition.walk(set(numbers)))
     prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
@@ -63,15 +63,15 @@ def composition_view(composition: Composition) -> Json:
         ],
         "output": composition.output_schema,
         "count": count,
-        "messages": _messages(composition, walked, indices, MAX_PIECE),
+        "messages": _messages(composition, walked, numbers, MAX_PIECE),
         "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
 
 
 def messages_view(composition: Composition, start: int) -> list[Json]:
     """Return messages as in `composition_view`, from number `start`, at most `MAX_MESSAGES`."""
-    indices = range(start, min(start + MAX_MESSAGES, _count(composition)))
-    return _messages(composition, list(composition.walk(indices)), indices, MAX_PIECE)
+    numbers = range(start, min(start + MAX_MESSAGES, _count(composition)))
+    return _messages(composition, list(composition.walk(numbers)), numbers, MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:
@@ -99,7 +99,9 @@ def prompt_views(composition: Composition) -> list[Json]:
         text = template.text
         if isinstance(text, Mapping):
             text = text.get(locale or "", next(iter(text.values())))
-        cut = size.cut if isinstance(size.cut, str) else "callable"
+        cut = "callable"
+        if isinstance(size.cut, str):
+            cut = size.cut
         rows.append(
             {
                 "path": path,
@@ -181,6 +183,7 @@ def _layers(composition: Composition, walked: _Walked) -> list[Json]:
         }
         for row in composition.explain().to_dicts()
     ]
+    # The sort is stable: tools first, and the other layers in their order.
     rows.sort(key=lambda row: row["place"] != "tools")
     if composition.breakpoints:
         _mark_cached(rows, composition)
@@ -243,7 +246,9 @@ def _pieces(segments: Sequence[Segment], points: Sequence[Json], max_piece: int 
     """Return the pieces of a message, split at cache points; adjacent pieces of one origin are joined."""
     pieces: list[Segment | Json] = []
     for piece in _parted(segments, points):
-        last = pieces[-1] if pieces else None
+        last = None
+        if pieces:
+            last = pieces[-1]
         if isinstance(last, Segment) and isinstance(piece, Segment) and _is_same_origin(last, piece):
             pieces[-1] = last._replace(text=last.text + piece.text)
         else:

@@ -1,4 +1,4 @@
-"""Changes of templates in the editor of the page. Nothing is sent."""
+"""Copies of layers with the templates of the editor of the page."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:
         prompts = [
             _edited(f"{place}[{index}]", prompt, templates) for index, prompt in enumerate(getattr(layers, place))
         ]
+        # Prompts without a change stay the same objects, so that their compiled templates are used again.
         if any(new is not old for new, old in zip(prompts, getattr(layers, place), strict=True)):
             update[place] = prompts
     if not update:

@@ -86,7 +86,7 @@ def routes(source: SourceOf) -> list[Route]:
         Middleware(EndedRequests, answer=stopped),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3),
     ]
-    # Compressing the files takes long: the first request of the page does it.
+    # Compressing the files takes long, and most servers never show the page: done at the first request.
     files = lru_cache(maxsize=1)(page_files)
 
     async def file(request: Request) -> Response:
@@ -129,11 +129,11 @@ def routes(source: SourceOf) -> list[Route]:
         api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
         api("session", "GET", lambda own, request: answers.session_answer(own, *_name_and_turn(request))),
         api("turns", "GET", lambda own, request: answers.turns_answer(own, *_name_and_start(request))),
-        post("compose", answers.Asked, answers.compose_answer),
-        post("message", answers.Asked, answers.message_answer),
-        post("messages", answers.Asked, answers.messages_answer),
-        post("payload", answers.Asked, answers.payload_answer),
-        post("why", answers.Asked, answers.why_answer),
+        post("compose", answers.CompositionRequest, answers.compose_answer),
+        post("message", answers.CompositionRequest, answers.message_answer),
+        post("messages", answers.CompositionRequest, answers.messages_answer),
+        post("payload", answers.CompositionRequest, answers.payload_answer),
+        post("why", answers.CompositionRequest, answers.why_answer),
         post("recall", answers.RecallNow, answers.recall_answer),
         post("start", answers.Start, answers.start_answer),
         post("decide", answers.Decide, answers.decide_answer),
@@ -163,10 +163,10 @@ def _name_and_turn(request: Request) -> tuple[str, int | None]:
     return name, _turn("turn", turn)
 
 
-def _turn(name: str, given: str) -> int:
-    if not re.fullmatch("[0-9]{1,9}", given):
-        raise HTTPException(400, f"{name}: expected the number of a turn, from 0, got {given[:40]!r}")
-    return int(given)
+def _turn(name: str, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise HTTPException(400, f"{name}: expected the number of a turn, from 0, got {text[:40]!r}")
+    return int(text)
 
 
 async def _read(request: Request, body: type[Body]) -> Body:
@@ -176,9 +176,11 @@ async def _read(request: Request, body: type[Body]) -> Body:
         HTTPException: The request has another type of content, is too long or too slow, or is not JSON.
         ValidationError: The JSON has another form; lists all problems.
     """
+    # A page of another site cannot send this type without a preflight request of the browser.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, f"content-type: expected application/json, got {kind[:80]!r}")
+    # Counted while it is read: the header with the length can be missing or false.
     data = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
@@ -189,14 +191,14 @@ async def _read(request: Request, body: type[Body]) -> Body:
     except TimeoutError:
         raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
     try:
-        content = request_json(bytes(data))
+        values = request_json(bytes(data))
     except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
-    return body.model_validate(content)
+    return body.model_validate(values)
 
 
 def _json(data: object, status: int = 200) -> Response:
-    """Write JSON in ASCII: lone surrogates and line separators arrive as they are."""
+    """Return a response with JSON in ASCII, so that lone surrogates and line separators arrive unchanged."""
     try:
         text = json.dumps(data, allow_nan=False, default=_plain, separators=(",", ":"))
     except ValueError:
@@ -226,7 +228,7 @@ def _finite(data: object) -> object:
 
 
 def stopped() -> Response:
-    """Return the answer to a request that was cut short because the server stopped."""
+    """Return the answer to a request that was cancelled because the server stopped."""
     return _json({"error": {"kind": "Stopped", "message": STOPPED, "problems": [], "omitted": 0}}, 503)
 
 
@@ -243,7 +245,7 @@ def _failed(error: Exception) -> Response:
     elif isinstance(error, _OURS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):
-            problems = [(f"kwargs.{name}", text) for name, (text, _) in error.problems.items()]
+            problems = [(f"kwargs.{name}", problem) for name, (problem, _) in error.problems.items()]
         elif isinstance(error, ContextError):
             problems = list(error.problems)
     else:
@@ -252,8 +254,9 @@ def _failed(error: Exception) -> Response:
         if isinstance(error, _UNAVAILABLE):
             status, reason = 503, "a database, a store or a model is unavailable"
         message = f"the inspector cannot answer: {reason}; the log of the server has the cause"
-    rows = [{"where": where[:200], "what": text[:500]} for where, text in problems[:_MAX_PROBLEMS]]
+    rows = [{"where": where[:200], "what": problem[:500]} for where, problem in problems[:_MAX_PROBLEMS]]
     body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": rows}
+    # Such as `WWW-Authenticate` of a request without a token.
     headers = getattr(error, "headers", None) or {}
     response = _json({"error": body | {"omitted": max(0, len(problems) - _MAX_PROBLEMS)}}, status)
     response.headers.update(headers)

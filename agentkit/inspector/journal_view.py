@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit.inspector.composition_view import clipped
-from agentkit.inspector.recall_view import found_view
+from agentkit.inspector.recall_view import result_view
 from agentkit.models.model import Usage
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
@@ -25,19 +25,21 @@ def journal_view(journal: Journal) -> Json:
     agent in `inner`.
     """
     ctx = journal.context
+    scope = None
+    if journal.scope is not None:
+        scope = list(journal.scope)
+    texts = [message.text for message in journal.messages if message.role == "assistant"]
     return {
         "run": journal.run_id,
         "agent": journal.agent,
         "session": journal.session,
-        "scope": list(journal.scope) if journal.scope is not None else None,
+        "scope": scope,
         "input": clipped(ctx.user_input.text),
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "continues_session": journal.continues_session,
         "usage": usage_view(journal.usage),
         "events": [event for step in journal.steps() if (event := _event(step)) is not None],
-        "answer": next(
-            (clipped(message.text) for message in reversed(journal.messages) if message.role == "assistant"), ""
-        ),
+        "answer": next((clipped(text) for text in reversed(texts)), ""),
     }
 
 
@@ -58,6 +60,7 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
     and does not wait, has such calls too.
     """
     calls: dict[str, ToolCall] = {}
+    # Only the calls of the last reply can wait: earlier calls have results, or the run could not continue.
     for step in journal.steps():
         if step.kind == "model":
             calls = dict(step.calls)
@@ -113,7 +116,9 @@ def _tool(step: JournalStep) -> Json:
 def _approval(step: JournalStep) -> Json:
     decisions: list[Json] = []
     for call_id, decision in step.answer.items():
-        name = step.calls[call_id].name if call_id in step.calls else ""
+        name = ""
+        if call_id in step.calls:
+            name = step.calls[call_id].name
         row: Json = {"id": call_id, "name": name, "approved": not isinstance(decision, Denied)}
         if isinstance(decision, Denied):
             row["reason"] = clipped(decision.reason)
@@ -124,9 +129,11 @@ def _approval(step: JournalStep) -> Json:
 
 
 def _compact(step: JournalStep) -> Json:
-    compacted = step.answer
-    summary = None if compacted.summary is None else clipped(compacted.summary)
-    return {"messages": compacted.messages, "summary": summary, "usage": usage_view(compacted.usage)}
+    result = step.answer
+    summary = None
+    if result.summary is not None:
+        summary = clipped(result.summary)
+    return {"messages": result.messages, "summary": summary, "usage": usage_view(result.usage)}
 
 
 _DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
@@ -134,7 +141,7 @@ _DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
     "compact": _compact,
     "tools": lambda step: {"names": [spec.name for spec in step.answer]},
     "examples": lambda step: {"prompts": len(step.answer)},
-    "recall": lambda step: found_view(step.answer),
+    "recall": lambda step: result_view(step.answer),
     "model": _model,
     "approval": _approval,
     "tool": _tool,

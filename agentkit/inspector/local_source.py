@@ -66,7 +66,7 @@ class LocalSource:
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
         """Add a run of another program; `error` is the error that ended the run."""
         state, waiting, failure = _state(journal, self._agents.get(journal.agent), error)
-        self._keep(
+        self._store(
             RunRecord(
                 run_id=journal.run_id,
                 agent=journal.agent,
@@ -96,7 +96,9 @@ class LocalSource:
             return run
         with self._lock:
             text = "".join(self._lines.get(run_id, ()))
-        return replace(run, journal=Journal.loads(text) if text else unbegun_journal(run))
+        if not text:
+            return replace(run, journal=unbegun_journal(run))
+        return replace(run, journal=Journal.loads(text))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         return list(reversed(self._sessions))[:limit]
@@ -128,13 +130,14 @@ class LocalSource:
             input=user_input,
         )
         lines = self._lines[run_id] = []
-        self._keep(run)
+        self._store(run)
 
-        def keep(line: str) -> None:
+        # Called in a thread of the journal writer, while the page reads the lines.
+        def add_line(line: str) -> None:
             with self._lock:
                 lines.append(line)
 
-        self._begin(run, chosen.run(user_input, run_id=run_id, session=opened, journal=keep))
+        self._begin(run, chosen.run(user_input, run_id=run_id, session=opened, journal=add_line))
         return run_id
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
@@ -148,7 +151,9 @@ class LocalSource:
                 name=run_id,
                 value=", ".join(wrong),
             )
-        session = None if run.session is None else self._sessions.get(run.session)
+        session = None
+        if run.session is not None:
+            session = self._sessions.get(run.session)
         resuming = self._agent(run.agent).resume(run.journal, approve=dict(decisions), session=session)
         self._runs[run_id] = run = replace(run, state="running", waiting=(), updated_at=time.time())
         self._begin(run, resuming)
@@ -164,17 +169,19 @@ class LocalSource:
             raise AgentError(f"unknown agent {name[:80]!r}{nearest(name[:80], self._agents)}")
         return self._agents[name]
 
-    def _keep(self, run: RunRecord) -> None:
+    def _store(self, run: RunRecord) -> None:
         self._runs.pop(run.run_id, None)
         self._runs[run.run_id] = run
         while len(self._runs) > _MAX_RUNS:
-            oldest = next((id for id, each in self._runs.items() if each.state != "running"), None)
-            if oldest is None:
+            ended = [id for id, record in self._runs.items() if record.state != "running"]
+            if not ended:
                 break
+            oldest = ended[0]
             del self._runs[oldest]
             self._lines.pop(oldest, None)
 
     def _begin(self, run: RunRecord, running: Any) -> None:
+        # Stored, because the event loop has only weak references to tasks.
         task = asyncio.create_task(self._ended(run, running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -195,8 +202,10 @@ class LocalSource:
             state, journal, waiting = "waiting", paused.journal, _waiting(paused)
         except Exception as failure:
             journal, state, error = getattr(failure, "journal", None), "failed", _error(failure)
-        journal = run.journal if journal is None else journal
+        if journal is None:
+            journal = run.journal
         ended = replace(run, state=state, waiting=waiting, error=error, journal=journal, updated_at=time.time())
+        # The run can have been removed, because too many runs are stored.
         if run.run_id in self._runs:
             self._runs[run.run_id] = ended
 

@@ -8,7 +8,7 @@ from typing import Any
 from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
-__all__ = ["found_view", "recall_view"]
+__all__ = ["recall_view", "result_view"]
 
 _MAX_TEXT = 2_000
 _MAX_HITS = 500
@@ -16,14 +16,14 @@ _WHY = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
 _PART = re.compile(r"([^,]+?) ([+-]\d+\.\d+)(?:, )?")
 
 
-def found_view(found: RecallResult) -> dict[str, Any]:
+def result_view(result: RecallResult) -> dict[str, Any]:
     """Return the recalled items of a run: `hits` in the order of the context, each with its `pointer`, and problems."""
     hits = [
         _hit(f"{name}[{index}]", item)
         for name in ("documents", "recalled", "knowledge")
-        for index, item in enumerate(getattr(found, name))
+        for index, item in enumerate(getattr(result, name))
     ]
-    return {"hits": hits[:_MAX_HITS], "omitted": max(0, len(hits) - _MAX_HITS), "degraded": list(found.degraded)}
+    return {"hits": hits[:_MAX_HITS], "omitted": max(0, len(hits) - _MAX_HITS), "degraded": list(result.degraded)}
 
 
 def recall_view(answer: Any) -> dict[str, Any]:
