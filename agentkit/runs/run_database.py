@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = [
     "call_of",
     "decisions_table",
     "events_table",
+    "finite_number",
     "lines_table",
     "runs_table",
     "sqlite_engine",
@@ -273,3 +275,10 @@ def call_of(stored: str) -> str:
 def stored_text(text: str) -> str:
     """Return text that both databases store: without NUL and halves of surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def finite_number(value: object) -> float:
+    """Return a stored number; 0 if it is corrupt."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return 0.0

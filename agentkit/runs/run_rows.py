@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +12,7 @@ from pydantic_core import to_json
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.parts.decisions import Decision, Denied, read_decision
-from agentkit.runs.run_database import call_of, runs_table, stored_call, stored_text
+from agentkit.runs.run_database import call_of, finite_number, runs_table, stored_call, stored_text
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunState, WaitingCall
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -22,7 +21,6 @@ __all__ = [
     "call_row",
     "ended_row",
     "event_of",
-    "finite_number",
     "json_text",
     "lock_run",
     "record_of",
@@ -179,10 +177,3 @@ def _time(stored: object) -> float | None:
     if stored is None:
         return None
     return finite_number(stored)
-
-
-def finite_number(value: object) -> float:
-    """Return a stored number; 0 if it is corrupt."""
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    return 0.0

@@ -10,8 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.runs.run_database import RunDatabase, workers_table
-from agentkit.runs.run_rows import finite_number
+from agentkit.runs.run_database import RunDatabase, finite_number, workers_table
 
 __all__ = ["WorkerRow", "WorkerRows"]
 
