@@ -1,13 +1,11 @@
-"""Requests of the page, and their answers as JSON."""
+"""Answers to the requests of the page, as JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from typing import Any, Literal, NamedTuple
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError
@@ -16,6 +14,7 @@ from agentkit.inspector.composition_view import composition_view, message_view, 
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
+from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
@@ -38,11 +37,7 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.budget import Budget
 
 __all__ = [
-    "CompositionRequest",
-    "Decide",
     "Missing",
-    "RecallNow",
-    "Start",
     "compose_answer",
     "decide_answer",
     "message_answer",
@@ -65,83 +60,10 @@ _MAX_INPUT = 160
 """Maximum characters of an input in a list."""
 
 Json = dict[str, Any]
-Name = Annotated[str, Field(max_length=4_000)]
 
 
 class Missing(LookupError):
     """An object that does not exist for the caller."""
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Base(_Body):
-    """Place of a model call: in a run, in a turn of a session, or before a run."""
-
-    run: Name | None = None
-    session: Name | None = None
-    turn: int | Literal["last"] | None = None
-    agent: Name | None = None
-    """Agent that composes; by default the agent of the run of the turn, or else the latest agent of the session."""
-    step: int | None = None
-    """Number of the model call, from 1; None for the last call."""
-
-
-class CompositionRequest(_Body):
-    """Request of a composition: an earlier composition, with changes if there are any."""
-
-    base: Base
-    input: str | None = None
-    """Changed input; None for no change."""
-    kwargs: dict[str, Any] | None = None
-    """Changed additional kwargs; None for no change."""
-    layers: dict[str, str] = {}
-    """Changed templates, by the path of the prompt."""
-    budget: StrictInt | Literal["keep"] | None = "keep"
-    """Tokens of the budget; None for no budget, "keep" for the budget of the agent."""
-    recall: bool = False
-    """True to search the memory, if no run is given."""
-    against: Base | None = None
-    """Composition to compare with; by default the composition without the changes."""
-    message: int | None = None
-    target: str | None = None
-    chat_template: str | None = None
-    pointer: str | None = None
-    journal: bool = False
-    """True to return the run too."""
-
-
-class Start(_Body):
-    """Input of a new run."""
-
-    agent: Name
-    input: str
-    kwargs: dict[str, Any] = {}
-    session: Name | None = None
-
-
-class Decided(_Body):
-    """A decision about a call."""
-
-    approve: bool
-    reason: str = ""
-    arguments: dict[str, Any] | None = None
-
-
-class Decide(_Body):
-    """Decisions about the calls of a paused run, by the ids of the calls."""
-
-    run: Name
-    decisions: dict[str, Decided]
-
-
-class RecallNow(_Body):
-    """Query for the memory of an agent."""
-
-    agent: Name
-    query: str
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
 
 
 class _Located(NamedTuple):

@@ -24,7 +24,7 @@ from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
 from agentkit.ground.request_json import request_json
-from agentkit.inspector import answers
+from agentkit.inspector import answers, page_requests
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
@@ -129,14 +129,14 @@ def routes(source: SourceOf) -> list[Route]:
         api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
         api("session", "GET", lambda own, request: answers.session_answer(own, *_name_and_turn(request))),
         api("turns", "GET", lambda own, request: answers.turns_answer(own, *_name_and_start(request))),
-        post("compose", answers.CompositionRequest, answers.compose_answer),
-        post("message", answers.CompositionRequest, answers.message_answer),
-        post("messages", answers.CompositionRequest, answers.messages_answer),
-        post("payload", answers.CompositionRequest, answers.payload_answer),
-        post("why", answers.CompositionRequest, answers.why_answer),
-        post("recall", answers.RecallNow, answers.recall_answer),
-        post("start", answers.Start, answers.start_answer),
-        post("decide", answers.Decide, answers.decide_answer),
+        post("compose", page_requests.CompositionRequest, answers.compose_answer),
+        post("message", page_requests.CompositionRequest, answers.message_answer),
+        post("messages", page_requests.CompositionRequest, answers.messages_answer),
+        post("payload", page_requests.CompositionRequest, answers.payload_answer),
+        post("why", page_requests.CompositionRequest, answers.why_answer),
+        post("recall", page_requests.RecallNow, answers.recall_answer),
+        post("start", page_requests.Start, answers.start_answer),
+        post("decide", page_requests.Decide, answers.decide_answer),
         Route(f"{PREFIX}/{{name}}", file),
     ]
 

@@ -1,0 +1,83 @@
+"""Bodies of the requests of the page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+__all__ = ["Base", "CompositionRequest", "Decide", "Decided", "RecallNow", "Start"]
+
+Name = Annotated[str, Field(max_length=4_000)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Base(_Body):
+    """Place of a model call: in a run, in a turn of a session, or before a run."""
+
+    run: Name | None = None
+    session: Name | None = None
+    turn: int | Literal["last"] | None = None
+    agent: Name | None = None
+    """Agent that composes; by default the agent of the run of the turn, or else the latest agent of the session."""
+    step: int | None = None
+    """Number of the model call, from 1; None for the last call."""
+
+
+class CompositionRequest(_Body):
+    """Request of a composition: an earlier composition, with changes if there are any."""
+
+    base: Base
+    input: str | None = None
+    """Changed input; None for no change."""
+    kwargs: dict[str, Any] | None = None
+    """Changed additional kwargs; None for no change."""
+    layers: dict[str, str] = {}
+    """Changed templates, by the path of the prompt."""
+    budget: StrictInt | Literal["keep"] | None = "keep"
+    """Tokens of the budget; None for no budget, "keep" for the budget of the agent."""
+    recall: bool = False
+    """True to search the memory, if no run is given."""
+    against: Base | None = None
+    """Composition to compare with; by default the composition without the changes."""
+    message: int | None = None
+    target: str | None = None
+    chat_template: str | None = None
+    pointer: str | None = None
+    journal: bool = False
+    """True to return the run too."""
+
+
+class Start(_Body):
+    """Input of a new run."""
+
+    agent: Name
+    input: str
+    kwargs: dict[str, Any] = {}
+    session: Name | None = None
+
+
+class Decided(_Body):
+    """A decision about a call."""
+
+    approve: bool
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class Decide(_Body):
+    """Decisions about the calls of a paused run, by the ids of the calls."""
+
+    run: Name
+    decisions: dict[str, Decided]
+
+
+class RecallNow(_Body):
+    """Query for the memory of an agent."""
+
+    agent: Name
+    query: str
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
