@@ -10,7 +10,7 @@ _NEEDS = frozenset({"rich", "typer"})
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit with its exit code."""
     try:
         from agentkit.cli.app import run
     except ModuleNotFoundError as error:

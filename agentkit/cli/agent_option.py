@@ -175,7 +175,7 @@ def _note_tools(model: Model) -> None:
 
 @contextmanager
 def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
-    """Yield the memory of the agent of `--agent`; end the command with an error if the agent has no memory."""
+    """Yield the memory of the agent of `--agent`; exit with an error if the agent has no memory."""
     if embedder is not None:
         fail("--embedder is only valid without --agent: an agent defines its embedder", code=2)
     loaded = loaded_agent(source, home=home)

@@ -111,7 +111,7 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run the command of the arguments and end the process."""
+    """Run the command of the arguments and exit."""
     prepare()
     # Objects of the import stay alive, so a search for garbage among them is wasted time.
     gc.disable()

@@ -94,7 +94,7 @@ def utf8(argument: str) -> str:
 
 
 def has_memory(home: Path) -> bool:
-    """Return True if the folder contains a memory; end the command with an error if the folder is not readable."""
+    """Return True if the folder contains a memory; exit with an error if the folder is not readable."""
     # `Path.exists` hides a permission error from Python 3.14 on.
     try:
         (home / "memory.db").stat()
@@ -106,7 +106,7 @@ def has_memory(home: Path) -> bool:
 
 
 def text_session(memory: Memory, name: str) -> StoredSession:
-    """Open a conversation; end the command with an error if the conversation refers to files."""
+    """Open a conversation; exit with an error if the conversation refers to files."""
     # The command line stores text only. A store from elsewhere could name any file of this machine, and the file would
     # be sent to the model.
     from agentkit_prompts.context.parts import Media
@@ -124,7 +124,7 @@ def text_session(memory: Memory, name: str) -> StoredSession:
 
 
 def open_existing(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
-    """Open an existing memory; end the command with an error if it is missing."""
+    """Open an existing memory; exit with an error if it is missing."""
     if not has_memory(home):
         fail(f"{home}: the folder has no memory; `agentkit ingest` creates a memory, --home DIR names another folder")
     return open_memory(home, scope, embedder)

@@ -131,7 +131,7 @@ def complain(text: str) -> None:
 
 
 def fail(text: str, *, code: int = 1) -> NoReturn:
-    """Print an error on stderr and end the command with an exit code."""
+    """Print an error on stderr and exit with an exit code."""
     complain(text)
     raise Exit(code)
 

@@ -95,7 +95,7 @@ class Memory(metaclass=Hinted):
 
     @property
     def admin(self) -> Admin:
-        """Operations on the whole store, for all of its scopes: verify, back up, restore, measure.
+        """Operations on all scopes of the store: verify, back up, restore, measure.
 
         Raises:
             InvalidArgument: This memory was returned by `within`: only the memory that was opened has `admin`.
@@ -104,8 +104,8 @@ class Memory(metaclass=Hinted):
 
         if not self._opened:
             raise InvalidArgument(
-                "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
-                "with the memory that `Memory(...)` opened",
+                "admin: this memory is a handle of one scope, returned by `within`; for operations on the whole "
+                "store, use the memory that `Memory(...)` opened",
                 name="admin",
             )
         return Admin(self._store, self.scope)

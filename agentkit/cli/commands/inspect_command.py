@@ -98,7 +98,7 @@ def _first_page(runs: list[Journal], sessions: list[SessionProtocol]) -> str:
 
 
 def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
-    """Return the journals and conversations of names; end the command with all unknown names."""
+    """Return the journals and conversations of names; exit with an error that lists all unknown names."""
     runs: list[Journal] = []
     sessions: list[SessionProtocol] = []
     missing: list[str] = []

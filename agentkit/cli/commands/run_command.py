@@ -66,7 +66,7 @@ def run(
 ) -> None:
     """Run an agent once.
 
-    The answer goes to stdout, everything else to stderr. The exit code is 1 if the run failed, and 3 if it paused
+    The answer is printed to stdout, everything else to stderr. The exit code is 1 if the run failed, and 3 if it paused
     because a tool call needs approval.
 
     Example: agentkit run "What does Emma cost?" --agent shop.yaml --kwarg currency=CHF
@@ -77,12 +77,7 @@ def run(
     if resume is None:
         source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
-        if journal is not None or kwarg:
-            raise typer.BadParameter(
-                "--resume continues the journal and the input of the run: omit --journal and --kwarg"
-            )
-        if user is not None and session is None:
-            raise typer.BadParameter("--resume reads the memory of the run: omit --user")
+        _check_resume(journal=journal, kwarg=kwarg, user=user, session=session)
         source = Journal.read(resume)
         session = session or source.session
         if not user and source.scope:
@@ -112,6 +107,14 @@ def run(
         _run(loaded, source, options, as_json, journal or resume)
 
 
+def _check_resume(*, journal: Path | None, kwarg: list[str] | None, user: str | None, session: str | None) -> None:
+    """Refuse options that a resumed run reads from its journal."""
+    if journal is not None or kwarg:
+        raise typer.BadParameter("--resume continues the journal and the input of the run: omit --journal and --kwarg")
+    if user is not None and session is None:
+        raise typer.BadParameter("--resume reads the memory of the run: omit --user")
+
+
 def _input_text(text: str | None) -> str:
     if text == "-":
         return sys.stdin.read()
@@ -128,6 +131,7 @@ class _Printer:
         """The printed text."""
 
     def on_event(self, event: Event) -> None:
+        """Print the text or the tool call of an event."""
         if isinstance(event, TextDelta) and self._streams:
             put(event.text, end="")
             self.text += event.text
@@ -142,7 +146,7 @@ def _run(
     loaded: LoadedAgent, source: UserInput | Journal, options: dict[str, Any], as_json: bool, journal: Path | None
 ) -> None:
     agent = loaded.agent
-    # A part of a JSON document is useless to its reader, so only text is streamed.
+    # A part of a JSON document is not valid JSON, so only text is streamed.
     printer = _Printer(streams=not as_json and agent.chain.output is str, as_json=as_json)
     try:
         if isinstance(source, Journal):

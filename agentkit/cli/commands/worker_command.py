@@ -53,7 +53,7 @@ def worker(
 ) -> None:
     """Execute durable runs of the agents in MODULE or of --agent, and runs of dead workers.
 
-    After SIGTERM or Ctrl-C the worker takes no more runs, waits for its runs, and hands unfinished runs over. The exit
+    After SIGTERM or Ctrl-C the worker takes no more runs, waits for its runs, and releases unfinished runs. The exit
     code is 1 if it lost its lease to other workers: restart it.
 
     Example: agentkit worker --agent shop.yaml --url postgresql://localhost/runs

@@ -44,7 +44,7 @@ _MAX_REQUESTS = 512
 _QUESTION_TIMEOUT = 1.0
 """Seconds that a recall waits for the vector of its question, unless the embedder has a `question_timeout`."""
 _MAX_CALL = 300.0
-"""Seconds after which a call of an embedder is given up."""
+"""Maximum seconds of a call of an embedder."""
 
 _mine = embeddings.c.model == bindparam("its_model")
 _KNOWN = select(embeddings.c.content_hash, embeddings.c.vector).where(

@@ -22,15 +22,15 @@ class FastembedEmbedder(LocalModel):
     """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
-        name: The model, as `TextEmbedding.list_supported_models()` has it.
-        cache_dir: Where models are kept. fastembed's own default is a temporary folder.
-        threads: How many threads a call may use.
+        name: Name of the model in `TextEmbedding.list_supported_models()`.
+        cache_dir: Folder of downloaded models; the default of fastembed is a temporary folder.
+        threads: Maximum threads of a call.
         batch_size: Texts that are embedded at once.
         offline: Never download.
     """
 
     _needs = "fastembed: install the extra `dense`"
-    _advice = "fetch it once with a connection, and name the folder with cache_dir="
+    _advice = "download the model once, and pass its folder as cache_dir="
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SentenceTransformersEmbedder(LocalModel):
     """
 
     _needs = "sentence-transformers: install the extra `sentence-transformers`"
-    _advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
+    _advice = "check the name, download the model once, or pass its folder as a pathlib.Path"
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class SentenceTransformersEmbedder(LocalModel):
         self._is_of_hub = isinstance(name, str)
         if self._is_of_hub and (not _HUB_NAME.fullmatch(self._name) or ".." in self._name):
             raise EmbedderError(
-                f"model {self._name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is given as "
-                "a pathlib.Path to SentenceTransformersEmbedder",
+                f"model {self._name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is passed "
+                "to SentenceTransformersEmbedder as a pathlib.Path",
                 name="model",
             )
         self._settings = {"device": device, "local_files_only": offline, "trust_remote_code": False}
@@ -144,11 +144,11 @@ class SentenceTransformersEmbedder(LocalModel):
     def _load(self) -> Any:
         from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-        # The library would take a file of this name for the model.
+        # The library would load a file of this name as the model.
         if self._is_of_hub and os.path.lexists(self._name):
             raise EmbedderError(
-                f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
-                "too; to load that folder, give it as a pathlib.Path",
+                f"model {self.model!r}: expected a name of the hub, but the current folder contains {self._name!r} "
+                "too; to load that folder, pass it as a pathlib.Path",
                 name="model",
                 value=self._name,
             )

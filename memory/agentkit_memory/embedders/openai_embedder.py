@@ -83,15 +83,15 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> str:
-        """Name of the vectors: `openai:MODEL`, and `@DIMENSIONS` where they are shortened."""
+        """Name of the vectors: `openai:MODEL`, with `@DIMENSIONS` if the vectors are shortened."""
         return f"openai:{self._name}" + (f"@{self._dimensions}" if self._dimensions else "")
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order, in one request.
 
         Raises:
-            EmbedderUnavailable: The endpoint is away, slow or failing, or the SDK is not installed.
-            EmbedderError: It refuses the request, or the answer is invalid.
+            EmbedderUnavailable: The endpoint cannot be reached, is slow or fails, or the SDK is not installed.
+            EmbedderError: The endpoint refuses the request, or the answer is invalid.
         """
         return self._request(texts, self._timeout, self._max_retries)
 

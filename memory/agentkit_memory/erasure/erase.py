@@ -65,10 +65,10 @@ _CONVERSATION = (
 _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
 """Other tables with personal text, and the column with it."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
-_SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
-_INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
+_SERVER = "old versions of rows stay in the server until it cleans its tables (VACUUM), and longer in backups"
+_INDEX = "removed points stay in the server of the index, without their texts, until it cleans its segments"
 _LATER = "call admin.compact() later"
-_READER = f"a reader kept the log of the database from being emptied: {_LATER}"
+_READER = f"a reader prevented the truncation of the log of the database: {_LATER}"
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
@@ -79,7 +79,7 @@ _OWNERLESS = {
     for table in METADATA.sorted_tables
     if (owners := [key for column in table.c for key in column.foreign_keys if key.ondelete and not column.nullable])
 }
-"""Tables whose rows are deleted with an owner, and the condition that the (first) owner is gone."""
+"""Tables whose rows are deleted with an owner, and the condition that the (first) owner was deleted."""
 _LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)
 _WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000

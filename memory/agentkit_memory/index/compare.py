@@ -133,7 +133,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
 
 
 def _hold(connection: Connection, database: Database, space: str) -> None:
-    """Prevent a change of the model until the transaction ends. Rows of a dropped space would stay for ever."""
+    """Prevent a change of the model until the transaction ends. Rows of a dropped space would never be deleted."""
     hold_spaces(connection)
     stored = find_space(connection, space)
     if stored is None or stored.state == "retired":

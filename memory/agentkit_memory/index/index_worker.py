@@ -205,8 +205,8 @@ class Worker:
             owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self.index.id:
             raise IndexUnavailable(
-                f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
-                "let one index serve one database, and open the memory again",
+                f"{self._database.where}: another process built an index of the database elsewhere, so this index is "
+                "outdated; use one index per database, and open the memory again",
                 path=self._database.where,
                 name="index",
             )

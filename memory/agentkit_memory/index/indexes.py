@@ -276,7 +276,7 @@ class Indexes:
         return pair
 
     def _find(self, space: Space | None, *, attach: bool) -> tuple[Space, VectorIndex] | None:
-        """Return an open index; with the lock held."""
+        """Return an open index. The caller holds the lock."""
         if self._closed:
             raise StoreClosed(
                 f"{self.database.where}: this memory {self._closed}", path=self.database.where, name="memory"
