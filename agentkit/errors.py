@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import Picklable, Place
+from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -157,7 +158,7 @@ class AskAgain(AgentError):
     """Raised by output validators: the model receives the message and answers again, up to `Limits.repairs` times."""
 
 
-class Paused(AgentError):
+class Paused(AgentError, metaclass=Hinted):
     """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` resumes the run.
 
     Attributes:

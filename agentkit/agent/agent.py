@@ -15,7 +15,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.sync_driver import run_blocking, streamed
 from agentkit.ground.unknown_options import AGENT_ELSEWHERE, refusing_unknown
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, RunOptions, Tools, check_options
+from agentkit.run.engine.run_options import CHANGES, COMPOSE, RESUME, RUN, RunOptions, Tools, check_options
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.limits import Limits
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
     from agentkit.run.parts.session import SessionProtocol
-    from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -237,13 +236,17 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """Return the context of a run, without recalled items and without tools that each run creates."""
         return run_context(self.chain, self.specs, user_input, session, "")
 
-    def compose(
-        self, user_input: Input, *, session: SessionProtocol | None = None, scope: Scope | str | None = None
-    ) -> Composition:
-        """Return the first composition of a run. The memory is searched; nothing is sent or stored."""
+    def compose(self, user_input: Input, **options: Unpack[RunOptions[Any, Any]]) -> Composition:
+        """Return the first composition of a run. The memory is searched; nothing is sent or stored.
+
+        Args:
+            user_input: See `run`.
+            **options: `session`, `scope` and the options of `with_changes`, such as `budget`; see `RunOptions`.
+        """
         from agentkit.agent.first_prompt import first_prompt
 
-        return first_prompt(overridden(self).definition, user_input, session, scope)
+        definition = self._defined("compose", options, COMPOSE)
+        return first_prompt(definition, user_input, options.get("session"), options.get("scope"))
 
     async def run(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input.

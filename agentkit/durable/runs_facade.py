@@ -31,7 +31,7 @@ from agentkit.run.parts.session import checked_session
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import RunRecord, RunState, RunsWanted
 from agentkit.runs.worker_rows import WorkerRow
-from agentkit_prompts.hints import Hinted
+from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
@@ -63,6 +63,7 @@ class Runs(metaclass=Hinted):
             database does not respond within seconds.
     """
 
+    @with_option_hints
     def __init__(self, url: str) -> None:
         self.store = DurableStore(url)
         """Direct access to the database."""
@@ -111,6 +112,7 @@ class Runs(metaclass=Hinted):
 
     # Runs
 
+    @with_option_hints
     async def start(
         self, agent: DurableAgent | str, user_input: Any, **options: Unpack[StartOptions]
     ) -> RunHandle[Any]:
@@ -232,6 +234,7 @@ class Runs(metaclass=Hinted):
         """Return the handle of a run, without a request."""
         return RunHandle(self.store, self.agents, run_id)
 
+    @with_option_hints
     async def list_runs(
         self,
         *,

@@ -11,6 +11,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.hints import Hinted
 
 __all__ = [
     "ENDED",
@@ -90,7 +91,7 @@ class RunEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(metaclass=Hinted):
     """One run. Times are seconds since 1970."""
 
     run_id: str

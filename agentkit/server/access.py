@@ -21,6 +21,7 @@ from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.regular_files import read_regular_text
 
@@ -110,20 +111,24 @@ class Access:
     is invalid, the previous tokens stay valid and `problem` has the reason.
 
     Args:
-        path: The access file; None to accept requests without a token.
+        path: The access file, which `add_token` and the command `agentkit token` write; None to accept requests
+            without a token.
         tenant: The tenant of requests without a token.
 
     Raises:
         AccessFileError: The file is invalid or cannot be read.
     """
 
-    def __init__(self, path: Path | None = None, *, tenant: str = "local") -> None:
+    @with_option_hints
+    def __init__(self, path: Path | str | None = None, *, tenant: str = "local") -> None:
         check_types(
             AgentDefinitionError,
             "Access",
-            path=(path, (Path, NoneType), "a Path, or None"),
+            path=(path, (Path, str, NoneType), "the path of a file, or None"),
             tenant=(tenant, str, "the name of a tenant"),
         )
+        if path is not None:
+            path = Path(path)
         self.path = path
         self.problem: str | None = None
         """Reason why the current file is not in use; None if it is."""
@@ -187,7 +192,7 @@ def token_hash(token: str) -> str:
 
 
 def add_token(
-    path: Path,
+    path: Path | str,
     name: str,
     tenant: str,
     *,
@@ -205,12 +210,13 @@ def add_token(
     check_types(
         AgentDefinitionError,
         "add_token",
-        path=(path, Path, "a Path"),
+        path=(path, (Path, str), "the path of a file"),
         name=(name, str, "the name of the token"),
         tenant=(tenant, str, "the name of a tenant"),
         scopes=(scopes, tuple, "a tuple of permissions"),
         user=(user, (str, NoneType), "the name of a user, or None"),
     )
+    path = Path(path)
     text = ""
     try:
         if os.path.lexists(path):

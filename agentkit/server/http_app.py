@@ -19,6 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -48,7 +49,7 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
-from agentkit_prompts.hints import Hinted
+from agentkit_prompts.hints import Hinted, with_option_hints
 
 __all__ = ["Server", "is_loopback"]
 
@@ -59,7 +60,7 @@ _MESSAGES = {404: "unknown path", 405: "this path does not support this method"}
 
 
 class Server(metaclass=Hinted):
-    """A server of agents; `app` is the Starlette application.
+    """A server of agents: an ASGI application; `app` is its Starlette application.
 
     Args:
         agents: The agents. All agents with a memory share one store.
@@ -75,6 +76,7 @@ class Server(metaclass=Hinted):
         AgentDefinitionError: An argument has the wrong type, the list of agents is empty, or two agents conflict.
     """
 
+    @with_option_hints
     def __init__(
         self,
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
@@ -92,7 +94,7 @@ class Server(metaclass=Hinted):
             agents=(agents, Iterable, "a list of agents"),
             memory=(memory, (Memory, NoneType), "a Memory, or None"),
             store=(store, (RunStore, NoneType), "a RunStore, or None"),
-            access=(access, (Access, NoneType), "an Access, or None"),
+            access=(access, (Access, NoneType), "an Access(path), or None"),
             options=(options, ServerOptions, "ServerOptions"),
             runs=(runs, (Runs, NoneType), "Runs, or None"),
         )
@@ -150,6 +152,10 @@ class Server(metaclass=Hinted):
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as an ASGI application."""
+        await self.app(scope, receive, send)
 
     def add_background_task(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Add a task that runs while the server serves and is cancelled when it stops. Call this before the start."""

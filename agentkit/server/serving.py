@@ -14,6 +14,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.graceful_shutdown.stoppable_server import StoppableServer
 from agentkit.server.http_app import Server, is_loopback
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import with_option_hints
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
 
@@ -118,7 +119,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     check_types(
         AgentDefinitionError,
         "serve",
-        server=(server, Server, "a Server"),
+        server=(server, Server, "a Server, such as Server([agent])"),
         host=(host, str, "a name or an address"),
         port=(port, int, "a number"),
     )
@@ -153,6 +154,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     return RunningServer(config, server)
 
 
+@with_option_hints
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> None:
     """Serve until SIGINT or SIGTERM. Running requests have `grace_seconds` to finish.
 

@@ -110,6 +110,7 @@ class Memory(metaclass=Hinted):
             )
         return Admin(self._store, self.scope)
 
+    @with_option_hints
     def ingest(
         self,
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -209,6 +210,7 @@ class Memory(metaclass=Hinted):
             store.catch_up_later()
         return recall
 
+    @with_option_hints
     def session(
         self,
         session_id: str,
@@ -326,6 +328,7 @@ class Memory(metaclass=Hinted):
         scopes = known_ids(self._store.database, self.scope)
         return self._store.logs.page(scopes, after=after, before=before, limit=limit)
 
+    @with_option_hints
     def erase(self, subject: Scope | str) -> Erasure:
         """Remove everything that belongs to a subject, from SQL and from the index, and return the proof.
 

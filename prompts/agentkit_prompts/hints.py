@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPERATORS, OPTIONS, POSITIONS
+from agentkit_prompts.hint_rows import ATTRIBUTES, CALLS, NAMES, OPERATORS, OPTIONS
 
-__all__ = ["Hinted", "is_submodule", "module_hint", "option_hint", "with_option_hints"]
+__all__ = ["Hinted", "attribute_hint", "is_submodule", "module_hint", "option_hint", "with_option_hints"]
 
 DOORS = (
     "agentkit",
@@ -67,29 +67,38 @@ def option_hint(where: str, name: str) -> str | None:
 
 
 def with_option_hints(function: F) -> F:
-    """Decorate a function: its errors about unknown or too many arguments contain hints.
+    """Decorate a function: its error about arguments that do not fit its signature contains a hint.
 
-    The rows in `OPTIONS` and `POSITIONS` have the qualified name of the function, such as `Memory.recall`.
+    The rows are in `OPTIONS` and `CALLS`, by the qualified name of the function, such as `Memory.recall`; the name of
+    a class for its constructor.
     """
-    code = function.__code__
-    places = code.co_argcount
-    where = function.__qualname__
-    names = dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
+    where = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if len(args) > places and where in POSITIONS:
-            raise TypeError(f"{where}(): too many positional arguments; use {POSITIONS[where]}")
-        if not names >= options.keys():
-            unknown = next(name for name in options if name not in names)
-            advice = option_hint(where, unknown)
-            if advice is not None:
-                raise TypeError(f"{where}() got an unexpected keyword argument {unknown!r}; use {advice}")
-        return function(*args, **options)
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            # An error about the signature is raised before the function has a frame.
+            is_inside = error.__traceback__ is None or error.__traceback__.tb_next is not None
+            advice = _call_hint(where, options)
+            if is_inside or advice is None:
+                raise
+            message = f"{error}; use {advice}"
+        raise TypeError(message)
 
     checked: Any = call
     result: F = checked
     return result
+
+
+def _call_hint(where: str, options: Iterable[str]) -> str | None:
+    """Return the replacement of a call with these keyword arguments, or None."""
+    hints = [option_hint(where, name) for name in options]
+    texts = [text for text in dict.fromkeys(hints) if text is not None]
+    if texts:
+        return "; ".join(texts)
+    return CALLS.get(where)
 
 
 class Hinted(type):
@@ -124,7 +133,7 @@ def _refusal(message: str) -> Callable[..., Any]:
 def _missing_attribute(instance: Any, name: str) -> Any:
     """Raise the error about an attribute that an instance does not have."""
     cls = type(instance)
-    if _attribute_hint(cls, name) is None:
+    if attribute_hint(cls, name) is None:
         # Raises the error of Python, also if a property raised it.
         return object.__getattribute__(instance, name)
     raise _attribute_error(cls, name, f"{cls.__name__!r} object", instance)
@@ -132,13 +141,13 @@ def _missing_attribute(instance: Any, name: str) -> Any:
 
 def _attribute_error(cls: type, name: str, subject: str, owner: object) -> AttributeError:
     message = f"{subject} has no attribute {name!r}"
-    advice = _attribute_hint(cls, name)
+    advice = attribute_hint(cls, name)
     if advice is not None:
         message += f"; use {advice}"
     return AttributeError(message, name=name, obj=owner)
 
 
-def _attribute_hint(cls: type, name: str) -> str | None:
+def attribute_hint(cls: type, name: str) -> str | None:
     """Return the replacement of an attribute of a class or of its bases; None if no hint fits."""
     if name.startswith("_"):
         return None

@@ -91,7 +91,11 @@ OWNERS: dict[str, Any] = {
 """Name of a value in a hint -> its class."""
 CLASSES: dict[str, Any] = {
     **{owner.__name__: owner for owner in OWNERS.values()},
+    "Composition": agentkit.Composition,
+    "Journal": agentkit.Journal,
     "Message": Message,
+    "Paused": agentkit.Paused,
+    "RunRecord": agentkit.durable.RunRecord,
     "Server": agentkit.server.Server,
     "StoredSession": agentkit.memory.StoredSession,
 }

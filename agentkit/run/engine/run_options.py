@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGES",
+    "COMPOSE",
     "RESUME",
     "RUN",
     "AgentOptions",
@@ -164,6 +165,8 @@ CHANGES = frozenset(
     )
 )
 """Options of `with_changes` and `override`."""
+COMPOSE = CHANGES | {"session", "scope"}
+"""Options of `compose`."""
 RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", "journal"}
 """Options of `resume`."""
 RUN = RESUME | {"history", "run_id", "scope"}
@@ -171,13 +174,17 @@ RUN = RESUME | {"history", "run_id", "scope"}
 
 _MEANT = {**AGENT_ELSEWHERE, "context": "deps"}
 _INPUT = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
+_USER = (
+    "use session=memory.within(Scope(tenant, user=...)).session(id), or scope=Scope(tenant, user=...) without a session"
+)
 _TAKEN_BY = {
-    **dict.fromkeys(CHANGES, "with_changes, run and resume"),
+    **dict.fromkeys(CHANGES, "with_changes, compose, run and resume"),
     "counter": "Agent(...)",
     **dict.fromkeys(RESUME - CHANGES, "run and resume"),
-    "session": "run, resume and start",
+    "session": "compose, run, resume and start",
     "history": "run",
-    **dict.fromkeys(("run_id", "scope"), "run and start"),
+    "run_id": "run and start",
+    "scope": "compose, run and start",
     **dict.fromkeys(("tenant", "priority"), "start, schedule and map"),
     "user": "start and schedule",
     "delay": "start",
@@ -196,4 +203,6 @@ def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]
         if "session" in valid:
             also = _INPUT
         reasons = {name: f"it is an option of {methods}" for name, methods in _TAKEN_BY.items()}
+        if "session" in valid and "user" not in valid:
+            reasons["user"] = _USER
         check_names(method, options, valid, _MEANT, also=also, reasons=reasons)

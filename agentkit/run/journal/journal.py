@@ -27,6 +27,7 @@ from agentkit.run.journal.trace import TraceSpan, run_attributes, trace, usage_a
 from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.calling.tool_result import ToolResult
 
@@ -55,7 +56,7 @@ def inner_line(line: str, calls: Sequence[str]) -> str:
     return line
 
 
-class Journal:
+class Journal(metaclass=Hinted):
     """The results of the steps of a run: plain data, which `dumps` writes as lines of JSON.
 
     Attributes:

@@ -26,6 +26,7 @@ from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
 from agentkit_prompts.errors import brief
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
 
@@ -100,7 +101,7 @@ def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[
     return sorted(ids)
 
 
-class Facts:
+class Facts(metaclass=Hinted):
     """The facts of one scope."""
 
     def __init__(

@@ -34,7 +34,7 @@ from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
-from agentkit_prompts.hints import with_option_hints
+from agentkit_prompts.hints import Hinted, with_option_hints
 
 __all__ = ["Documents"]
 
@@ -74,7 +74,7 @@ def _content_source(content: str | bytes) -> str:
     return f"text-{hashlib.blake2b(_as_bytes(content), digest_size=8).hexdigest()}"
 
 
-class Documents:
+class Documents(metaclass=Hinted):
     """The documents of one scope. `changed` is called after a change, to index it."""
 
     def __init__(self, database: Database, scope: Scope, changed: Callable[[], None]) -> None:

@@ -104,7 +104,7 @@ def check_question(
             f"roles: expected some of {get_args(Speaker)}, such as ('user',), or None for all, got {roles!r:.80}"
         )
     if not isinstance(where, RecallFilter | None):
-        problems.append(f"where: expected RecallFilter(...), or None for everything, got {brief(where)}")
+        problems.append(f"where: expected RecallFilter(metadata={{...}}), or None for everything, got {brief(where)}")
     if problems:
         raise InvalidArgument.listing("recall", problems)
 

@@ -19,6 +19,7 @@ from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import PromptError, check_types
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, ESTIMATE, TokenCounter, is_counter
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RenderCache", "compose"]
 
 
+@with_option_hints
 def compose(
     layers: Layers | AnyPrompt | Sequence[AnyPrompt],
     ctx: PromptContext | UserInput | str,

@@ -15,6 +15,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.short_repr import short_text
 from agentkit_prompts.errors import BudgetError, ChatTemplateError
+from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Composition"]
 
 
-class Composition(Contents):
+class Composition(Contents, metaclass=Hinted):
     """Content of one model call, without sending it. Created by `compose`; read-only."""
 
     __slots__ = ()

@@ -300,7 +300,10 @@ class Template:
                 return value
             if isinstance(value, str | Mapping):
                 return cls(value)
-            raise ValueError(f"expected a Template or its text, got {type(value).__name__}")
+            problem = f"expected a Template or its text, got {type(value).__name__}"
+            if isinstance(value, list | tuple):
+                problem += "; documents belong to the context: PromptContext(documents=[...])"
+            raise ValueError(problem)
 
         return core_schema.no_info_plain_validator_function(coerce)
 

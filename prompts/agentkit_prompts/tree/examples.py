@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack, runtime_checkable
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
@@ -110,12 +110,20 @@ class ExamplesPrompt(BasePrompt):
 
         def __init__(
             self,
-            examples: Iterable[Example] = ...,
+            examples: Iterable[Example | tuple[str, str]] = ...,
             template: str | Mapping[str, str] | Template = ...,
             *,
             selector: ExampleSelector = ...,
             **options: Unpack[PromptOptions],
         ) -> None: ...
+
+    @field_validator("examples", mode="before")
+    @classmethod
+    def _from_pairs(cls, examples: object) -> object:
+        """Replace pairs of an input and an output by examples."""
+        if not isinstance(examples, list | tuple):
+            return examples
+        return [Example(*item) if isinstance(item, tuple) and len(item) == 2 else item for item in examples]
 
     def _check(self) -> None:
         super()._check()

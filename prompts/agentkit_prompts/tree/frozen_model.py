@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.hints import attribute_hint
 from agentkit_prompts.names import similar, unknown_fields
 
 __all__ = ["Declared"]
@@ -47,6 +48,16 @@ class Declared(_Model):
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)
         super().__init__(**data)
+
+    # Type checkers report unknown attributes themselves, unless they see this method.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            advice = attribute_hint(type(self), name)
+            if advice is None:
+                return super().__getattr__(name)
+            kind = type(self).__name__
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}; use {advice}", name=name, obj=self)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy. A copy with updated fields is validated like a new object."""

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import similar
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Rendered
@@ -82,6 +83,17 @@ class BasePrompt(Declared, ABC):
     of the session. Needs `PromptContext.session_key`."""
     size: Size = Size()
     """Maximum tokens, and the kind of cut under a budget. By default the prompt is sent whole."""
+
+    # Type checkers report the operator themselves, unless they see this method.
+    if not TYPE_CHECKING:
+
+        def __add__(self, other):
+            raise TypeError(
+                "prompts do not support +; use Layers(system=[prompt, prompt]) for a whole prompt, "
+                "WrapPrompt([prompt, prompt]) for a part"
+            )
+
+        __radd__ = __add__
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         if cls is BasePrompt:
@@ -168,6 +180,7 @@ class BasePrompt(Declared, ABC):
         """Return the values of the template: by default the context."""
         return ctx.view
 
+    @with_option_hints
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the context: text, media, and the origin of every character.
 

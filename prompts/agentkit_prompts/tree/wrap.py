@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.traced_text import wrapped_value
@@ -82,6 +83,7 @@ class WrapPrompt(BasePrompt):
             reads |= inner
         return reads
 
+    @with_option_hints
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
         children: list[Rendered] = []

@@ -13,6 +13,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import brief
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.errors import ArgumentProblem, MCPServerError, ToolDefinitionError
@@ -62,6 +63,7 @@ class MCPToolset(Toolset):
 
     __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems", "_reader", "_unread")
 
+    @with_option_hints
     def __init__(
         self,
         server: ServerLike,

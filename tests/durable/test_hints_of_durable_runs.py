@@ -1,0 +1,64 @@
+"""Calls of durable runs in the vocabulary of other libraries: the message names the way, which works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, OfflineModel, Runs
+from agentkit.durable import RunHandle
+
+WRONG: list[tuple[Callable[[Any, Any], object], type[Exception], str]] = [
+    (lambda runs, agent: Runs(agent, "sqlite:///runs.db"), TypeError, "use Runs(url), then runs.add(agent)"),  # type: ignore[call-arg]
+    (lambda runs, agent: runs.start("Hi", user="ann"), TypeError, "runs.start(agent, text)"),
+    (lambda runs, agent: runs.list_runs(status="waiting"), TypeError, "use state='waiting'"),
+    (lambda runs, agent: runs.list(status="waiting"), AttributeError, "await runs.list_runs()"),
+    (lambda runs, agent: runs.approve("run"), AttributeError, "runs.handle(run_id), whose methods are async"),
+    (lambda runs, agent: runs.result("run"), AttributeError, "runs.handle(run_id), whose methods are async"),
+    (lambda runs, agent: runs.handle("run").id, AttributeError, "handle.run_id"),
+    (lambda runs, agent: runs.handle("run").status, AttributeError, "(await handle.info()).state"),
+    (lambda runs, agent: runs.handle("run").pending_approvals, AttributeError, "(await handle.info()).waiting"),
+]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    opened = Runs(f"sqlite:///{tmp_path / 'runs.db'}")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_the_message_names_the_way(
+    runs: Runs, wrong: Callable[[Any, Any], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        wrong(runs, Agent(OfflineModel()))
+    assert message in str(caught.value)
+
+
+def test_the_ways_of_the_messages_work(runs: Runs) -> None:
+    agent = Agent(OfflineModel())
+    runs.add(agent)
+
+    async def started() -> RunHandle[Any]:
+        handle = await runs.start(agent, "Hi", user="ann", run_id="first")
+        assert (await handle.info()).state == "queued" and (await handle.info()).waiting == ()
+        records: list[Any] = await runs.list_runs(state="queued")
+        for attribute, message in (("id", "record.run_id"), ("status", "record.state")):
+            with pytest.raises(AttributeError) as caught:
+                getattr(records[0], attribute)
+            assert message in str(caught.value)
+        assert (records[0].run_id, records[0].state) == ("first", "queued")
+        return await agent.start("Hi")
+
+    assert asyncio.run(started()).run_id
+
+
+def test_the_module_names_the_class() -> None:
+    with pytest.raises(ImportError, match=r"use agentkit\.Runs\(url\)"):
+        exec("from agentkit.durable import DurableRuns")

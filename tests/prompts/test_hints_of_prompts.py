@@ -1,0 +1,134 @@
+"""Calls of prompts in the vocabulary of other libraries: the message names the way, which works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import (
+    Document,
+    Example,
+    ExamplesPrompt,
+    Layers,
+    MemoPrompt,
+    PromptContext,
+    TextPrompt,
+    UserInput,
+    WrapPrompt,
+    compose,
+)
+from agentkit_prompts.errors import ContextError, PromptError
+
+teacher: Any = TextPrompt("You teach {{ additional_kwargs.subject }}.")
+brief: Any = TextPrompt("Be brief.")
+wrap: Any = WrapPrompt
+examples: Any = ExamplesPrompt
+layers: Any = Layers(system=[brief])
+composed: Any = compose
+context: Any = PromptContext
+MATHS = PromptContext(user_input=UserInput("5+5", additional_kwargs={"subject": "maths"}))
+WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], object]]] = [
+    (
+        lambda: brief + teacher,
+        TypeError,
+        "WrapPrompt([prompt, prompt])",
+        lambda: WrapPrompt([brief, teacher]).render(MATHS).text == "Be brief.\nYou teach maths.",
+    ),
+    (
+        lambda: teacher.render(subject="maths"),
+        TypeError,
+        "prompt.render(PromptContext(user_input=UserInput(text, additional_kwargs={...})))",
+        lambda: teacher.render(MATHS).text == "You teach maths.",
+    ),
+    (lambda: brief.render(), TypeError, "prompt.render(PromptContext(", lambda: brief.render(MATHS).text),
+    (lambda: WrapPrompt(brief).render(), TypeError, "prompt.render(PromptContext(", lambda: brief.render(MATHS).text),  # type: ignore[call-arg]
+    (
+        lambda: wrap(brief, before="<rules>", after="</rules>"),
+        PromptError,
+        "WrapPrompt(prompts, '<tag>{{ wrapped_str }}</tag>')",
+        lambda: WrapPrompt(brief, "<rules>{{ wrapped_str }}</rules>").render(MATHS).text == "<rules>Be brief.</rules>",
+    ),
+    (
+        lambda: wrap(brief, tag="rules"),
+        PromptError,
+        "WrapPrompt(prompts, '<tag>{{ wrapped_str }}</tag>')",
+        lambda: WrapPrompt(brief, "<rules>{{ wrapped_str }}</rules>"),
+    ),
+    (
+        lambda: examples([], title="Examples"),
+        PromptError,
+        "WrapPrompt([ExamplesPrompt(examples)], 'Title\\n{{ wrapped_str }}')",
+        lambda: WrapPrompt([ExamplesPrompt([("2+2", "4")])], "Title\n{{ wrapped_str }}"),
+    ),
+    (
+        lambda: layers.compose("Hi"),
+        AttributeError,
+        "compose(layers, text, budget=...)",
+        lambda: compose(layers, "Hi", budget=100).tokens,
+    ),
+    (
+        lambda: compose(layers, "Hi").total_tokens,  # type: ignore[attr-defined]
+        AttributeError,
+        "use composition.tokens",
+        lambda: compose(layers, "Hi").tokens,
+    ),
+    (
+        lambda: Layers(context=[brief]),  # type: ignore[call-arg]
+        PromptError,
+        "before_input=[...]",
+        lambda: Layers(before_input=[brief]),
+    ),
+    (
+        lambda: composed(layers, "Hi", kwargs={}),
+        TypeError,
+        "UserInput(text, additional_kwargs={...})",
+        lambda: compose(layers, UserInput("Hi", additional_kwargs={"a": 1})),
+    ),
+    (
+        lambda: context("Hi", kwargs={}),
+        ContextError,
+        "user_input=UserInput(text, additional_kwargs={...})",
+        lambda: MATHS.user_input.additional_kwargs["subject"] == "maths",
+    ),
+    (
+        lambda: MemoPrompt([Document("Lamps.")]),  # type: ignore[arg-type]
+        Exception,
+        "PromptContext(documents=[...])",
+        lambda: (
+            "Lamps."
+            in compose(Layers(before_input=[MemoPrompt()]), PromptContext("Hi", documents=[Document("Lamps.")])).text
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message", "right"), WRONG)
+def test_the_message_names_a_way_that_works(
+    wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
+) -> None:
+    with pytest.raises(error) as caught:
+        wrong()
+    assert message in str(caught.value)
+    assert right()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Prompt", r"agentkit\.Layers\(system=\[\.\.\.\]\)"),
+        ("TemplatePrompt", r"agentkit\.prompts\.TextPrompt"),
+        ("DocumentsPrompt", r"agentkit\.prompts\.MemoPrompt\(\)"),
+    ],
+)
+def test_the_module_names_the_class(name: str, message: str) -> None:
+    with pytest.raises(ImportError, match=message):
+        exec(f"from agentkit.prompts import {name}")
+
+
+def test_examples_can_be_pairs() -> None:
+    pairs = ExamplesPrompt([("2+2", "4"), ("3+3", "6")])
+    assert pairs.examples == (Example(input="2+2", output="4"), Example(input="3+3", output="6"))
+    with pytest.raises(ValueError, match="examples"):
+        ExamplesPrompt([("2+2", "4", "6")])  # type: ignore[list-item]

@@ -1,0 +1,157 @@
+"""Attributes and options of runs in the vocabulary of other libraries: the message names the way, which works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    Journal,
+    Layers,
+    Limits,
+    Memory,
+    OfflineModel,
+    Paused,
+    PromptContext,
+    RunResult,
+    ScriptedModel,
+    Session,
+    UserInput,
+    tool,
+)
+from agentkit.errors import UnknownOption
+from agentkit.memory import Scope
+from agentkit.prompts import Size, TextPrompt
+
+
+@tool(approval="always")
+def refund(order: int) -> str:
+    """Refund an order."""
+    return f"order {order} refunded"
+
+
+agent: Any = Agent(OfflineModel(), tools=[refund])
+speaker: Any = Agent(ScriptedModel.repeat("4"), "Be brief.")
+
+
+def paused() -> Any:
+    with pytest.raises(Paused) as caught:
+        agent.run_sync("Use refund with order=17.")
+    return caught.value
+
+
+def result() -> RunResult[str]:
+    answer: RunResult[str] = speaker.run_sync("2+2?")
+    return answer
+
+
+def _with_session() -> bool:
+    session = Session("chat")
+    speaker.run_sync("2+2?", session=session)
+    speaker.run_sync("And 3?", session=session)
+    count = len(session.conversation)
+    session.rewind(0)
+    return count == 4 and not session.conversation
+
+
+def _approved() -> RunResult[str]:
+    answer: RunResult[str] = agent.run_sync("Use refund with order=17.", approve=lambda call: True)
+    return answer
+
+
+def _resumed() -> bool:
+    journal = Journal.loads(paused().journal.dumps())
+    call = paused().calls[0]
+    return "order 17 refunded" in agent.resume_sync(journal, approve={call.id: True}).output
+
+
+def _subject() -> str:
+    prompt = TextPrompt("Teach {{ additional_kwargs.subject }}.")
+    user_input = UserInput("5+5", additional_kwargs={"subject": "maths"})
+    return Agent(OfflineModel(), layers=Layers(system=[prompt])).compose(user_input).messages[0].text
+
+
+session: Any = Session("chat")
+journal: Any = Journal
+WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], object]]] = [
+    (lambda: agent.session("chat", user="ann"), AttributeError, "agent.run_sync(text, session=session)", _with_session),
+    (lambda: session.run_sync("Hi"), AttributeError, "agent.run_sync(text, session=session)", _with_session),
+    (lambda: session.run("Hi"), AttributeError, "await agent.run(text, session=session)", _with_session),
+    (lambda: session.clear(), AttributeError, "session.rewind(0)", _with_session),
+    (lambda: agent.__enter__(), TypeError, "use the agent without `with`", result),
+    (lambda: result().state, AttributeError, "`except Paused as paused`", paused),  # type: ignore[attr-defined]
+    (lambda: result().pending_approvals, AttributeError, "paused.calls and paused.journal", paused),  # type: ignore[attr-defined]
+    (
+        lambda: result().tool_calls,  # type: ignore[attr-defined]
+        AttributeError,
+        "[call for message in result.messages for call in message.tool_calls]",
+        lambda: [call for message in _approved().messages for call in message.tool_calls],
+    ),
+    (lambda: paused().pending_approvals, AttributeError, "use paused.calls", lambda: paused().calls[0].arguments),
+    (lambda: paused().interruptions, AttributeError, "use paused.calls", lambda: paused().calls[0].name),
+    (lambda: paused().state, AttributeError, "use paused.journal", lambda: paused().journal),
+    (lambda: paused().journal.to_json(), AttributeError, "use journal.dumps()", lambda: paused().journal.dumps()),
+    (lambda: paused().journal.save("run.jsonl"), AttributeError, "path.write_text(journal.dumps())", _resumed),
+    (lambda: journal.load("run.jsonl"), AttributeError, "Journal.loads(text), or Journal.read(path)", _resumed),
+    (lambda: journal.from_json("{}"), AttributeError, "Journal.loads(text), or Journal.read(path)", _resumed),
+    (
+        lambda: paused().journal.approve("c1"),
+        AttributeError,
+        "agent.resume(journal, approve={call_id: True})",
+        _resumed,
+    ),
+    (lambda: speaker.run_sync("5+5", kwargs={}), UnknownOption, "UserInput(text, additional_kwargs={...})", _subject),
+    (lambda: speaker.compose("5+5", subject="maths"), UnknownOption, "UserInput(text, additional_kwargs", _subject),
+    (
+        lambda: speaker.compose("5+5", max_turns=2),
+        UnknownOption,
+        "use limits=Limits(steps=...)",
+        lambda: speaker.compose("5+5", limits=Limits(steps=2)),
+    ),
+    (
+        lambda: Agent(ScriptedModel([]), deps_type=dict),  # type: ignore[call-overload]
+        UnknownOption,
+        "use deps=TYPE in the constructor, and run(deps=value)",
+        lambda: Agent(ScriptedModel.repeat("4"), deps=dict).run_sync("Hi", deps={}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message", "right"), WRONG)
+def test_the_message_names_a_way_that_works(
+    wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
+) -> None:
+    with pytest.raises(error) as caught:
+        wrong()
+    assert message in str(caught.value)
+    assert right()
+
+
+def test_a_run_of_a_user_names_the_session_of_the_user() -> None:
+    with pytest.raises(UnknownOption) as caught:
+        speaker.run_sync("Hi", user="ann")
+    assert "session=memory.within(Scope(tenant, user=...)).session(id)" in str(caught.value)
+
+
+def test_two_users_have_separate_sessions(tmp_path: Any) -> None:
+    with Memory(tmp_path / "memory", scope="shop") as memory:
+        recalling = Agent(ScriptedModel.repeat("4"), "Be brief.", memory=memory)
+        sessions = [memory.within(Scope("shop", user=user)).session("chat-1") for user in ("ann", "bob")]
+        recalling.run_sync("2+2?", session=sessions[0])
+        assert [len(session.conversation) for session in sessions] == [2, 0]
+
+
+def test_a_composition_has_the_options_of_a_run() -> None:
+    context = PromptContext("How long is the warranty?")
+    long = Agent(OfflineModel(), layers=Layers(system=[TextPrompt("Be brief. " * 200, size=Size(cut="head"))]))
+    assert long.compose(context, budget=100).tokens <= 100 < long.compose(context).tokens
+    composition = long.compose("Hi", instructions="Be kind.")
+    assert composition.messages[0].text == "Be kind."
+
+
+def test_modules_name_the_classes_of_paused_runs() -> None:
+    with pytest.raises(ImportError, match=r"use the `journal` of agentkit\.Paused"):
+        exec("from agentkit import RunState")
