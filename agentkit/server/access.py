@@ -177,6 +177,7 @@ class Access:
             self._checked_at = now
             stamp = _stamp(path)
             if stamp != self._stamp:
+                # Set before the file is read: an invalid file is read once, and not again with each request.
                 self._stamp = stamp
                 self._callers, self.problem = _callers(path), None
         except (AccessFileError, OSError) as error:
@@ -233,6 +234,7 @@ def _with_token(text: str, fields: Mapping[str, Any]) -> str:
     """Return the text of an access file with one more token; comments and order of the file stay."""
     rows = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
     entry = "  - " + "\n    ".join(rows) + "\n"
+    # Text is inserted instead of a YAML dump, which would lose the comments of the file.
     if text and not text.endswith("\n"):
         text += "\n"
     if "tokens:" not in [line.rstrip() for line in text.splitlines()]:
@@ -266,6 +268,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
         raise AccessFileError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)
         ) from error
+    # The inode changes if the file is replaced within the resolution of its time.
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 

@@ -101,6 +101,7 @@ class Server(metaclass=Hinted):
         self.options = options
         self.agents = ServedAgents(agents)
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
+        # Otherwise callers would silently read an empty memory of another tenant.
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:
             raise AgentDefinitionError(
                 f"server: without tokens every caller is the tenant {self.access.tenant!r}, but agents have memories "
@@ -174,6 +175,7 @@ class Server(metaclass=Hinted):
             AccessDenied: The server requires no token, and the request is not from this machine.
         """
         headers = request.headers.getlist("authorization")
+        # A proxy can check another of the headers than this server.
         if len(headers) > 1:
             raise BadRequest("expected one Authorization header, got several", code="invalid_header")
         if self.access.is_open and not _is_local(request):
@@ -229,6 +231,7 @@ class Server(metaclass=Hinted):
         try:
             if endpoint.permission is None:
                 return await endpoint.call(request, Caller(""))
+            # Counted before the permission is checked: refused requests use up the rate limit too.
             caller = self.caller(request)
             self.limits.admit(caller)
             caller.check(endpoint.permission)

@@ -90,6 +90,7 @@ class SessionStore:
                 raise _unknown(name)
             return local.session
         try:
+            # Not `session(name)`, which would start a session that does not exist.
             self.get(owner, name)
         except UnknownResource:
             self._drop(owner, name)
@@ -98,6 +99,7 @@ class SessionStore:
         if session is None:
             session = self._within(owner).session(name)
             self._drop_deleted()
+        # The messages are read outside of the lock: readers of other sessions do not wait for the database.
         with self._lock:
             self._open[owner, name] = session
             self._open.move_to_end((owner, name))

@@ -17,7 +17,7 @@ from agentkit_memory.process.forks import track
 if TYPE_CHECKING:
     from agentkit_memory.database.engine import Database
     from agentkit_memory.facts.drafts import Extract
-    from agentkit_memory.index.index_worker import Worker
+    from agentkit_memory.index.index_worker import IndexWorker
     from agentkit_memory.index.indexes import Indexes
 
 __all__ = ["BackgroundWorker"]
@@ -44,7 +44,7 @@ class BackgroundWorker:
     def __init__(self, database: Database, indexes: Indexes, extract: Extract | None = None) -> None:
         self._database = database
         self._indexes = indexes
-        self._index: tuple[str, Worker] | None = None
+        self._index: tuple[str, IndexWorker] | None = None
         self._stop = Event()
         self._threads: list[Thread] = []
         track(self)

@@ -140,10 +140,12 @@ class AGUIEndpoints:
             Conflict: The run does not wait for a decision.
             Unprocessable: An interrupt has no answer, or the request changes the input of the run.
         """
+        # The endpoint requires only the permission to run agents.
         caller.check("approve")
         run_id = interrupted_run(resume)
         await self._runner.wait_stored()
         record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
+        # The error of an unknown run: a caller must not learn which runs of other users exist.
         if record.agent != run.name or record.user != run.user:
             raise UnknownResource(f"unknown run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
@@ -211,6 +213,7 @@ async def _messages(body: RunAgentInput) -> tuple[Message, ...]:
 
 
 def _check_results(messages: Sequence[Mapping[str, Any]]) -> None:
+    # A provider refuses a conversation with calls without results, with an error that names no interrupt.
     results = {message.get("tool_call_id") for message in messages}
     calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
     unanswered = ", ".join([call for call in calls if call not in results])

@@ -128,6 +128,7 @@ class HeldReplies:
         messages = (*before, reply)
         self._replies[owner, reply.tool_calls[0].id] = messages
         self._characters += _characters(messages)
+        # Text and not the count alone limits the memory: a reply can contain large results.
         while self._is_full():
             _, dropped = self._replies.popitem(last=False)
             self._characters -= _characters(dropped)

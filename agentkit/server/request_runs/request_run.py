@@ -193,6 +193,7 @@ class RequestRun:
         options = self._options(agent, names)
         if on_event is not None:
             options["on_event"] = on_event
+        # After the checks of the request: an invalid request must not use up the decisions of the run.
         if self.paused is not None:
             await self.paused.claim()
         try:
@@ -315,6 +316,7 @@ class RequestRun:
         self._outcome = {"state": "failed", "error": public_error(error)}
         if isinstance(error, asyncio.CancelledError):
             self._outcome = {"state": "cancelled"}
+        # `usage` can be an attribute of an error of another library.
         self._outcome["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
     def requeue(self) -> None:
@@ -337,6 +339,7 @@ class RequestRun:
             options["tools"] = with_client_tools(agent, self.tools)
         if self.schema is not None:
             options["output"] = _output_spec(agent, self.schema)
+        # A resumed run has the scope of its journal.
         if self.paused is not None:
             return {**options, "approve": dict(self.paused.decisions), "journal": self.paused.add_line}
         scope = ServedAgents.scope(agent, self.tenant, self.user)
@@ -359,6 +362,7 @@ class RequestRun:
                 param="messages",
                 code="invalid_messages",
             )
+        # A run without input continues a session, so the messages of the request become a session of this run.
         session = Session(conversation=Conversation(self.messages))
         if self.kwargs:
             session.keep_kwargs(self.kwargs)
@@ -369,6 +373,7 @@ class RequestRun:
         if type(event) is not TextDelta:
             return None
         text = event.text
+        # The replies of two steps are one text for the client.
         if event.step != self._step:
             if self._step and self._has_text:
                 text = _SEPARATOR + text

@@ -38,6 +38,7 @@ class RequestRunner:
     async def execute(self, run: RequestRun, caller: Caller, on_event: OnEvent | None = None) -> RequestAnswer:
         """Execute a run, count its usage and store it; see `RequestRun.answer`."""
         try:
+            # The limits first: a request that is refused must not start the time of a run.
             async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
                 run.result = await run.answer(on_event)
                 return run.result

@@ -119,6 +119,7 @@ class DurableExecutor:
             await in_thread(worker.start)
             self._worker = worker
         except WorkerError as error:
+            # Another process is the worker of this SQLite file: this server only adds runs to its queue.
             _log.warning("runs are left to another worker: %s", error)
         alive = await in_thread(self._alive_workers)
         await self._adopt_all(await in_thread(self._rows.requeue_interrupted, alive))
@@ -194,6 +195,7 @@ class DurableExecutor:
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
         check_decisions(record, decisions)
+        # A request paused in this server: from now on it is a run of the workers.
         if record.executor == "process":
             await in_thread(self._adopt, record)
         try:
@@ -226,6 +228,7 @@ class DurableExecutor:
                 await asyncio.sleep(_MAX_WAIT)
                 continue
             has_started = True
+            # Fast while entries arrive, and slower for a run that waits for a long tool.
             wait = min(wait * 1.5, _MAX_WAIT)
             for event in _events(journal, with_public_error(current)):
                 if event.seq > after:
@@ -241,6 +244,7 @@ class DurableExecutor:
 
     async def close(self) -> None:
         self.stop_listening()
+        # Before the worker stops: it hands its runs over, and this server must not adopt them.
         for task in (self._watching, self._adopting):
             if task is not None:
                 task.cancel()
@@ -337,6 +341,7 @@ class _TenantAgent:
 
 def _id_of(tenant: str, key: str) -> str:
     """Return the id of the run of a tenant and a key."""
+    # NUL separates the parts, because neither can contain it: ("a", "bc") and ("ab", "c") have different ids.
     return hashlib.blake2b(f"{tenant}\0{key}".encode(), digest_size=16, person=b"agentkit.run.key").hexdigest()
 
 

@@ -71,6 +71,7 @@ class LiveRun:
 
     def notify(self) -> None:
         """Wake all callers of `wait_change`."""
+        # A new event: callers that start to wait now must wait for the next change.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -85,6 +86,7 @@ class LiveRun:
 
     async def _write(self) -> None:
         while events := self.events[self._written :]:
+            # Counted before the write: events that could not be stored are not retried forever.
             self._written += len(events)
             try:
                 await in_thread(self._store.events.add, self.record.run_id, events)

@@ -79,6 +79,7 @@ class ProcessExecutor:
         names = {loaded.name for loaded in self._agents}
         for record in await in_thread(self._store.requeue_interrupted):
             if record.agent in names:
+                # Events that the stopped server sent, but had not stored, have numbers after the last stored event.
                 base = await self._last_event(record)
                 if base:
                     base += _GAP
@@ -97,6 +98,7 @@ class ProcessExecutor:
             existing = await in_thread(self._store.find, record.tenant, record.key)
             if existing is not None:
                 return same_run(existing, record)
+        # Requests that repeat a key were answered above: they need no room.
         tenants = [live.record.tenant for live in self._live.values()]
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
@@ -208,6 +210,7 @@ class ProcessExecutor:
         _, unfinished = await asyncio.wait(tasks, timeout=self._options.grace_seconds)
         for task in unfinished:
             task.cancel()
+        # A cancelled run stores the results of its tools, and is queued for the next server.
         if unfinished:
             _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_SECONDS)
         if unfinished:
@@ -232,6 +235,7 @@ class ProcessExecutor:
     def _forget(self, live: LiveRun) -> None:
         self._live.pop(live.record.run_id, None)
         key = _session_key(live.record)
+        # A run that could not reserve the session must not release it for the run that uses it.
         if key is not None and self._busy.get(key) == live.record.run_id:
             del self._busy[key]
         live.notify()
@@ -262,6 +266,7 @@ class ProcessExecutor:
 
     async def _store_outcome(self, live: LiveRun) -> None:
         try:
+            # Events before the outcome: a client that reads a finished run expects all its events.
             await live.wait_written()
             attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
             if attempt is not None:
@@ -322,6 +327,7 @@ class ProcessExecutor:
                     options["scope"] = scope
                 return await agent.run(record.input, run_id=record.run_id, **options)
         except TimeoutError as error:
+            # A tool or a model can raise TimeoutError too.
             if not timeout.expired():
                 raise
             failure = AgentError(

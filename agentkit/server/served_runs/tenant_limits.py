@@ -93,6 +93,7 @@ class TenantLimits:
             QuotaExceeded: The tenant has too many concurrent requests, or exceeded its quota of today.
             ServerFull: The server has too many concurrent requests.
         """
+        # The limit of the tenant first: its error is about its own requests, and not about other tenants.
         limit = caller.allowed.concurrent or self._options.concurrent_per_tenant
         if self._running[caller.tenant] >= limit:
             raise QuotaExceeded(
@@ -105,12 +106,14 @@ class TenantLimits:
             raise ServerFull(
                 "the server has its maximum of concurrent requests: retry", code="overloaded", retry_after=1.0
             )
+        # Counted before the quota is read, which waits for a thread: other requests must see this request.
         self._running[caller.tenant] += 1
         try:
             await self.check_quota(caller)
             yield
         finally:
             self._running[caller.tenant] -= 1
+            # Without entries for idle tenants, the counter does not grow.
             if not self._running[caller.tenant]:
                 del self._running[caller.tenant]
 

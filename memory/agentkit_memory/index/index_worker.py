@@ -1,4 +1,4 @@
-"""`Worker`: brings the index of one space to the state that SQL requires; any number of workers may run at once.
+"""`IndexWorker`: brings the index of one space to the state that SQL requires; any number of workers may run at once.
 
 A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges after that: a crash
 in between repeats a write and never loses one. An expired lease may be taken over; a worker that lost its lease queues
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
     from agentkit_prompts.context.parts import Image
 
-__all__ = ["Worker"]
+__all__ = ["IndexWorker"]
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -129,7 +129,7 @@ def _task(row: Row[Any]) -> _Task | None:
     return task
 
 
-class Worker:
+class IndexWorker:
     """Processes the outbox of one space: at most `batch` items at once, which other workers may take after `lease` s.
 
     `encoder` returns the encoder of texts; it is required if the index has dimensions. With `removals`, only items to

@@ -16,7 +16,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import vector_state
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.index.compare import compare
-from agentkit_memory.index.index_worker import Worker
+from agentkit_memory.index.index_worker import IndexWorker
 from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
@@ -122,7 +122,7 @@ class Indexes:
         batch: int | None = None,
         removals: bool = False,
         scope: int | None = None,
-    ) -> Worker:
+    ) -> IndexWorker:
         """Return a new worker for the outbox of a space (the active space), to run in a separate thread."""
         space, index = self._get(space)
         encoder = None
@@ -132,7 +132,7 @@ class Indexes:
             size = 512
             if self._encoder is not None:
                 encoder = partial(self._encoder, space.model)
-        return Worker(
+        return IndexWorker(
             self.database,
             index,
             space.name,

@@ -21,7 +21,7 @@ from agentkit_memory.database.tables import items, scopes, vector_spaces, vector
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.compare import compare
-from agentkit_memory.index.index_worker import Worker
+from agentkit_memory.index.index_worker import IndexWorker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex
@@ -75,7 +75,7 @@ def uuid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
-def work_until(stop: threading.Event, worker: Worker) -> None:
+def work_until(stop: threading.Event, worker: IndexWorker) -> None:
     while not stop.is_set():
         try:
             worked = worker.run_once()
@@ -223,7 +223,7 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
     database: Database, indexes: Indexes, now: list[float]
 ) -> None:
     index = indexes.get()
-    other = Worker(database, index, SPACE, lease=60)
+    other = IndexWorker(database, index, SPACE, lease=60)
 
     def stall() -> None:
         assert other.run_once() == 0 and other.others
@@ -237,7 +237,7 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
         assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
 
     write(database, 1, 2, said="old")
-    assert Worker(database, interrupted(index, stall, look), SPACE, lease=60).run_once() == 2
+    assert IndexWorker(database, interrupted(index, stall, look), SPACE, lease=60).run_once() == 2
     assert other.run_once() == 2
     assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
     assert (indexes.verify().ok, indexes.verify().pending) == (True, 0)
@@ -256,7 +256,7 @@ def test_a_worker_that_ends_after_its_model_was_changed_queues_nothing(
 
     index = indexes.get()
     write(database, 1, 2)
-    assert Worker(database, interrupted(index, change), SPACE, lease=60).run_once() == 2
+    assert IndexWorker(database, interrupted(index, change), SPACE, lease=60).run_once() == 2
     with database.read() as connection:
         assert connection.execute(select(vector_state)).all() == []
 
@@ -291,7 +291,7 @@ def test_a_worker_that_was_slow_writes_only_what_it_still_holds(
     database: Database, indexes: Indexes, now: list[float]
 ) -> None:
     index = indexes.get()
-    other = Worker(database, index, SPACE, lease=60)
+    other = IndexWorker(database, index, SPACE, lease=60)
 
     def slow() -> Encoder:
         now[0] += 61
@@ -300,7 +300,7 @@ def test_a_worker_that_was_slow_writes_only_what_it_still_holds(
         raise EmbedderError("the model is away")
 
     write(database, 1, 2, said="old")
-    assert Worker(database, index, SPACE, lease=60, encoder=slow).run_once() == 0
+    assert IndexWorker(database, index, SPACE, lease=60, encoder=slow).run_once() == 0
     assert found(index, database, "new") == {uuid(2)}
     assert pending(database) == 0
 
@@ -313,7 +313,7 @@ def test_a_clock_that_was_set_back_does_not_lock_items_away(
     now[0] = 9e9
     take_leases(database)
     now[0] = 1e9
-    assert Worker(database, indexes.get(), SPACE).run_once() == 1
+    assert IndexWorker(database, indexes.get(), SPACE).run_once() == 1
 
 
 def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Database, tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_model_that_is_away_is_not_asked_for_every_item(
         raise ConnectionError("nobody answers")
 
     write(database, *range(1, 101))
-    worker = Worker(database, indexes.get(), DENSE, encoder=lambda: encoders(database, away).get(MODEL))
+    worker = IndexWorker(database, indexes.get(), DENSE, encoder=lambda: encoders(database, away).get(MODEL))
     assert worker.run_once() == 100
     assert calls == [100]
     now[0] += 1.5
