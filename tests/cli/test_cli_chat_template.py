@@ -138,7 +138,7 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
     assert command("compose", "Hi", "--agent", "shop.yaml", "--text").stdout.startswith("<|im_start|>system\nYou sell.")
     done = command(*offline[:-1], "openai:gpt-5-mini")
     assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'openai:gpt-5-mini': ")
-    assert "completes text" in done.stderr and "it keeps what shop.yaml, line 2 says" in done.stderr
+    assert "completes text" in done.stderr and "the settings are in shop.yaml, line 2" in done.stderr
     own = ("chat", "--once", "Hi", "--model", "offline", "--chat-template")
     assert "tools are in its prompt" in command(*own, "vicuna").stderr
     assert "did you mean 'vicuna'" in command(*own, "vicunna").stderr
