@@ -189,10 +189,17 @@ def test_a_listener_that_raises_ends_the_run_or_is_reported(
     assert kinds(whole)[-1] is RunFinished
 
 
-def test_many_errors_of_a_listener_are_reported_a_few_times() -> None:
-    model = ScriptedModel(["word " * 500])
-    result = Agent(model).run_sync("x", on_event=failing(TextDelta, [], True), on_event_error="report")
+def test_the_first_errors_of_a_listener_are_listed_and_all_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    deltas: list[Event] = []
+    with caplog.at_level(logging.WARNING, "agentkit"):
+        result = Agent(ScriptedModel(["word " * 500])).run_sync(
+            "x", on_event=failing(TextDelta, deltas, False), on_event_error="report"
+        )
     assert len(result.listener_errors) == 16
+    failures = [record for record in caplog.records if "a listener failed" in record.message]
+    assert len(failures) == sum(isinstance(event, TextDelta) for event in deltas) > 16
+    assert sum(record.exc_info is not None for record in failures) == 16
+    assert "cannot show TextDelta" in failures[-1].message
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

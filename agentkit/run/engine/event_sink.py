@@ -24,7 +24,7 @@ PassOn: TypeAlias = Callable[[T], Awaitable[None]]
 """Sends an event, or a part of an answer, to the consumer of a stream."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
 _MAX_ERRORS = 16
-"""Maximum number of reported errors of a listener."""
+"""Maximum number of listed errors of a listener."""
 _MAX_QUEUED = 64
 """Maximum number of events that wait for the consumer of a stream."""
 _log = logging.getLogger("agentkit")
@@ -49,7 +49,8 @@ class EventSink:
 
     Args:
         listener: Called with each event.
-        errors: `raise`: an exception of the listener ends the run; `report`: it is added to `errors`.
+        errors: `raise`: an exception of the listener ends the run; `report`: it is logged, and the first 16
+            exceptions are listed in `errors`.
 
     Raises:
         TypeError: The listener cannot be called, or `errors` is another value.
@@ -63,7 +64,7 @@ class EventSink:
         if errors not in ("raise", "report"):
             raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
         self.errors: list[Exception] = []
-        """Exceptions of the listener, if errors are reported."""
+        """The first exceptions of the listener, if errors are reported."""
         self._listener = listener
         self._raises = errors == "raise"
         self._failure: BaseException | None = None
@@ -176,6 +177,9 @@ class EventSink:
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
+        else:
+            # A listener can fail at every delta: a traceback for each would hide other messages.
+            _log.warning("a listener failed again: %s: %s", type(error).__name__, error)
 
 
 def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:

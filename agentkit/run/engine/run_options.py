@@ -89,8 +89,8 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
     """Called with every event, in order; an async function is awaited, and the run waits for it."""
     on_event_error: ListenerErrors
-    """`raise` (the default): an exception of `on_event` ends the run; `report`: it is logged and listed in
-    `RunResult.listener_errors`."""
+    """`raise` (the default): an exception of `on_event` ends the run; `report`: it is logged, and the first 16 are
+    listed in `RunResult.listener_errors`."""
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs approval."""
@@ -178,7 +178,7 @@ _USER = (
     "use session=memory.within(Scope(tenant, user=...)).session(id), or scope=Scope(tenant, user=...) without a session"
 )
 _TAKEN_BY = {
-    **dict.fromkeys(CHANGES, "with_changes, compose, run and resume"),
+    **dict.fromkeys(CHANGES, "with_changes, override, compose, run and resume"),
     "counter": "Agent(...)",
     **dict.fromkeys(RESUME - CHANGES, "run and resume"),
     "session": "compose, run, resume and start",

@@ -51,11 +51,11 @@ def check_journal(journal: Journal, agent: str, session: SessionProtocol | None,
     if session is not None:
         session_id = session.id
     if journal.session != session_id:
-        place = f"on session {journal.session!r}"
+        advice = f"on session {journal.session!r}: resume it with the same session="
         if journal.session is None:
-            place = "without a session"
+            advice = "without a session: resume it without session="
         raise JournalError(
-            f"journal of run {journal.run_id!r}: the run was {place}: resume it with the same session=",
+            f"journal of run {journal.run_id!r}: the run was {advice}",
             name="session",
             value=journal.session,
         )

@@ -1,4 +1,4 @@
-"""Near-duplicates: texts with nearly the same words in the same order, of which a recall uses one."""
+"""Near-duplicates: texts with nearly the same words in the same order, a recall uses only one of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from agentkit_memory.terms.analysis import split_words
 __all__ = ["Copies", "count_copies"]
 
 SAME_TEXT = "same text as"
-"""Start of the reason of a copy."""
+"""Prefix of the reason of a duplicate."""
 _MIN_SHARED = 0.9
-"""Minimum share of common words of near-duplicates."""
+"""Minimum share of common words at which two texts are near-duplicates."""
+# `don't` is split into "don" and "t".
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
 """Words that reverse the meaning of a text."""
 _SIGNS = re.compile(
@@ -29,7 +30,7 @@ _DASHES = {ord("−"): "-", ord("–"): "-"}
 
 
 class Wording:
-    """The words of a text."""
+    """Words of a text."""
 
     __slots__ = ("_all", "text", "words")
 
@@ -66,54 +67,62 @@ def alike(one: Wording, other: Wording) -> bool:
         return False
     if len(shared) == one_size == other_size:
         return one.ordered == other.ordered
-    # A single negation or number makes another statement.
-    apart = one.words ^ other.words
-    if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
+    # One different negation or number changes the meaning.
+    differing_words = one.words ^ other.words
+    if not differing_words.isdisjoint(_NEGATIONS):
+        return False
+    if any(char.isdigit() for word in differing_words for char in word):
         return False
     # "Alice lent Bob" and "Bob lent Alice" differ only in the order.
     return one.order_of(shared) == other.order_of(shared)
 
 
 class Copies:
-    """The used candidates of a recall, to find copies of them."""
+    """Record of the used candidates of a recall, which finds duplicates of them."""
 
-    def __init__(self, question: Question, images: Mapping[str, str]) -> None:
+    def __init__(self, question: Question, image_hashes: Mapping[str, str]) -> None:
         self._question = Wording(question.words, question.text)
-        self._images = images
-        self._shown: dict[str, str] = {}
-        """Ids of the candidates by the hash of their image."""
+        self._image_hashes = image_hashes
+        self._used_images: dict[str, str] = {}
+        """Ids of the used candidates by the hash of their image."""
         self._used: list[tuple[Wording, str]] = []
         self._words: set[str] = set()
         """Words of all used texts: a text with many other words is not a copy of any."""
 
-    def reason(self, each: ScoredItem, *, keep: bool) -> str:
-        """Return a reason if a candidate repeats a used candidate or the question; else, with `keep`, remember it."""
-        item = each.item
+    def reason(self, candidate: ScoredItem, *, keep: bool) -> str:
+        """Return a reason if a candidate repeats a used candidate or the question; otherwise empty text.
+
+        With `keep`, a candidate without a reason is recorded as used.
+        """
+        item = candidate.item
         if item.kind == IMAGE:
-            # Only the same image is a copy of an image: the alt text may be the same.
-            first_id = self._shown.setdefault(self._images.get(item.id, item.id), item.id)
-            if first_id == item.id:
-                return ""
-            return f"{SAME_TEXT} {first_id}"
+            # Images are compared by hash: different images can have the same alt text.
+            image_hash = self._image_hashes.get(item.id, item.id)
+            first_id = self._used_images.get(image_hash, item.id)
+            if first_id != item.id:
+                return f"{SAME_TEXT} {first_id}"
+            if keep:
+                self._used_images[image_hash] = item.id
+            return ""
         wording = Wording(split_words(item.text), item.text)
         # A statement that equals the question answers it; a question that was asked before does not.
         if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):
             return "repeats the question"
-        twin = self._twin_of(wording)
-        if twin:
-            return f"{SAME_TEXT} {twin}"
+        duplicate_id = self._duplicate_of(wording)
+        if duplicate_id:
+            return f"{SAME_TEXT} {duplicate_id}"
         if keep:
             self._used.append((wording, item.id))
             self._words |= wording.words
         return ""
 
-    def _twin_of(self, wording: Wording) -> str:
+    def _duplicate_of(self, wording: Wording) -> str:
         """Return the id of the first used candidate with nearly the same text, or empty text."""
         if len(self._words & wording.words) < _MIN_SHARED * len(wording.words):
             return ""
-        return next((used for there, used in self._used if alike(wording, there)), "")
+        return next((used_id for used_wording, used_id in self._used if alike(wording, used_wording)), "")
 
 
-def count_copies(order: Iterable[ScoredItem]) -> int:
+def count_copies(candidates: Iterable[ScoredItem]) -> int:
     """Return the number of candidates that were not used because a better one has the same text."""
-    return sum(each.reason.startswith(SAME_TEXT) for each in order)
+    return sum(each.reason.startswith(SAME_TEXT) for each in candidates)

@@ -37,7 +37,7 @@ class ExampleSelector(Protocol):
 
 
 class StaticSelector:
-    """Always the first `k` examples, or those with the given ids, in that order."""
+    """The first `k` of all examples, or of the examples with the passed ids, in the order of the ids."""
 
     def __init__(self, k: int | None = None, *, ids: Sequence[str] | None = None) -> None:
         problems = _problems_of_count(k) + _problems_of_ids(ids)
@@ -199,7 +199,7 @@ class ExamplesPrompt(BasePrompt):
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Name the selector in the error of whatever fails inside."""
+        """Context that converts exceptions other than a PromptError to a PromptError that names the selector."""
         try:
             yield
         except PromptError:

@@ -97,6 +97,17 @@ def test_an_agent_sends_what_it_recalls_and_its_journal_keeps_it(memory: Memory)
     assert again.output == "It is blue."
 
 
+def test_an_image_that_exceeds_the_token_limit_does_not_hide_its_duplicate(memory: Memory) -> None:
+    long_alt = "green door of the workshop " + "in detail, " * 30
+    memory.documents.add(image(GREEN, long_alt), source="long.png")
+    memory.documents.add(image(GREEN, "green shed"), source="short.png")
+    policy = replace(POLICIES["default"], tokens=20)
+    recall = memory.recall("Which green door does the workshop have?", policy=policy)
+    first = recall.explain()[0]
+    assert first.text.startswith("green door of the workshop") and "tokens" in first.why
+    assert [found.source for found in recall.documents] == ["short.png"]
+
+
 def test_one_space_holds_images_and_texts(home: Path) -> None:
     with Memory(home, embedder=Colours()) as memory:
         for number, colour in enumerate((RED, GREEN, BLUE)):

@@ -54,7 +54,7 @@ class ToolPolicy:
     timeout: float | None = 60.0
     """Longest time of one attempt; None: any. A sync function goes on in its thread, whose result nobody reads."""
     retries: int = 0
-    """How often a failed attempt is repeated; in a run not after an attempt that ignored its time limit."""
+    """Maximum number of retries after failed attempts, including attempts that ignored their time limit."""
     retry_on: tuple[type[Exception], ...] = (Exception,)
     """The exceptions that are worth another attempt; a timeout counts as `TimeoutError`."""
     backoff: float = 0.5
