@@ -67,6 +67,7 @@ class Lease:
 
     def _renew(self) -> None:
         while not (self.is_lost or self._is_over.wait(self._pause)):
+            # The time before the request: the lease must not look longer here than for other workers.
             at = seconds_now()
             try:
                 is_alive = self._rows.beat(self._worker)
@@ -80,6 +81,7 @@ class Lease:
                 _log.error("worker %s: lease lost: its runs were taken over; the worker has stopped", self._worker)
 
     def _watch(self) -> None:
+        # A separate thread: the renewal can wait for the database longer than the lease.
         while not self._is_over.wait(self._pause):
             if not self.is_held:
                 self._on_end()

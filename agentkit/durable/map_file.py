@@ -60,6 +60,7 @@ class MapFile:
         """
         try:
             for line in lines:
+                # `os.write` can write a part, such as the part for which the disk has space.
                 text = memoryview(f"{json.dumps(line)}\n".encode())
                 while text:
                     text = text[os.write(self._file, text) :]
@@ -99,6 +100,7 @@ class MapFile:
                 if self.written == len(ids):
                     raise self._unexpected(line, "the end of the file")
                 run_id, is_complete = ids[self.written], line.endswith(b"\n")
+                # Cut short by a crash; other text without a line break is not from a map.
                 if not is_complete and _is_part(line, run_id):
                     break
                 answer = _parsed(line)

@@ -41,6 +41,7 @@ class Takeover:
                 if self._watched.get(worker.id, (None,))[0] != worker.beat:
                     self._watched[worker.id] = worker.beat, now
                 silent = now - self._watched[worker.id][1]
+                # Compared in the update: a worker that renewed its lease after this read is not marked as dead.
                 beat: int | None = worker.beat
                 if worker.beat < 0:
                     beat = None
@@ -66,6 +67,7 @@ class Takeover:
         Args:
             attempts: Ids of the legs that this worker executes; another thread can change them.
         """
+        # Only after some time: a leg that was just taken from the queue has no attempt yet.
         now = seconds_now()
         running = [leg_id(leg) for leg in self._store.queue.running([self._worker])]
         own = {*running, *self._pending([self._worker], WORKFLOW)}.difference(tuple(attempts))
@@ -82,6 +84,7 @@ class Takeover:
 
     def _put_back(self, legs: Collection[str]) -> None:
         """Queue the runs of legs again as new legs, and cancel the old legs, which can block a session."""
+        # The new leg before the cancellation: a crash in between leaves two legs, of which only the new leg can start.
         for leg in legs:
             run_id, number = leg_of(leg)
             self._store.queue.again(run_id, _OPEN, number)

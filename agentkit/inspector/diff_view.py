@@ -85,6 +85,7 @@ def _messages(now: Sequence[Message], before: Sequence[Message]) -> Iterator[Jso
             yield {"change": "same", "count": i2 - i1, "from": j1}
             continue
         old, new = list(before[i1:i2]), list(now[j1:j2])
+        # Messages of equal roles are compared word by word; other messages were added or removed.
         while old and new and old[0].role == new[0].role:
             message_before, message = old.pop(0), new.pop(0)
             pieces = list(_words(_whole(message_before), _whole(message)))
@@ -109,6 +110,7 @@ def _words(before: str, now: str) -> Iterator[Json]:
 
 def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Iterator[tuple[str, int, int, int, int]]:
     """Yield the edits from one sequence to the other; sequences longer than `most` are replaced as a whole."""
+    # Equal starts and ends are skipped first: the matcher takes quadratic time, and most changes are local.
     limit = min(len(old), len(new))
     start = next((at for at in range(limit) if old[at] != new[at]), limit)
     limit -= start

@@ -67,11 +67,14 @@ def turn_context(
     if first.role == "user":
         text = first.content
     answers = [at for at in range(start + 1, stop) if conversation[at].role == "assistant"] or [stop]
-    number = len(answers) if step is None else step
+    number = step
+    if number is None:
+        number = len(answers)
     if not 1 <= number <= len(answers):
         raise PromptError(
             f"step: unknown step {brief(step)}; turn {turn} has {len(answers)} model calls, from 1", name="step"
         )
+    # A copy in memory with the messages before the turn: the composition must not show the turn itself.
     before = Session(session.id, conversation[:start])
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
     ctx = agent.context(UserInput(text, dict(kwargs or {})), before)

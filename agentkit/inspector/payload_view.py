@@ -20,7 +20,7 @@ __all__ = ["TARGETS", "payload_view"]
 TARGETS = ("openai", "responses", "anthropic", "text")
 """Forms of a payload; `text` is the text of a local model."""
 _MEDIA = re.compile(r"[A-Za-z0-9+/=_-]{512,}")
-_KEPT = 48
+_MAX_MEDIA = 48
 """Characters of the base64 of a media part in the view."""
 
 
@@ -44,6 +44,7 @@ def payload_view(composition: Composition, target: str, chat_template: str | Non
         if chat_template is not None:
             raise PromptError("chat_template: only the target 'text' has a chat template", name="chat_template")
         body = getattr(composition, f"to_{target}")()
+        # The page would become slow with megabytes of base64, which no person reads.
         text = _MEDIA.sub(_shortened, json.dumps(body, ensure_ascii=False, indent=2, default=str))
         return {"target": target, "pieces": [{"text": text, "kind": "text"}]}
     if chat_template is None:
@@ -87,4 +88,4 @@ def _shortened(match: re.Match[str]) -> str:
     # A long text of few different characters is no base64.
     if len(set(text[:256])) < 20:
         return text
-    return f"{text[:_KEPT]}... ({len(text) - _KEPT:,} more characters)"
+    return f"{text[:_MAX_MEDIA]}... ({len(text) - _MAX_MEDIA:,} more characters)"

@@ -65,13 +65,15 @@ def turns_view(session: SessionProtocol, first: int, *, runs: Mapping[int, str] 
         messages = conversation[start:stop]
         answers = [message.text for message in messages if message.role == "assistant" and message.text]
         tools = [call.name for message in messages for call in message.tool_calls]
-        text = ""
+        text = answer = ""
+        if answers:
+            answer = _excerpt(answers[-1])
         if messages[0].role == "user":
             text = messages[0].text
         turn: Json = {
             "turn": number,
             "input": _excerpt(text),
-            "answer": _excerpt(answers[-1] if answers else ""),
+            "answer": answer,
             "tools": tools[:12],
             "tokens": sum(sizes[start:stop]),
         }
@@ -101,6 +103,7 @@ def runs_begun(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str
 
 
 def _excerpt(text: str) -> str:
+    # Only the start is split: a message can have megabytes.
     short = " ".join(text[: 4 * _MAX_EXCERPT].split())
     if len(short) <= _MAX_EXCERPT and len(text) <= 4 * _MAX_EXCERPT:
         return short
