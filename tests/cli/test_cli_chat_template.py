@@ -62,7 +62,7 @@ def test_an_unknown_template_is_named(command: Run) -> None:
     done = command("compose", "Hi", "--chat-template", "vicunna")
     assert done.exit_code == 1 and "did you mean 'vicuna'" in done.stderr
     done = command("compose", "Hi", "--chat-template", "zzz")
-    assert "agentkit templates" in done.stderr and "there is:" not in done.stderr and "baichuan" not in done.stderr
+    assert "agentkit templates" in done.stderr and "baichuan" not in done.stderr
 
 
 def test_templates_says_which_have_a_place_for_tools(command: Run) -> None:

@@ -166,7 +166,7 @@ def test_replies_that_were_cut_name_the_limit_and_another_file(
         done = run(*command, *options)
         assert done.exit_code == 1 and "row 1: ModelReplyCut: " in done.stderr
         assert f"Cut replies need a larger max_out_len in the configuration{after}\n" in done.stderr
-        assert "Run it again" not in done.stderr
+        assert "Run the evaluation again" not in done.stderr
     own = SUMS.replace("dict(type=GenInferencer)", "dict(type=GenInferencer, max_out_len=512)")
     (sums / "sums.py").write_text(own)
     server.on("thinks", answers(right))
@@ -385,7 +385,7 @@ def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums:
         (inner / "sums.py").write_text(SUMS.replace("path=name", f"path={path!r}"))
         refused = run("eval", "inner/sums.py", "-d", "few", "--show", "1")
         assert refused.exit_code == 1, path
-        assert "is outside of" in refused.stderr or "does not lie in the folder" in refused.stderr
+        assert "is outside of" in refused.stderr
         if path != "links":
             done = run("eval", "inner/sums.py", "-d", "few", "--show", "1", "--root", ".")
             assert done.exit_code == 0, done.stderr
