@@ -168,8 +168,8 @@ def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, a
     other_name.symlink_to(url.removeprefix("sqlite:///"))
     with site(url, tmp_path / "site") as here, agents(url).runs.worker(grace=0):
         _, said = here.worker(DURABLE_TEST_URL=f"sqlite:///{other_name}").communicate(timeout=LONG)
-        assert f"process {os.getpid()} works on" in said
-        assert "a SQLite file takes one worker" in said
+        assert f"process {os.getpid()} is the worker of" in said
+        assert "a SQLite file allows only one: " in said
 
 
 @pytest.mark.long
