@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Generic
@@ -23,6 +24,10 @@ from agentkit_prompts.hints import Hinted
 
 __all__ = ["RunHandle", "entry_events"]
 
+_log = logging.getLogger("agentkit")
+
+_PROBLEM_SECONDS = 1.0
+"""Seconds without progress before `result` logs the problem of a run, such as a missing worker."""
 _MIN_WAIT, _MAX_WAIT = 0.02, 0.5
 """Seconds between two reads of a run that has not finished."""
 
@@ -111,7 +116,8 @@ class RunHandle(Generic[Output], metaclass=Hinted):
     async def result(self, *, timeout: float | None = None) -> RunRecord:
         """Wait until the run finishes, and return its record.
 
-        Requests are repeated while the database does not respond.
+        Requests are repeated while the database does not respond. A problem of the run, such as a missing worker, is
+        logged once as a warning.
 
         Args:
             timeout: Maximum seconds; None: unlimited. The run continues after a timeout.
@@ -126,12 +132,22 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         """
         async with asyncio.timeout(timeout):
             wait, record = _MIN_WAIT, await self._store.ask(lambda: self._store.rows.get(self.run_id))
+            waited = 0.0
             while record.state in ("queued", "running"):
                 await asyncio.sleep(wait)
+                if waited < _PROBLEM_SECONDS <= waited + wait:
+                    await self._log_problem()
+                waited += wait
                 wait = min(wait * 1.5, _MAX_WAIT)
                 record = await self._store.wait_for(lambda: self._store.rows.get(self.run_id))
             stopped = record
             return await self._store.wait_for(lambda: self._ended(stopped))
+
+    async def _log_problem(self) -> None:
+        """Log the problem of a run that waits, such as a missing worker."""
+        info = await self._store.wait_for(lambda: self._store.any_info(self.run_id))
+        if info.problem is not None:
+            _log.warning("run %s: %s", self.run_id, info.problem)
 
     def _ended(self, record: RunRecord) -> RunRecord:
         """Return the record of a finished run, with its journal; raise for other states."""

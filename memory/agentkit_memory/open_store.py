@@ -30,6 +30,19 @@ _MAX_WAIT = 2.0
 """
 
 
+_FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+
+
+def _check_folder(path: Path) -> None:
+    """Check that a path without a folder does not have the name of a database file."""
+    if path.suffix in _FILE_ENDINGS and not path.is_dir():
+        raise InvalidArgument(
+            f"{path}: expected a folder, got the name of a database file: pass a folder, such as "
+            f"Memory({path.stem!r}), which will contain memory.db and index/",
+            name="target",
+        )
+
+
 class OpenStore:
     """An open database with its indexes, each opened at its first use; see `Memory`.
 
@@ -53,6 +66,7 @@ class OpenStore:
                 )
             place, beside = target, index
         elif isinstance(target, str | os.PathLike):
+            _check_folder(expanded(target))
             place, beside = expanded(target) / "memory.db", expanded(target) / "index"
         else:
             raise InvalidArgument(

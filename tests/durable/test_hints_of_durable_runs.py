@@ -11,6 +11,7 @@ import pytest
 
 from agentkit import Agent, OfflineModel, Runs
 from agentkit.durable import RunHandle
+from tests.waiting import eventually
 
 WRONG: list[tuple[Callable[[Any, Any], object], type[Exception], str]] = [
     (lambda runs, agent: Runs(agent, "sqlite:///runs.db"), TypeError, "use Runs(url), then runs.add(agent)"),  # type: ignore[call-arg]
@@ -57,6 +58,22 @@ def test_the_ways_of_the_messages_work(runs: Runs) -> None:
         return await agent.start("Hi")
 
     assert asyncio.run(started()).run_id
+
+
+def test_a_result_without_a_worker_logs_how_to_start_one(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent(OfflineModel())
+    runs.add(agent)
+
+    async def waited() -> None:
+        handle = await agent.start("Hi", run_id="alone")
+        result = asyncio.ensure_future(handle.result())
+        await eventually(lambda: "run alone: no worker" in caplog.text)
+        result.cancel()
+
+    asyncio.run(waited())
+    warnings = [record.getMessage() for record in caplog.records if "run alone: no worker" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "`with runs.worker():` or `agentkit worker MODULE`" in warnings[0]
 
 
 def test_the_module_names_the_class() -> None:

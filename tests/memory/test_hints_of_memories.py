@@ -97,6 +97,14 @@ def test_a_pattern_of_files_becomes_a_list_of_paths(memory: Any, tmp_path: Path)
     assert memory.ingest([*tmp_path.glob("*.md")]).added == (str(tmp_path / "a.md"),)
 
 
+def test_a_memory_is_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Memory(tmp_path / "shop.db")
+    assert "Memory('shop')" in str(caught.value)
+    (tmp_path / "old.db").mkdir()
+    Memory(tmp_path / "old.db").close()
+
+
 def test_the_module_names_the_filter() -> None:
     with pytest.raises(ImportError, match=r"use agentkit\.memory\.RecallFilter"):
         exec("from agentkit.memory import Filter")

@@ -82,6 +82,18 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
     (lambda: session.run("Hi"), AttributeError, "await agent.run(text, session=session)", _with_session),
     (lambda: session.clear(), AttributeError, "session.rewind(0)", _with_session),
     (lambda: agent.__enter__(), TypeError, "use the agent without `with`", result),
+    (
+        lambda: speaker.stream_text("Hi").__aenter__(),
+        TypeError,
+        "use async for, or contextlib.aclosing(stream)",
+        result,
+    ),
+    (
+        lambda: speaker.stream_text("Hi").result,
+        AttributeError,
+        "use agent.stream(text): its last event, RunFinished, has the result",
+        lambda: [*speaker.stream_sync("Hi")][-1].result.output == "4",
+    ),
     (lambda: result().state, AttributeError, "`except Paused as paused`", paused),  # type: ignore[attr-defined]
     (lambda: result().pending_approvals, AttributeError, "paused.calls and paused.journal", paused),  # type: ignore[attr-defined]
     (

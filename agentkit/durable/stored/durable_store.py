@@ -389,5 +389,6 @@ def _queue_problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | Non
     if versions:
         available = f"; running workers have {', '.join(map(repr, versions))}"
     return (
-        f"no worker has version {record.version!r} of agent {record.agent!r}{available}: start one, or cancel the run"
+        f"no worker has version {record.version!r} of agent {record.agent!r}{available}: start one with "
+        "`with runs.worker():` or `agentkit worker MODULE`, or cancel the run"
     )

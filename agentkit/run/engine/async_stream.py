@@ -40,6 +40,17 @@ class AsyncStream(AsyncGenerator[T, None]):
         def __iter__(self):
             raise TypeError(f"an async stream is not iterable; use async for, or {self._advice}")
 
+        def __aenter__(self):
+            raise TypeError("an async stream is not a context manager; use async for, or contextlib.aclosing(stream)")
+
+        __aexit__ = __aenter__
+
+        def __getattr__(self, name):
+            problem = f"an async stream has no attribute {name!r}"
+            if name in ("result", "usage", "output", "messages"):
+                problem += "; use agent.stream(text): its last event, RunFinished, has the result"
+            raise AttributeError(problem, name=name, obj=self)
+
 
 async def texts(events: AsyncGenerator[Event[Any], None]) -> AsyncGenerator[str, None]:
     """Yield the texts of the model in a stream of events, and close the stream."""

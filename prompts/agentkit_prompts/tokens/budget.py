@@ -15,9 +15,9 @@ __all__ = ["Budget", "Cut", "Size"]
 Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Callable[[str, int], str]
 """Kind of cut of a prompt.
 
-`none`: it is not cut. `drop`: it is dropped as a whole. `head` and `tail`: this end remains. `middle`: both ends
-remain. `items`: the first items (documents, facts, examples) remain. A callable receives the text and its maximum
-tokens, and returns the text to send.
+`none`: it is not cut. `drop`: it is dropped as a whole. `head` keeps the start of the text, `tail` keeps the end,
+`middle` keeps both. `items` keeps the first items (documents, facts, examples). A callable receives the text and its
+maximum tokens, and returns the text to send.
 """
 _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 
