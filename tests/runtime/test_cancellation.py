@@ -64,7 +64,7 @@ async def test_in_the_middle_of_tool_calls_what_is_done_is_kept_and_the_rest_is_
     done, stopped, unknown, never = [message.text for message in session.conversation[2:]]
     assert done == "quick"
     assert stopped == "linger was cancelled with the run. It may still have had an effect."
-    assert unknown.startswith("There is no tool named 'missing'; valid names: ")
+    assert unknown.startswith("Unknown tool 'missing'; valid names: ")
     assert never == "later was not called: the run was cancelled first."
     follow_up = ScriptedModel(["I see."])
     Agent(follow_up).run_sync("What happened?", session=session)

@@ -60,13 +60,13 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
     (result,) = results(calling("ecko"), echo)
     assert (result.status, result.content) == (
         "error",
-        "There is no tool named 'ecko'; did you mean 'echo'? Valid names: echo.",
+        "Unknown tool 'ecko'; did you mean 'echo'? Valid names: echo.",
     )
 
 
 def test_a_call_where_there_are_no_tools_is_answered_too() -> None:
     (result,) = results(calling("anything"))
-    assert result.content == "There is no tool named 'anything': there are no tools."
+    assert result.content == "Unknown tool 'anything'; no tools are available."
 
 
 def test_arguments_of_the_wrong_type_go_back_to_the_model_with_every_problem() -> None:

@@ -38,7 +38,7 @@ def test_each_run_has_the_tools_of_its_own_input() -> None:
     plain = agent.run_sync("I am a guest")
     admin = agent.run_sync("I am an admin", approve=lambda call: True)
 
-    assert results(plain)[0].startswith("There is no tool named 'write'")
+    assert results(plain)[0].startswith("Unknown tool 'write'")
     assert results(admin) == ["written"]
     assert [len(request.tools) for request in model.requests] == [1, 1, 2, 2]
 

@@ -53,7 +53,7 @@ def test_each_step_has_the_tools_of_what_happened_before() -> None:
 
     assert offered(model) == [["open_door"], ["walk"], ["walk"]]
     assert results(result)[:2] == ["opened", "walked"]
-    assert results(result)[2].startswith("There is no tool named 'open_door'")
+    assert results(result)[2].startswith("Unknown tool 'open_door'")
 
 
 def test_a_run_with_tools_of_its_own_goes_on_from_its_journal() -> None:

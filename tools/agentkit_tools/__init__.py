@@ -1,4 +1,4 @@
-"""Tools a model can call: made from functions, validated before they run, always ending in a result."""
+"""Tools for models: functions with validated arguments, whose calls return a result also if they fail."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""The calls of one assistant message: which run together, which wait."""
+"""Concurrent and sequential execution of the tool calls of one assistant message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["call_tools"]
 
 _UNSEEN: ToolContext[Any] = ToolContext(None)
-"""The context of calls that do not look at it."""
+"""Context of calls of tools that do not read it."""
 
 
 async def call_tools(
@@ -28,30 +28,30 @@ async def call_tools(
     on_start: Callable[[ToolCall], Awaitable[None] | None] | None = None,
     on_end: Callable[[ToolResult], Awaitable[None] | None] | None = None,
 ) -> list[ToolResult]:
-    """Answer the calls of one assistant message, in call order.
+    """Return the results of the calls of one assistant message, in call order.
 
     Calls run concurrently, each in its own context (of `contextvars`). A call of a sequential tool waits for all
-    calls before it, and the calls after it wait for it. A call of an unknown tool is answered with the known names.
-    `on_start` receives every call when it begins, `on_end` every result as soon as it exists; if they return an
+    calls before it, and the calls after it wait for it. The result of a call of an unknown tool lists the valid names.
+    `on_start` receives every call when it starts, `on_end` every result as soon as it exists; if they return an
     awaitable, it is awaited.
 
     Raises:
-        asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.
-        BaseException: `on_start` or `on_end` raised it, or a tool did and it does not derive from `Exception`. The
-            other calls were cancelled.
+        asyncio.CancelledError: The surrounding task was cancelled; the running calls were cancelled too.
+        BaseException: `on_start` or `on_end` raised an exception, or a tool raised an exception that does not derive
+            from `Exception`. The other calls were cancelled.
     """
     round_ = _Round(tools, context, on_start, on_end)
-    answers: list[ToolResult] = []
+    results: list[ToolResult] = []
     batch: list[ToolCall] = []
     for call in calls:
         tool = tools.get(call.name)
         if tool is not None and tool.policy.sequential:
-            answers += await round_.answer_all(batch)
-            answers += await round_.answer_all([call])
+            results += await round_.answer_all(batch)
+            results += await round_.answer_all([call])
             batch = []
         else:
             batch.append(call)
-    return answers + await round_.answer_all(batch)
+    return results + await round_.answer_all(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,21 @@ class _Round:
     on_end: Callable[[ToolResult], Awaitable[None] | None] | None
 
     async def answer_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer calls concurrently."""
+        """Return the results of calls that run concurrently."""
         batch = _Batch()
         for number, call in enumerate(calls):
             if batch.has_failed:
-                # Eager tasks run until they wait when they are made.
+                # An eager task runs when it is created, so a call can fail before the next task is created.
                 break
             batch.tasks.append(asyncio.create_task(self._answer_in_task(call, batch, number)))
         return await batch.results()
 
     async def _answer_in_task(self, call: ToolCall, batch: _Batch, number: int) -> ToolResult | None:
-        """Answer a call; None if the batch has failed."""
+        """Return the result of a call; None if the batch has failed."""
         try:
             result, error = await outcome(self._answer(call), None)
         except GeneratorExit:
-            # The coroutine is closed, perhaps outside of its event loop.
+            # The coroutine is closed, possibly outside of its event loop.
             raise
         except BaseException as error:
             # Not raised: asyncio raises a `KeyboardInterrupt` of a task also from the event loop.
@@ -89,15 +89,15 @@ class _Round:
         return result
 
     async def _answer(self, call: ToolCall) -> ToolResult:
-        if self.on_start is not None and (waiting := self.on_start(call)) is not None:
-            await waiting
+        if self.on_start is not None and (awaitable := self.on_start(call)) is not None:
+            await awaitable
         tool = self.tools.get(call.name)
         if tool is None:
             result = unknown_tool(call, self.tools)
         else:
             result = await tool.call(call, self.context(call) if tool.sees_context else _UNSEEN)
-        if self.on_end is not None and (waiting := self.on_end(result)) is not None:
-            await waiting
+        if self.on_end is not None and (awaitable := self.on_end(result)) is not None:
+            await awaitable
         return result
 
 
@@ -111,14 +111,14 @@ class _Batch:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a call has failed."""
+        """True if a call has failed."""
         return self._error is not None
 
     def fail(self, error: BaseException, number: int) -> None:
         """Record an exception of the call `number`, and cancel calls.
 
-        An exception of a listener lets the calls before it end. A cancellation, and an exception that ends the run,
-        cancel all calls.
+        After an exception of a listener, the calls before it finish. A cancellation, and an exception that ends the
+        run, cancel all calls.
         """
         is_final = ends_run(error)
         if self._error is None or (is_final and not ends_run(self._error)):
@@ -135,18 +135,18 @@ class _Batch:
                 task.cancel()
 
     async def results(self) -> list[ToolResult]:
-        """Return the results in the order of the calls, when all calls have ended.
+        """Return the results in the order of the calls, when all calls have finished.
 
         Raises:
             asyncio.CancelledError: This task was cancelled, which cancels the calls.
-            BaseException: The first exception that a call raised, or the first that ends the run.
+            BaseException: The first exception of a call, or the first exception that ends the run.
         """
         pending = set(self.tasks)
         while pending:
             try:
                 _, pending = await asyncio.wait(pending)
             except asyncio.CancelledError as cancellation:
-                # anyio repeats its cancellation until the calls have ended.
+                # anyio repeats its cancellation until the calls have finished.
                 if self._error is None or not ends_run(self._error):
                     self._error = cancellation
                 self._cancel(self.tasks)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong while a tool is declared, or when a model calls one."""
+"""Errors of tools: of their definition, of calls by a model, and of MCP servers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
 
 
 class ToolError(Picklable):
-    """Base of every error of the tools layer. A tool may raise it: its message goes to the model."""
+    """Base of all errors of this package. A tool can raise it: the model receives the message."""
 
 
 class ToolDefinitionError(ToolError):
-    """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault.
+    """A tool has an invalid signature, schema, name or policy.
 
     Attributes:
-        tool: Name of the tool; "" if the error is not about one tool.
-        names: Names at fault: of parameters, options, methods, or of tools with the same name.
+        tool: Name of the tool; "" if the error is not about a single tool.
+        names: Invalid names: of parameters, options, methods, or of tools with the same name.
     """
 
     def __init__(self, message: str, *, tool: str = "", names: Iterable[str] = ()) -> None:
@@ -45,20 +45,20 @@ class ToolDefinitionError(ToolError):
     def names(self) -> tuple[str, ...]:
         if self._names:
             return self._names
-        # `check_types` lists problems only; the place of one can be inside of an option, such as `hosts[0]`.
+        # `check_types` lists problems only; the place of a problem can be inside of an option, such as `hosts[0]`.
         return tuple(dict.fromkeys([problem.place.partition("[")[0] for problem in self.problems]))
 
 
 class ToolDescriptionWarning(UserWarning):
-    """A tool without a description or with parameters without types: a model has to guess how to call it."""
+    """A tool has no description, or parameters without types: a model must guess how to call it."""
 
 
 class ToolFailure(ToolError):
-    """A failure that is data: a tool raises or returns it, the model reads it as JSON, `ToolResult.error` carries it.
+    """Failure with data. A tool raises or returns it, the model receives it as JSON, and it is `ToolResult.error`.
 
     Attributes:
-        message: What went wrong, and what the model can do about it.
-        data: Anything a tool may return as data, such as a code or the fields at fault, or None.
+        message: Problem, and advice for the model.
+        data: JSON data, such as a code or the invalid fields, or None.
     """
 
     def __init__(self, message: str, data: Any = None) -> None:
@@ -68,14 +68,14 @@ class ToolFailure(ToolError):
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What the model reads: `{"error": message}`, with `data` when there is some."""
+        """Content for the model: `{"error": message}`, and `data` if it is not None."""
         if self.data is None:
             return {"error": self.message}
         return {"error": self.message, "data": self.data}
 
 
 class MCPServerError(ToolError):
-    """An MCP server refused a request, or answered with something the protocol or its own schemas do not allow.
+    """An MCP server refused a request, or sent a response that the protocol or the server's schema does not allow.
 
     Attributes:
         server: Name of the server; "" if unknown.
@@ -104,14 +104,16 @@ class MCPServerError(ToolError):
 
 
 class MCPServerLost(MCPServerError):
-    """An MCP server cannot be reached, or ended before it answered. The next call connects again."""
+    """An MCP server cannot be reached, or exited before its response. The next call connects again."""
 
 
 class ArgumentProblem(NamedTuple):
-    """One thing that is wrong with the arguments of a call.
+    """Problem of the arguments of a call.
 
-    `path` is where, such as `person.others[2].zip` (empty: the arguments as a whole), `expected` what the tool
-    wanted there, `got` a short form of what the model sent ("" when it sent nothing).
+    Attributes:
+        path: Path of the argument, such as `person.others[2].zip`; empty for the arguments as a whole.
+        expected: Requirement of the tool.
+        got: Short form of the value from the model; "" if the value is missing.
     """
 
     path: str
@@ -126,29 +128,29 @@ class ArgumentProblem(NamedTuple):
 
 
 class ToolArgumentError(ToolError, ValueError):
-    """Arguments that a tool cannot be called with. The message names every problem and is written for the model.
+    """The arguments of a call are invalid. The message lists the problems for the model.
 
     Attributes:
         tool: Name of the tool.
-        problems: Every problem that was found.
+        problems: All problems.
     """
 
     def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
         self.tool = tool
         self.problems = tuple(problems)
-        shown = [f"- {problem}" for problem in self.problems[:MAX_LISTED]]
+        lines = [f"- {problem}" for problem in self.problems[:MAX_LISTED]]
         if len(self.problems) > MAX_LISTED:
-            shown.append(f"- and {len(self.problems) - MAX_LISTED} more")
+            lines.append(f"- and {len(self.problems) - MAX_LISTED} more")
         count = f"{len(self.problems)} problems"
         if len(self.problems) == 1:
             count = "a problem"
-        lines = "\n".join(shown)
+        listing = "\n".join(lines)
         opening = f"{tool} was not called: {count} with the arguments."
-        super().__init__(f"{opening}\n{lines}\nCorrect this and call it again.")
+        super().__init__(f"{opening}\n{listing}\nCorrect this and call it again.")
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception as one short text: its type and message, never a traceback."""
+    """Return the type and the message of an exception as one short text, without traceback."""
     name = type(error).__name__
     try:
         text = str(error).strip()
@@ -167,11 +169,11 @@ def describe_error(error: BaseException) -> str:
 
 
 def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:
-    """Return whether an exception goes through every tool to whoever started the run, and is never a result.
+    """True if an exception of a tool is raised to the caller of the run instead of becoming a result.
 
-    That is what does not derive from `Exception`: `KeyboardInterrupt`, `SystemExit`, and what engines control their
-    flow with. Not a cancellation, which may be the tool's own or the run's, nor a panic of code in Rust. Raised in a
-    thread, `SystemExit` and `KeyboardInterrupt` end what runs in it and no more, as in any thread of Python.
+    These are exceptions that do not derive from `Exception`: `KeyboardInterrupt`, `SystemExit`, and exceptions for the
+    control flow of engines for durable execution. A cancellation, and a panic of Rust code, do not end the run. In a
+    thread, `SystemExit` and `KeyboardInterrupt` end only the call, as in any thread of Python.
     """
     # A panic of Rust code derives from BaseException, but concerns the tool only.
     if isinstance(error, Exception | CancelledError) or type(error).__module__ == "pyo3_runtime":

@@ -1,4 +1,4 @@
-"""`Tool`: a function a model can call, with its description, its validator and its policy."""
+"""`Tool`: a function for a model, with its description, validator and policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Unpack, cast, overload
 
-# These have defaults: a bare `Tool` is a tool of any function.
+# The type variables have defaults, so that `Tool` without parameters is a tool of any function.
 from typing_extensions import ParamSpec, TypeVar
 
 from agentkit_prompts.context.messages import ToolCall
@@ -52,9 +52,9 @@ _PLAIN = ToolPolicy()
 
 
 class NamedFunction(Protocol):
-    """A function, a method or a class.
+    """Protocol of a function, a method or a class.
 
-    A `Tool` is none of these for type checkers, so that they check the deps of tools in a list of both.
+    A `Tool` does not implement it, so that type checkers check the deps of tools in a list of tools and functions.
     """
 
     @property
@@ -68,12 +68,12 @@ class Tool(ToolForms, Generic[P, R, D]):
     Parameters, types and the docstring of the function become the schema and the description. `@tool` creates the same
     tool, and `Tool.from_json_schema` a tool with a schema from elsewhere. `Tool[P, R, D]` is a tool of a function with
     parameters `P` that returns `R` and requires deps of type `D`. Tools are immutable: `with_changes` returns a changed
-    copy. Of a decorated function, the docstring and the signature of the decorator are used first.
+    copy. The docstring and the signature of a decorator take precedence over the decorated function.
 
     Args:
         function: Sync or async; the items of a generator are collected. A parameter annotated `ToolContext` receives
-            the context of the call and is not shown to the model. A pydantic model or dataclass makes a tool that
-            returns an object of it, validated as a whole; unknown fields are refused unless its config allows `extra`.
+            the context of the call and is not shown to the model. The tool of a pydantic model or dataclass returns a
+            validated instance; unknown fields are refused unless the config of the class allows `extra`.
         name: Name for the model; the name of the function if None.
         description: Text for the model; the prose of the docstring if None.
         **policy: Fields of `ToolPolicy`.
@@ -96,18 +96,18 @@ class Tool(ToolForms, Generic[P, R, D]):
     )
 
     spec: ToolSpec
-    """What the model sees."""
+    """Name, description and parameters for the model."""
     policy: ToolPolicy
-    """How it is run."""
+    """Rules for the calls."""
     function: Callable[P, R]
-    """What it runs."""
+    """Function of the tool."""
     original_name: str
-    """The name its author gave it; `name` is what providers accept of it."""
+    """Name from the author; `name` contains only characters that providers accept."""
     sees_context: bool
-    """Whether the context of a call is looked at: its function takes it, or its policy goes by it."""
+    """True if the function or the policy reads the context of a call."""
     deps_types: tuple[Any, ...]
-    """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
-    which hold; empty where any `deps` will do, also none. See `deps_problem`."""
+    """Types that the function declares with `ToolContext[...]`; `ToolContext.deps` must be of all these types. Empty if
+    the function accepts any `deps`, also None. See `deps_problem`."""
 
     @overload
     def __init__(
@@ -180,24 +180,24 @@ class Tool(ToolForms, Generic[P, R, D]):
         trust: Trust = "trusted",
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
-        """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
+        """Create a tool from a JSON Schema, such as the schema of a server, a file or another framework.
 
-        `function` receives the arguments by keyword, exactly as the model wrote them. Foreign type names (`dict`,
-        `float`, `HashMap`) are understood. All keywords of JSON Schema 2020-12 are checked, except `format`, which is
-        an annotation there, and patterns that cannot be compiled.
+        `function` receives the arguments by keyword, without conversion. Type names of other languages (`dict`,
+        `float`, `HashMap`) are converted. All keywords of JSON Schema 2020-12 are checked, except `format`, which is an
+        annotation in that version, and patterns that cannot be compiled.
 
         Args:
-            name: Any text. What a provider would refuse is replaced, see `wire_name`; `original_name` keeps it.
+            name: Any text. `wire_name` replaces characters that providers refuse; `original_name` is the text itself.
             description: Text for the model.
             parameters: JSON Schema of an object; None for a tool without parameters.
             function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
-            trust: `untrusted` where name, description or schema are not the developer's, such as those of a server:
-                in a prompt for a local model their text then cannot become one of its control tokens.
+            trust: `untrusted` if a third party, such as a server, wrote the name, the description or the schema: in a
+                prompt for a local model, their text then cannot form a control token.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
-            ToolDefinitionError: It is not a schema, describes something else than an object, is nested too deeply, or
-                contains a reference that leads nowhere: other documents are not fetched.
+            ToolDefinitionError: The schema is invalid or not the schema of an object, is nested too deeply, or contains
+                a reference without a target in the schema: other documents are not fetched.
         """
         from agentkit_tools.schemas.argument_reader import JsonArguments
         from agentkit_tools.schemas.described_function import warn_without_description
@@ -230,33 +230,34 @@ class Tool(ToolForms, Generic[P, R, D]):
 
     @classmethod
     def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
-        """Return a tool that the provider of the model runs itself, such as a web search: sent as it is.
+        """Return a tool that the provider of the model runs, such as a web search.
 
         Args:
-            native: The entry that the provider takes, such as `{"type": "web_search_20250305", "name": "web_search"}`.
-            name: What it is called here; by default the `name` in it, or the `type`.
+            native: Entry for the provider, sent unchanged, such as
+                `{"type": "web_search_20250305", "name": "web_search"}`.
+            name: Name of the tool; the `name` or the `type` of the entry if None.
 
         Raises:
-            ToolDefinitionError: There is neither, or it is not JSON.
+            ToolDefinitionError: The entry has neither a name nor a type, or is not JSON.
         """
-        found = name or native.get("name") or native.get("type") or next(iter(native), None)
-        if not isinstance(found, str):
+        tool_name = name or native.get("name") or native.get("type") or next(iter(native), None)
+        if not isinstance(tool_name, str):
             raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {dict(native)!r:.200}")
 
         async def answer(**arguments: Any) -> Any:
-            raise ToolFailure(f"{found} runs at the provider of the model, and cannot be called here")
+            raise ToolFailure(f"{tool_name} runs at the provider of the model, and cannot be called here")
 
-        made = cls.from_json_schema(found, "A tool of the provider.", None, cast(Any, answer))
+        created = cls.from_json_schema(tool_name, "A tool of the provider.", None, cast(Any, answer))
         try:
-            made.spec = replace(made.spec, native=native, description="")
+            created.spec = replace(created.spec, native=native, description="")
         except ContextError as error:
-            raise ToolDefinitionError(f"tool {found}: {error}", tool=found) from error
-        return made
+            raise ToolDefinitionError(f"tool {tool_name}: {error}", tool=tool_name) from error
+        return created
 
     def with_changes(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
     ) -> Tool[P, R, D]:
-        """Return the tool under another name, with another description or another policy."""
+        """Return a copy of the tool with another name, description or policy."""
         other = copy(self)
         if description is not None:
             other.spec = replace(other.spec, description=description)
@@ -271,16 +272,16 @@ class Tool(ToolForms, Generic[P, R, D]):
 
     @property
     def name(self) -> str:
-        """The name the model calls it by."""
+        """Name for the model."""
         return self.spec.name
 
     @property
     def description(self) -> str:
-        """What the model reads about it."""
+        """Description for the model."""
         return self.spec.description
 
     def deps_problem(self, deps: object) -> str:
-        """Return what is wrong with the `deps` of a run for this tool; "" where nothing is."""
+        """Return an error message if the tool cannot use the `deps` of a run, otherwise ""."""
         for declared in self.deps_types:
             if fits(deps, declared):
                 continue
@@ -291,11 +292,11 @@ class Tool(ToolForms, Generic[P, R, D]):
         return ""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself: no validation, no policy."""
+        """Call the function, without validation and policy."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R, D]:
-        """Return the tool bound to `instance`, when it was made from a method in a class body."""
+        """Return the tool bound to `instance`, if it is a tool of a method in a class body."""
         function: Any = self.function
         if not hasattr(function, "__get__"):
             return self
@@ -307,13 +308,13 @@ class Tool(ToolForms, Generic[P, R, D]):
         return other
 
     def strict(self) -> Tool[P, R, D]:
-        """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
+        """Return a copy of the tool with a schema in OpenAI's strict subset, which providers enforce.
 
-        Every property is required, nothing is additional, and null stands for what may be left out. Limits the subset
-        has no words for are left out; the arguments are still validated against them.
+        All properties are required, additional properties are not allowed, and null stands for an omitted property.
+        Keywords outside of the subset are removed; the arguments are still validated by the full schema.
 
         Raises:
-            ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
+            ToolDefinitionError: The subset cannot express the parameters; the message lists all such places.
         """
         from agentkit_tools.schemas.strict import strict_parameters
 
@@ -329,10 +330,10 @@ class Tool(ToolForms, Generic[P, R, D]):
         """Return the validated arguments of a call.
 
         Args:
-            arguments: JSON text, as a model writes it, or a mapping.
+            arguments: JSON text from a model, or a mapping.
 
         Raises:
-            ToolArgumentError: They cannot be used; the message names every problem.
+            ToolArgumentError: The arguments are invalid; the message lists all problems.
             ToolError: `arguments` is neither text nor a mapping.
         """
         check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
@@ -354,15 +355,15 @@ class Tool(ToolForms, Generic[P, R, D]):
         raise ToolArgumentError(self.name, [ArgumentProblem("", f"cannot be written as JSON: {reason}")])
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a model's call. An exception of the tool, and a call after its time limit, are results, too.
+        """Return the result of a call from a model, also if the tool raises an exception or exceeds its time limit.
 
         An async function runs in the task of the caller. It is abandoned if it ignores its cancellation, by the time
         limit or from outside.
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
-            BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
-                `SystemExit` or what an engine for durable execution controls its flow with.
+            BaseException: The tool raised an exception that does not derive from `Exception`: `KeyboardInterrupt`,
+                `SystemExit`, or an exception for the control flow of an engine for durable execution.
         """
         policy = self.policy
         if self._semaphores is not None:
@@ -393,9 +394,9 @@ class Tool(ToolForms, Generic[P, R, D]):
         return await self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
-        """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
+        """True if a person must approve `call` first. A call with invalid arguments needs no approval.
 
-        When someone agreed, set `approved` in the context of the call: without it `call` answers "denied".
+        After the approval, set `approved` in the context of the call; otherwise the result of `call` is "denied".
         """
         if self.policy.approval == "never" or context.approved:
             return False

@@ -1,4 +1,4 @@
-"""`ToolContext`: what a tool may know about the run that calls it, and the model never sees."""
+"""`ToolContext`: information about the run for a tool, which is not sent to the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Deps = TypeVar("Deps", default=Any)
 
 
 class TokenUsage(Protocol):
-    """What model calls took."""
+    """Tokens and cost of model calls."""
 
     @property
     def input_tokens(self) -> int: ...
@@ -27,7 +27,7 @@ class TokenUsage(Protocol):
 
 
 class RunState(Protocol):
-    """What a run shows the tools it calls."""
+    """State of a run that its tools can read."""
 
     @property
     def step(self) -> int: ...
@@ -36,59 +36,59 @@ class RunState(Protocol):
     @property
     def messages(self) -> tuple[Message, ...]: ...
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
-        """Tell who listens how far a call is."""
+        """Report the progress of a call to the listeners of the run."""
 
 
 @dataclass(slots=True, eq=False)
 class ToolContext(Generic[Deps]):
-    """What a tool receives in a parameter annotated `ToolContext` or `ToolContext[Deps]`, under any name."""
+    """Context of a call, for a parameter of any name with the annotation `ToolContext` or `ToolContext[Deps]`."""
 
     deps: Deps = field(repr=False)
-    """What the agent was given: connections, settings, the user."""
+    """Objects that the caller passed to the run: connections, settings, the user."""
     run_id: str = ""
-    """Id of the run; it stays when a durable run is resumed."""
+    """Id of the run; a resumed run has the same id."""
     call_id: str = ""
-    """Id of the call; unique in its run."""
+    """Id of the call, unique in its run."""
     _: KW_ONLY
     attempt: int = 1
-    """1, then 2 for the first retry, and so on."""
+    """Number of the attempt, from 1."""
     approved: bool = False
-    """Whether a person agreed to this call."""
+    """True if a person approved this call."""
     calls: dict[str, int] | None = None
     """Counts of a run for `max_calls` and `max_consecutive_failures` of its tools: one dict for all contexts of the
-    run, which starts empty. None: nothing is counted."""
+    run, which starts empty. None: calls are not counted."""
     run: RunState | None = field(default=None, repr=False)
-    """What the run shows of itself; None where there is no run."""
+    """State of the run; None outside of a run."""
 
     @property
     def idempotency_key(self) -> str:
-        """32 hex digits from run and call id: the same for every attempt, also after a crash."""
+        """Hash of the ids of run and call, 32 hex digits: the same for all attempts, also after a crash."""
         # The length keeps the ids ("a", "bc") and ("ab", "c") apart.
         seed = f"{len(self.run_id)}:{self.run_id}{self.call_id}"
         return blake2b(seed.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     @property
     def step(self) -> int:
-        """Number of the model call that asked for this one, from 1; 0 where there is no run."""
+        """Number of the step of this call, from 1; 0 outside of a run."""
         return 0 if self.run is None else self.run.step
 
     @property
     def usage(self) -> TokenUsage | None:
-        """What the run used so far: `input_tokens`, `output_tokens`, `money`; None where there is no run."""
+        """Usage of the run until now: `input_tokens`, `output_tokens`, `money`; None outside of a run."""
         return None if self.run is None else self.run.usage
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation until this call: earlier turns, the user's message, and the one with the call at the end."""
+        """Messages until this call: earlier turns, the user's message and, last, the message with the call."""
         return () if self.run is None else self.run.messages
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Tell who listens to the run how far this call is, from any thread; without a listener nothing happens.
+        """Report the progress of this call to the listeners of the run. Threads can call this method.
 
         Args:
-            message: What is being done, for people.
-            done: How much is done, in units of the tool's own.
-            total: How much there is to do.
+            message: Text for people.
+            done: Amount of finished work, in any unit.
+            total: Amount of all work, in the same unit.
         """
         if self.run is not None:
             self.run.report(self.call_id, message, done, total)

@@ -1,4 +1,4 @@
-"""`ToolForms`: the description of a tool in the form of each provider."""
+"""`ToolForms`: conversion of a tool to the format of each provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ToolForms"]
 
 
 class ToolForms:
-    """Base of `Tool`: methods that write its `spec`."""
+    """Base of `Tool`: methods that convert its `spec`."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class ToolForms:
         """Return a function declaration for Gemini in its subset of OpenAPI; without `parameters` for no parameters.
 
         Property names that the API refuses are replaced; the tool accepts the replaced names as arguments. References
-        are expanded, and keywords outside of the subset are left out: arguments are validated by the whole schema.
+        are expanded, and keywords outside of the subset are omitted; arguments are still validated by the full schema.
         """
         return dict(gemini_form(self.spec))
 
@@ -46,5 +46,5 @@ class ToolForms:
         return {"name": self.spec.name, "description": self.spec.description, "inputSchema": self.spec.parameters}
 
     def to_text(self) -> str:
-        """Return the tool as one line of JSON text for a prompt; the same tool gives the same bytes."""
+        """Return the tool as one line of JSON text for a prompt; equal tools have the same text."""
         return json.dumps(self.to_openai(), ensure_ascii=False)

@@ -31,7 +31,7 @@ async def test_a_wrapper_that_returns_no_result_is_an_error_that_says_so(answer:
 
     result = await ask(Toolset([plain]).wrapped(around)[0])
     assert (result.status, result.call_id) == ("error", "c")
-    assert f"a wrapper returns the ToolResult of the call, not {type(answer).__name__}" in str(result.content)
+    assert f"a wrapper must return the ToolResult of the call, got {type(answer).__name__}" in str(result.content)
 
 
 @pytest.mark.parametrize("content", [object(), [object()], None, {"a": 1}])

@@ -73,7 +73,7 @@ async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so
     result = await ask(rows)
     assert result.status == "too_large"
     assert made == 10
-    assert "and goes on; the first 1,000 are shown" in str(result.content)
+    assert "and is longer; only the first 1,000 are shown" in str(result.content)
 
 
 @pytest.mark.parametrize("item", ["", Image(b"x" * 10_000), [], b""])

@@ -130,7 +130,7 @@ async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:
     assert isinstance(audio, Audio) and audio.read() == b"ID3"
     assert isinstance(file, File) and (file.label, file.mime) == ("report.pdf", "application/pdf")
     assert look == Text("look:") and embedded == Text("embedded text")
-    assert broken == Text("[image left out: its base64 cannot be decoded]")
+    assert broken == Text("[image omitted: its base64 cannot be decoded]")
     assert link == Text("[resource: b at notes://b: more]")
 
 

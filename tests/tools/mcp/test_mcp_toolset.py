@@ -265,7 +265,7 @@ async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_rea
 
     assert first.status == "error"
     assert isinstance(first.error, MCPServerLost)
-    assert "ended before it answered" in str(first.content)
+    assert "exited before its response" in str(first.content)
     assert tail == "goodbye, cruel world"
     assert "cruel" not in str(first.content)
     assert second.ok and str(second.content).startswith("alive again")
@@ -292,7 +292,7 @@ async def test_an_http_server_killed_in_the_middle_of_a_call_is_reached_again_wh
         back = await ask(named(server, "add"), a=1, b=2)
 
     assert isinstance(died.error, MCPServerLost) and isinstance(gone.error, MCPServerLost)
-    assert "ended before it answered" in str(died.content)
+    assert "exited before its response" in str(died.content)
     assert "cannot be reached" in str(gone.content)
     assert back.content == "3"
 
@@ -483,7 +483,7 @@ def test_an_agent_has_the_tools_the_server_has_when_a_run_begins(growing: MCPToo
     after = agent.run_sync("Go")
 
     shown = [[message.text for message in run.messages if message.role == "tool"] for run in (before, after)]
-    assert shown[0][0].startswith("There is no tool named 'sprout'")
+    assert shown[0][0].startswith("Unknown tool 'sprout'")
     assert shown[0][1] == "grown"
     assert shown[1] == ["a new leaf"]
 

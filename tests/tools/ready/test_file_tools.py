@@ -128,7 +128,7 @@ async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
     assert await reply(tools, "search_files", text="second", path="docs", match_case=True, pattern="*.md") == (
         "docs/guide.md:2: It is second to none."
     )
-    assert await reply(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains it"
+    assert await reply(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains the text"
     assert ".env:1: KEY=second" in await reply(file_tools(root, hidden=True), "search_files", text="second")
     for text in ("", "a\nb"):
         assert "not empty" in str((await ask(tools, "search_files", text=text)).content)
@@ -142,10 +142,10 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
     tools = file_tools(root)
     listed = (await reply(tools, "list_files", path="many")).split("\n")
     assert len(listed) == 1_001
-    assert listed[-1].startswith("[there is more: only the first 1,000")
+    assert listed[-1].startswith("[incomplete: only the first 1,000")
     found = (await reply(tools, "search_files", text="needle", path="many")).split("\n")
     assert len(found) == 201
-    assert found[-1].startswith("[there is more")
+    assert found[-1].startswith("[incomplete")
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

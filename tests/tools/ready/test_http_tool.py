@@ -154,7 +154,7 @@ async def test_the_character_set_is_the_one_that_is_declared(body: bytes, kind: 
     [
         (page(b"\x89PNG", "image/png"), "is not text but image/png"),
         (page(b"\0\1", ""), "is not text but binary"),
-        (page("no such page", "text/plain", "404 Not Found"), "answered 404: no such page"),
+        (page("no such page", "text/plain", "404 Not Found"), "returned status 404: no such page"),
         (page("x", "text/plain", "200 OK", "Content-Encoding: gzip"), "was sent compressed"),
         (b"this is not http\r\n\r\n", "cannot be read"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "cannot be read"),
@@ -405,7 +405,7 @@ async def test_only_the_given_hosts_and_ports_are_opened() -> None:
 )
 async def test_a_host_that_cannot_be_read_is_refused_in_one_way(host: str) -> None:
     url = f"http://{host}/"
-    reason = "its host is invalid, or a number that is not written as four plain ones"
+    reason = "its host is invalid, or an IP address that is not four decimal numbers"
     assert refusal(await get(url)).endswith(f"{url!r} cannot be opened: {reason}")
 
 

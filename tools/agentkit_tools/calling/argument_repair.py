@@ -1,6 +1,6 @@
-"""Arguments that are nearly right, repaired: only where a policy or a strict schema asks for it.
+"""Repair of arguments that are nearly valid, for tools whose policy or strict schema requires it.
 
-What is cut, or could mean several things, is left alone: libraries that repair any text make a call of half of one.
+Truncated and ambiguous text is not repaired: a repaired half of a call would be a different call.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def repaired(text: str, parameters: Mapping[str, Any]) -> str | None:
-    """Return JSON text for arguments with trailing commas, single quotes, Python's constants, a code fence around
-    them, or JSON inside of a string; None when that is not what is wrong with them.
+    """Return valid JSON text for arguments with trailing commas, single quotes, Python's constants, a code fence
+    around them, or JSON inside of a string; None for arguments with other problems.
     """
     try:
         text = _unfenced(text)
@@ -42,9 +42,9 @@ def repaired(text: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
-    """Return the arguments without the nulls that a strict schema makes a model write for what it leaves out.
+    """Return the arguments without the nulls that a strict schema requires for omitted properties.
 
-    `parameters` is the schema before it was made strict. None when nothing is to be left out.
+    `parameters` is the schema before its conversion to a strict schema. None if no null is removed.
     """
     try:
         value = from_json(text)
@@ -64,7 +64,7 @@ def _load(text: str) -> Any:
 
 
 def _unfenced(text: str) -> str:
-    """Return the text inside a code fence that is all there is."""
+    """Return the content of a text that is one code fence, and any other text unchanged."""
     inner = text.strip()
     if not (inner.startswith("```") and inner.endswith("```")):
         return text
@@ -75,31 +75,31 @@ def _unfenced(text: str) -> str:
 
 
 def _as_json(text: str) -> str:
-    """Rewrite what other notations write differently. Every character is looked at a fixed number of times."""
-    found: list[str] = []
+    """Rewrite the strings, constants and commas of other notations as JSON, in linear time."""
+    chunks: list[str] = []
     start = 0
     while (token := _TOKEN.search(text, start)) is not None:
-        found.append(text[start : token.start()])
+        chunks.append(text[start : token.start()])
         start = token.end()
         if token["quote"] is None:
-            found.append(_WORDS.get(token[0], ""))
+            chunks.append(_WORDS.get(token[0], ""))
             continue
         end = _ENDS[token["quote"]].match(text, start)
-        # A string that does not end: the rest is not JSON.
+        # The rest of a text with an unterminated string is not JSON.
         if end is None:
-            found.append(text[token.start() :])
-            return "".join(found)
+            chunks.append(text[token.start() :])
+            return "".join(chunks)
         inner = text[start : end.end() - 1]
         if token["quote"] == "'":
-            found.append(json.dumps(inner.replace("\\'", "'").replace('\\"', '"')))
+            chunks.append(json.dumps(inner.replace("\\'", "'").replace('\\"', '"')))
         else:
-            found.append(f'"{inner}"')
+            chunks.append(f'"{inner}"')
         start = end.end()
-    return "".join([*found, text[start:]])
+    return "".join([*chunks, text[start:]])
 
 
 def _opened(value: Any, schema: Any) -> Any:
-    """A string that holds the object or array its schema asks for."""
+    """Parse a string that contains the object or array that its schema requires; return any other value unchanged."""
     if not isinstance(value, str) or not isinstance(schema, Mapping):
         return value
     kind = schema.get("type")
@@ -116,14 +116,15 @@ def _opened(value: Any, schema: Any) -> Any:
 
 
 class _Pruning:
-    """Leaves out nulls; which option of a union a value was written for is found once per schema and value."""
+    """Remover of nulls. The option of a union that matches a value is searched once per schema and value."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
-        self.known: dict[tuple[int, int], tuple[Any, Mapping[str, Any] | None]] = {}
+        self.resolved: dict[tuple[int, int], tuple[Any, Mapping[str, Any] | None]] = {}
+        # The value is stored too: an object created after it was freed could have the same id.
 
     def prune(self, value: Any, schema: Any) -> Any:
-        schema = self.meant(value, schema)
+        schema = self.resolve(value, schema)
         if schema is None:
             return value
         if isinstance(value, list):
@@ -137,16 +138,16 @@ class _Pruning:
             if item is not None or name in required or name not in properties or _takes_null(properties[name])
         }
 
-    def meant(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
-        """Follow references, and unions to the option that `value` was written for."""
+    def resolve(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
+        """Return the schema of a value, with references and unions resolved; None if it is unknown."""
         key = (id(schema), id(value))
-        if key not in self.known:
+        if key not in self.resolved:
             # A reference that leads back to itself has no schema.
-            self.known[key] = (value, None)
-            self.known[key] = (value, self._followed(value, schema))
-        return self.known[key][1]
+            self.resolved[key] = (value, None)
+            self.resolved[key] = (value, self._target(value, schema))
+        return self.resolved[key][1]
 
-    def _followed(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
+    def _target(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
         # References can form a circle.
         for _ in range(8):
             if not isinstance(schema, Mapping):
@@ -157,15 +158,15 @@ class _Pruning:
             elif len(parts := schema.get("allOf", ())) == 1:
                 schema = parts[0]
             elif options := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-                meant = (self.meant(value, option) for option in options)
-                return next((one for one in meant if _is_for(value, one)), None)
+                candidates = (self.resolve(value, option) for option in options)
+                return next((candidate for candidate in candidates if _is_for(value, candidate)), None)
             else:
                 return schema
         return None
 
 
 def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
-    """Whether a strict schema made from `schema` lets a model write the properties that `value` has."""
+    """True if the strict form of `schema` accepts exactly the properties of `value`."""
     if schema is None:
         return False
     if isinstance(value, list):
@@ -173,8 +174,8 @@ def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
     properties = schema.get("properties")
     if not isinstance(value, dict) or properties is None or value.keys() != properties.keys():
         return False
-    # Null is what a model writes for a property that it leaves out.
-    return all(value[name] is None or _is_listed(value[name], one) for name, one in properties.items())
+    # A model writes null for an omitted property.
+    return all(value[name] is None or _is_listed(value[name], option) for name, option in properties.items())
 
 
 def _is_listed(value: Any, schema: Mapping[str, Any]) -> bool:
@@ -197,6 +198,6 @@ def _takes_null(schema: Any) -> bool:
         return any(_takes_null(option) for option in options)
     kind = schema.get("type")
     if kind is None:
-        # A schema without a type takes anything; that of a reference is not known here.
+        # A schema without a type accepts any value; the target of a reference is unknown here.
         return "$ref" not in schema
     return kind == "null" or (isinstance(kind, list) and "null" in kind)

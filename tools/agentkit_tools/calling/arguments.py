@@ -1,4 +1,4 @@
-"""From the JSON text of a call to validated arguments, or to what is wrong with them, written for a model."""
+"""Validation of the arguments of a call: from JSON text to Python values, or to an error message for a model."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ __all__ = ["ToolArguments"]
 
 _MAX_CHARS = 5_000_000
 _MAX_PROBLEMS = 10_000
-"""Problems that are read from pydantic, about 20 microseconds each."""
+"""Maximum problems that are read from pydantic; each takes about 20 microseconds."""
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """How the arguments of one tool are read."""
+    """Reader of the arguments of one tool."""
 
     reader: ArgumentReader
     schema: Mapping[str, Any]
-    """JSON Schema of the parameters, before it was made strict."""
+    """JSON Schema of the parameters, before its conversion to a strict schema."""
     is_strict: bool = False
-    """True if the model was sent a strict schema: null stands for an argument that it leaves out."""
+    """True if the model received a strict schema: null stands for an omitted argument."""
 
     def at_once(self, text: str) -> Arguments | None:
-        """Return arguments that are valid as they are; None if that is not known soon."""
+        """Return arguments that are valid without repair; None if they are not, or if validation could take long."""
         if len(text) > self.reader.max_chars:
             return None
         try:
@@ -54,10 +54,10 @@ class ToolArguments:
     def read(self, tool: str, text: str, *, repair: bool) -> Arguments:
         """Return validated arguments, from repaired text if necessary.
 
-        Validators can be code of the developer, and raise anything.
+        Validators can be code of the developer, which can raise any exception.
 
         Raises:
-            ToolArgumentError: They cannot be used; the message names every problem.
+            ToolArgumentError: The arguments are invalid; the message lists all problems.
         """
         if self.reader.own_names is not None:
             text = self.reader.own_names(text)
@@ -84,12 +84,12 @@ class ToolArguments:
         """Read arguments in a thread: validation, and code of the developer, can take long.
 
         Raises:
-            ToolArgumentError: They cannot be used.
-            DeadlineError: It took longer than a call may.
+            ToolArgumentError: The arguments are invalid.
+            DeadlineError: Reading exceeded the time limit of a call.
         """
         read = partial(self.read, tool, text, repair=policy.repair)
         arguments, error = await run_in_thread(read, policy.timeout)
-        # They end a thread, not the run.
+        # A validator that raises these in a thread must not end the run.
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise _unreadable(tool, error)
         if error is None:
@@ -102,7 +102,7 @@ class ToolArguments:
 
 
 def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[str, Any]) -> ToolArgumentError:
-    """Return the error that tells a model why its arguments are not valid."""
+    """Return the error that lists the problems of arguments for a model."""
     if isinstance(error, InvalidValueError):
         return ToolArgumentError(tool, [_json_problem(problem, text) for problem in error.problems])
     if not isinstance(error, ValidationError):
@@ -115,12 +115,12 @@ def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[
 
 
 def _unreadable(tool: str, error: BaseException) -> ToolArgumentError:
-    """Return what to raise where a validator failed with something that is no problem of the arguments."""
+    """Return the error for a validator that raised an unexpected exception."""
     return ToolArgumentError(tool, [ArgumentProblem("", f"cannot be read ({describe_error(error)})")])
 
 
 def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair: bool) -> Iterator[str]:
-    """What the model may have meant by arguments that are not valid."""
+    """Yield repaired texts of invalid arguments, the smallest repair first."""
     if not is_strict and not repair:
         return
     from agentkit_tools.calling.argument_repair import repaired, without_nulls
@@ -134,9 +134,9 @@ def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair:
 
 
 def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) -> list[ArgumentProblem]:
-    """Return every problem of a call once, in the order pydantic found them.
+    """Return the distinct problems of a call, in the order of pydantic.
 
-    `text` is what the model wrote, `parameters` the schema it was given.
+    `text` contains the arguments from the model, `parameters` the schema that the model received.
     """
     if (count := error.error_count()) > _MAX_PROBLEMS:
         return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
@@ -146,12 +146,12 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
         return [ArgumentProblem("", f"expected one JSON object, this is not valid JSON: {reason}", _short_text(text))]
     if details and details[0]["type"] == "string_unicode" and not details[0]["loc"]:
         return [ArgumentProblem("", "expected one JSON object, this text has characters that are not Unicode")]
-    sent = from_json(text)
-    return list(dict.fromkeys(_problem(detail, sent, parameters) for detail in details))
+    arguments = from_json(text)
+    return list(dict.fromkeys(_problem(detail, arguments, parameters) for detail in details))
 
 
 def _json_problem(problem: SchemaProblem, text: str) -> ArgumentProblem:
-    """Return a problem of arguments that a JSON Schema describes."""
+    """Return the problem of an argument that a JSON Schema rejects."""
     path, expected = _path(list(problem.path)), _ends_of(problem.expected, MAX_MESSAGE_CHARS)
     if problem.keyword in ("required", "limit"):
         return ArgumentProblem(path, expected)
@@ -162,9 +162,9 @@ def _json_problem(problem: SchemaProblem, text: str) -> ArgumentProblem:
     return ArgumentProblem(path, expected, _short(problem.value))
 
 
-def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
+def _problem(detail: ErrorDetails, arguments: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
     kind, loc = detail["type"], detail["loc"]
-    steps = _steps(loc, sent, kind)
+    steps = _steps(loc, arguments, kind)
     path = _path(steps)
     if not path and loc:
         path = str(loc[0])
@@ -178,7 +178,7 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
 
 
 def _expected(detail: ErrorDetails, parameters: Mapping[str, Any]) -> str:
-    """Return the reason why an argument that was sent is invalid."""
+    """Return the reason why an argument is invalid."""
     kind, loc = detail["type"], detail["loc"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         if len(loc) > 1:
@@ -194,15 +194,15 @@ def _expected(detail: ErrorDetails, parameters: Mapping[str, Any]) -> str:
     return _ends_of(message, MAX_MESSAGE_CHARS)
 
 
-def _steps(loc: tuple[int | str, ...], sent: Any, kind: str) -> list[int | str]:
-    """Follow the location through what was sent; steps that are not there name union members, and are left out."""
+def _steps(loc: tuple[int | str, ...], value: Any, kind: str) -> list[int | str]:
+    """Return the steps of a location that occur in the arguments; the other steps of pydantic name union members."""
     steps: list[int | str] = []
     for index, step in enumerate(loc):
         is_last = index == len(loc) - 1
-        if isinstance(step, int) and isinstance(sent, list) and step < len(sent):
-            sent = sent[step]
-        elif isinstance(step, str) and isinstance(sent, dict) and (step in sent or (is_last and kind == "missing")):
-            sent = sent.get(step)
+        if isinstance(step, int) and isinstance(value, list) and step < len(value):
+            value = value[step]
+        elif isinstance(step, str) and isinstance(value, dict) and (step in value or (is_last and kind == "missing")):
+            value = value.get(step)
         else:
             continue
         steps.append(step)
@@ -235,5 +235,5 @@ def _short_text(text: str) -> str:
 
 
 def _ends_of(text: str, limit: int) -> str:
-    """Return a text that names of the model's own may be part of, without its middle where it is long."""
+    """Return the start and the end of a long text, which can contain long names from the model."""
     return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 :]}"

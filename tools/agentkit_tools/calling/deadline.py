@@ -1,4 +1,4 @@
-"""A time limit for code that is awaited. It holds against code that ignores its cancellation."""
+"""Time limit for awaited code, also for code that ignores its cancellation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _GRACE = 2.0
 """Seconds that cancelled code has to clean up before it is abandoned."""
 _MAX_CLOSES = 5
-"""How often code is closed. A task group that is closed waits for its tasks, until it is closed again."""
+"""Maximum attempts to close code. A closed task group waits for its tasks until it is closed again."""
 
 
 class DeadlineError(Exception):
@@ -88,7 +88,7 @@ def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
 
 
 class _WaitingCode(asyncio.Future[Any], Generic[T]):
-    """Code that waits for a future: what a task awaits, and the future that the task waits for.
+    """Code that waits for a future: the awaitable of a task, and the future that the task waits for.
 
     A task steps the object that it awaits, with `__next__` or `throw`. This object forwards the steps to the code, so a
     step can leave the code out. The task waits for this object, which wakes it when the future of the code has ended.
@@ -125,13 +125,13 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         mark: _Mark,
         grace: float,
     ) -> None:
-        """Make an object to await.
+        """Create an awaitable.
 
         Args:
-            code: Code that was begun.
+            code: Code that has started.
             future: Future that the code waits for; None if it waits for the next step of the loop.
             task: Current task.
-            cancellations: Number of cancellations of the task before the code was begun.
+            cancellations: Number of cancellations of the task before the code started.
             mark: Mark of the context of the code.
             grace: Seconds from a cancellation until the code is abandoned.
         """
@@ -141,7 +141,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         self._has_begun = False
         self._task = task
         self._mark = mark
-        # Cancellations of the task: before the code was begun, from outside, and by code inside or by the time limit.
+        # Cancellations of the task: before the code started, from outside, and by code inside or by the time limit.
         self._before, self._outer, self._inner = cancellations, 0, 0
         self._message: Any = None
         self._grace = grace
@@ -165,13 +165,13 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         finally:
             self.end()
 
-    # What the task awaits.
+    # Methods of the awaitable.
 
     def __await__(self) -> Generator[Any, None, T]:
         return cast("Generator[Any, None, T]", self)
 
     def __next__(self) -> Any:
-        """Continue the code. Its end is a `StopIteration` with its value, or its exception."""
+        """Continue the code. Finished code raises a `StopIteration` with its value, or its exception."""
         if self._has_begun:
             return self._step(self._code.send, None)
         self._has_begun = True
@@ -207,7 +207,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         return self._wait_for(step(value))
 
     def _wait_for(self, future: Any) -> Any:
-        """Return what the task waits for: this object, or what asyncio refuses to wait for."""
+        """Return the future that the task waits for: this object, or an object that asyncio refuses."""
         self._future = future
         if future is not None:
             is_awaited = getattr(future, "_asyncio_future_blocking", False)
@@ -217,7 +217,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         self._asyncio_future_blocking = True
         return self
 
-    # What the task waits for.
+    # Methods of the future.
 
     def add_done_callback(self, wake: Callable[[Any], object], /, *, context: Context | None = None) -> None:
         """Wake the task with `wake` when the future of the code has ended."""
@@ -228,13 +228,13 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
             self._future.add_done_callback(wake, context=context)
 
     def remove_done_callback(self, wake: Callable[[Any], object], /) -> int:
-        """Return 1 if the future of the code would have woken the task, and does not any more."""
+        """Return 1 if the callback was removed from the future of the code, otherwise 0."""
         if self._future is None:
             return 0
         return self._future.remove_done_callback(wake)
 
     def done(self) -> bool:
-        """Return whether the future of the code has ended."""
+        """True if the future of the code is done."""
         return self._future is not None and self._future.done()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -265,7 +265,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         self._start(time, self._expire)
 
     def _start(self, time: float, action: Callable[[], None]) -> None:
-        """Start the timer in place of the one that runs."""
+        """Start a timer instead of the current timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.get_loop().call_at(time, action)
@@ -279,7 +279,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
     def _leave(self) -> None:
         """Wake the task to abandon the code, which has ignored its cancellation.
 
-        The code is closed in the task: a context manager may have to end in the task and in the context of its begin.
+        The code is closed in the task: a context manager may have to exit in the task and context in which it entered.
         """
         self._is_left = True
         if self.remove_done_callback(self._wake):
@@ -292,17 +292,17 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         return asyncio.CancelledError(self._message)
 
     def is_cancelled(self) -> bool:
-        """Return whether a `CancelledError` of the code is a cancellation of the task: from outside, or by the code."""
+        """True if a `CancelledError` of the code is a cancellation of the task: from outside, or by the code."""
         if self._outer == 0 and not self.is_late:
-            # Code that cancels "the current task" means the run: its cancellations are not taken back.
+            # Code that cancels the current task intends to cancel the run: its cancellations are not undone.
             self._outer = self._task.cancelling() - self._before
         return self._outer > 0
 
     def end(self) -> None:
-        """Stop the timer, and take back the cancellations by the time limit, and by code inside that did not.
+        """Stop the timer, and undo the cancellations by the time limit and by code inside that did not undo them.
 
-        A task group of Python 3.11 and 3.12 does not take back its cancellation of the task if a task of the group
-        fails at the end of the block.
+        A task group of Python 3.11 and 3.12 does not undo its cancellation of the task if a task of the group fails at
+        the end of the block.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -312,6 +312,6 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a task that no code waits for: otherwise asyncio logs it."""
+    """Retrieve the exception of a task that no code awaits: otherwise asyncio logs it."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""The policy of a tool around a call: approval, a limit on calls, a limit on concurrency, retries."""
+"""Enforcement of the policy of a tool: approval, limits on calls and concurrency, retries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_PAUSE = 30.0
 """Seconds between two attempts."""
 
 Semaphores = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
-"""One per event loop: a tool may be shared by agents in several threads."""
+"""A semaphore for each event loop: agents in several threads can share a tool."""
 
 
 async def enforced(
@@ -38,9 +38,9 @@ async def enforced(
     read: Callable[[], Awaitable[Arguments]],
     attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
 ) -> ToolResult:
-    """Answer a call under its policy.
+    """Return the result of a call under its policy.
 
-    `read` makes fresh arguments for every attempt, because a tool can change its arguments. If validators of the
+    `read` returns new arguments for every attempt, because a tool can change its arguments. If validators of the
     developer check them, `read` can fail although it succeeded before.
     """
     refused = unavailable(policy, call, context)
@@ -53,7 +53,7 @@ async def enforced(
         async with _semaphore(policy, semaphores):
             result = await _repeated(policy, context, read, attempt)
     except (ToolArgumentError, DeadlineError) as error:
-        # No variable of this frame: the traceback of the error refers to the frame.
+        # The result is no variable of this frame, to which the traceback of the error refers.
         return after(unread(call, error, policy), policy, call, context)
     return after(result, policy, call, context)
 
@@ -61,7 +61,7 @@ async def enforced(
 async def _denial(
     policy: ToolPolicy, call: ToolCall, context: ToolContext[Any], arguments: Arguments
 ) -> ToolResult | None:
-    """Return the result of a call that is denied; None if it is allowed, which counts it."""
+    """Return the result of a denied call. An allowed call is counted, and None is returned."""
     if policy.approval != "never" and not context.approved:
         try:
             if await needs_approval(policy.approval, arguments, context, policy.timeout):
@@ -77,7 +77,7 @@ async def _denial(
 
 
 def _denial_of_count(max_calls: int, call: ToolCall, counts: dict[str, int]) -> ToolResult | None:
-    """Count a call; return its result if that is one more than allowed."""
+    """Count a call, or return its result if the limit is reached."""
     count = counts.get(call.name, 0)
     if count >= max_calls:
         return _denied(call, f"it may be called at most {max_calls} times in one run. Continue without it.")
@@ -93,10 +93,10 @@ def _denied(call: ToolCall, reason: str, error: BaseException | None = None) -> 
 async def needs_approval(
     approval: Approval, arguments: Arguments, context: ToolContext[Any], timeout: float | None
 ) -> bool:
-    """Return whether a person must agree to this call first; deciding takes no longer than `timeout` seconds.
+    """True if a person must approve this call. The decision of an async predicate takes at most `timeout` seconds.
 
     Raises:
-        DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
+        DeadlineError: The predicate exceeded the limit.
     """
     if not callable(approval):
         return approval == "always"
@@ -122,9 +122,9 @@ async def _repeated(
     read: Callable[[], Awaitable[Arguments]],
     attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
 ) -> ToolResult:
-    """Call the function until it succeeds, or its retries are used up."""
+    """Call the function until it succeeds or no retry is left."""
     while True:
-        # Every attempt reads its arguments again: the attempt before can have changed them.
+        # Each attempt reads its arguments again: the previous attempt can have changed them.
         result = await attempt(await read(), context)
         if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
             return result

@@ -1,4 +1,4 @@
-"""A tool that fails several times in a row is not available any more to the run it fails in."""
+"""Limit on consecutive failures, after which a tool is unavailable for the rest of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAILURES = ("error", "timeout")
 
 
 def unavailable(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> ToolResult | None:
-    """Return the answer to a call of a tool that has failed as often as it may; None where it has not."""
+    """Return the result of a call of a tool that reached its limit of failures; None if the tool is available."""
     if (
         policy.max_consecutive_failures is None
         or context.calls is None
@@ -29,15 +29,15 @@ def unavailable(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -
 
 
 def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-    """Count how a call ended and return its result, which is "unavailable" where it was one failure too many.
+    """Count the result of a call, and return the result. Its status is "unavailable" if it reaches the limit.
 
-    What was denied or cancelled is neither a failure nor a success.
+    A denied or cancelled call is neither a failure nor a success.
     """
     counts, key = context.calls, _key(call)
     if policy.max_consecutive_failures is None or counts is None:
         return result
     failures = counts.get(key, 0)
-    # A call that began before the tool became unavailable does not make it available again.
+    # The success of a call that started before the tool became unavailable does not make the tool available again.
     if result.ok and failures < policy.max_consecutive_failures:
         counts.pop(key, None)
     if result.status not in _FAILURES:
@@ -50,7 +50,7 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
 
 
 def counts_after(results: Iterable[ToolResult]) -> dict[str, int]:
-    """Return what `ToolContext.calls` holds after a run had these results, in order: for one that goes on."""
+    """Return the `ToolContext.calls` of a resumed run from its earlier results, in order."""
     counts: dict[str, int] = {}
     for result in results:
         key = _key(result)

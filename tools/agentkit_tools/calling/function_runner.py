@@ -1,4 +1,4 @@
-"""Runs the function of a tool once: on the event loop or in a thread, within a time limit, to a result."""
+"""Runner of the function of a tool: on the event loop or in a thread, within a time limit."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = ["FunctionRunner"]
 T = TypeVar("T")
 
 RunMode = Literal["async", "sync", "model"]
-"""How a function is run: `async` functions and async generators are awaited, `sync` functions run in a thread, and a
-pydantic model has been made when its arguments were read."""
+"""Modes of running a function: `async` functions and async generators are awaited, `sync` functions run in a thread,
+and a `model` of pydantic is created when its arguments are read."""
 
 
 @dataclass(slots=True)
 class FunctionRunner:
-    """How the function of a tool is run."""
+    """Runner of the function of a tool."""
 
     mode: RunMode
     bind: Bind | None
-    """Makes positional and keyword arguments; None if the validated arguments are the keyword arguments."""
+    """Converts validated arguments to positional and keyword arguments; None if they are the keyword arguments."""
     nothing: str
     """Text for the model instead of None."""
     yields: bool = False
@@ -55,7 +55,7 @@ class FunctionRunner:
 
     @classmethod
     def of(cls, function: Any, bind: Bind | None, nothing: str) -> FunctionRunner:
-        """Return how `function` is run: its outermost callable decides, not the function that it wraps."""
+        """Return the runner of `function`. The mode depends on the outermost callable, not on a wrapped function."""
         return cls(_mode_of(raw(function)), bind, nothing, isgeneratorfunction(inner_function(function)))
 
     async def run(
@@ -78,7 +78,7 @@ class FunctionRunner:
             seconds: The time limit.
         """
         if self.mode == "model":
-            return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
+            return finished(call, cast("ModelArguments", arguments).model, policy, self.nothing)
         if self.mode == "async":
             value, error = await outcome(self._value(function, arguments, context, policy), seconds)
         else:
@@ -112,7 +112,7 @@ class FunctionRunner:
     def _in_thread(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
     ) -> Any:
-        """Call a sync function and make its result in a thread: both can take long."""
+        """Call a sync function and convert its value to a result in the thread: both can take long."""
         value = self._start(function, arguments, context)
         if self.yields and isgenerator(value):
             value = gather(lambda: value, policy.max_result_chars)
@@ -122,7 +122,7 @@ class FunctionRunner:
 
 
 async def _awaited(value: Any, max_chars: int | None) -> Any:
-    """Await what a function returned."""
+    """Await the value of a function, and collect the items of an async generator."""
     if isawaitable(value):
         value = await value
     if isasyncgen(value):
@@ -133,14 +133,14 @@ async def _awaited(value: Any, max_chars: int | None) -> Any:
 def _mode_of(function: Any) -> RunMode:
     if is_model(function):
         return "model"
-    # An object can itself be marked as a coroutine function.
+    # An object with `__call__` can be marked as a coroutine function.
     if any(iscoroutinefunction(code) or isasyncgenfunction(code) for code in (function, _code_of(function))):
         return "async"
     return "sync"
 
 
 def _code_of(function: Any) -> Any:
-    """Return the function that is called first: inside of partials and objects with `__call__`."""
+    """Return the function inside of partials and of an object with `__call__`."""
     while isinstance(function, partial):
         function = function.func
     if isroutine(function) or isinstance(function, type):

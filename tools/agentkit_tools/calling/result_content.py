@@ -1,4 +1,4 @@
-"""What a tool returned or yielded as content a model can read: text, parts, or JSON, and not too much of it."""
+"""Conversion of the value of a tool to content for a model: text, parts or JSON, up to a limit of characters."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["Collected", "Content", "collect", "cut", "gather", "to_content", "wi
 Content: TypeAlias = str | tuple[Part, ...]
 
 _DOCUMENT = ("label", "title", "text", "source", "metadata")
-"""What a model reads of a document that a tool returned."""
+"""Fields of a returned document that the model receives."""
 _MAX_ITEMS = 100_000
-"""Of an iterator inside of a result."""
+"""Maximum items of an iterator inside of a result."""
 _MAX_READ = 1_000_000
-"""Characters that are read of what yields item by item, where a policy limits the size of results to less."""
+"""Minimum of the characters that are read from an iterator or generator if a policy limits the size of results."""
 _MAX_UNLIMITED = 10_000_000
-"""The same where no policy does."""
+"""Maximum characters that are read from an iterator or generator if the policy has no limit."""
 _ITEMS_AT_ONCE = 100
 
 
 def to_content(value: Any, *, nothing: str = "null") -> Content:
-    """Return what a tool returned as text or parts.
+    """Convert the value of a tool to text or parts.
 
-    Text, media parts and lists that hold media stay what they are; `None` becomes `nothing`; models, dataclasses and
-    other data become JSON (sets sorted, so that the same value gives the same bytes in any process).
+    Text and media parts, and lists that contain media, are not changed; `None` becomes `nothing`; models, dataclasses
+    and other data become JSON. Sets are sorted: the text of a value is the same in all processes.
 
     Raises:
         TypeError, ValueError: The value cannot be written as JSON.
-        RecursionError: It is nested too deeply.
+        RecursionError: The value is nested too deeply.
     """
     kind = type(value)
     if kind is str:
@@ -71,9 +71,9 @@ def _content_of_bytes(data: bytes) -> Content:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that `json` cannot write by itself, one level of it as plain data."""
+    """Convert one level of a value that `json` does not support to plain data."""
     if isinstance(value, Iterator):
-        # It can be read only once: not by an attempt that can fail later.
+        # An iterator can be read only once, and this attempt can fail later; see `_written`.
         raise TypeError
     if isinstance(value, set | frozenset):
         return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, Document) and value.image is None:
         return {name: getattr(value, name) for name in _DOCUMENT if getattr(value, name)}
-    # Before the containers: a dataclass can be one, too.
+    # Before the containers, because a dataclass can be a container.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -95,9 +95,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).
 
 
 def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, str] | None:
-    """Return the first `limit` characters of content with a note, and its whole text; None when it is not longer.
+    """Return the first `limit` characters of content with a note, and its whole text; None if it is not longer.
 
-    Media parts among the text that is kept stay. `more` is whether the content itself is only the beginning.
+    Media parts before the cut are included. `more` is true if the content was not read completely.
     """
     whole = _text_of(content)
     if len(whole) <= limit and not more:
@@ -105,18 +105,18 @@ def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, s
     note = _note(len(whole), limit, more)
     if isinstance(content, str):
         return f"{content[:limit]}\n{note}", whole
-    kept: list[Part] = []
-    left = limit
+    parts: list[Part] = []
+    rest = limit
     for part in content:
         if isinstance(part, Text):
-            if len(part.text) > left:
-                kept.append(Text(f"{part.text[:left]}\n{note}"))
+            if len(part.text) > rest:
+                parts.append(Text(f"{part.text[:rest]}\n{note}"))
                 break
-            left -= len(part.text)
-        kept.append(part)
+            rest -= len(part.text)
+        parts.append(part)
     else:
-        kept.append(Text(note))
-    return tuple(kept), whole
+        parts.append(Text(note))
+    return tuple(parts), whole
 
 
 def _text_of(content: Content) -> str:
@@ -134,7 +134,7 @@ def with_note(content: Content, note: str) -> Content:
 
 def _note(size: int, limit: int, more: bool) -> str:
     if more:
-        return f"[The result was read up to here, {size:,} characters, and goes on; the first {limit:,} are shown.]"
+        return f"[The result was read up to {size:,} characters and is longer; only the first {limit:,} are shown.]"
     return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
 
 
@@ -157,7 +157,7 @@ def _json(value: Any) -> str:
 
 
 def _written(value: Any) -> Any:
-    """Return plain data without keys that are not text, numbers that JSON does not have, and iterators."""
+    """Return plain data: keys as text, infinity and NaN as text, iterators as lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.loads(to_json(value, inf_nan_mode="strings"))
     if value is None or isinstance(value, str | int | float):
@@ -186,16 +186,16 @@ def _key(key: Any) -> str:
 
 
 class Collected(NamedTuple):
-    """What was yielded, one after the other."""
+    """Items of a generator or an iterator."""
 
     value: Any
-    """Text in one piece, or a list."""
+    """The joined text, or the list of items."""
     ended: bool
-    """Whether that is all, or there was too much of it."""
+    """True if the generator finished, False if its items exceed the limit."""
 
 
 class _Items:
-    """Keeps items up to a size, of which an empty item takes something too: they may come without end."""
+    """Items up to a total size. Each item counts at least 1, because a generator can yield empty items forever."""
 
     __slots__ = ("_is_limited", "items", "left")
 
@@ -207,23 +207,23 @@ class _Items:
         self._is_limited = limit is not None
 
     def add(self, item: Any) -> bool:
-        """Keep an item; return whether there is room for more.
+        """Add an item; return True if the limit is not reached.
 
         Raises:
-            ValueError: There is no room, and all of the items are wanted.
+            ValueError: The items exceed the limit, and no policy allows cutting them.
         """
         self.items.append(item)
         try:
             self.left -= 1 + _size(item)
         except (TypeError, ValueError, RecursionError):
-            # It cannot be shown, so the size of later items does not matter.
+            # The conversion of the result will fail on this item, so the size of later items does not matter.
             return not self._is_limited
         if self.left < 0 and not self._is_limited:
             raise ValueError(f"what it yields has more than {_MAX_UNLIMITED:,} characters and items: does it end?")
         return self.left >= 0
 
     def collected(self, *, ended: bool, join: bool = True) -> Collected:
-        """Return what was kept."""
+        """Return the items, joined if all are text and `join` is true."""
         if join and all(isinstance(item, str) for item in self.items):
             return Collected("".join(self.items), ended)
         return Collected(self.items, ended)
@@ -233,31 +233,31 @@ def _size(item: Any) -> int:
     if isinstance(item, Media):
         if isinstance(item.source, bytes):
             return len(item.source)
-        # Media at an address cost nothing here.
+        # Media at an address have no size here.
         return 0
     return len(to_content(item))
 
 
 def gather(run: Callable[[], Any], limit: int | None, *, join: bool = True) -> Collected:
-    """Return what a generator yields, up to a million characters where there is a `limit` that is not above that.
+    """Return the items of a generator, up to `limit` characters, and at least a million.
 
     Text is joined unless `join` is false.
     """
-    found = _Items(limit)
+    items = _Items(limit)
     for item in run():
-        if not found.add(item):
-            return found.collected(ended=False, join=join)
-    return found.collected(ended=True, join=join)
+        if not items.add(item):
+            return items.collected(ended=False, join=join)
+    return items.collected(ended=True, join=join)
 
 
 async def collect(source: Any, limit: int | None) -> Collected:
-    """Return what an async generator yields, like `gather`."""
-    found = _Items(limit)
+    """Return the items of an async generator, like `gather`."""
+    items = _Items(limit)
     async with aclosing(source):
         async for item in source:
-            if not found.add(item):
-                return found.collected(ended=False)
-            # The generator may never wait, and other tasks must run.
-            if len(found.items) % _ITEMS_AT_ONCE == 0:
+            if not items.add(item):
+                return items.collected(ended=False)
+            # A generator that never waits must not block other tasks.
+            if len(items.items) % _ITEMS_AT_ONCE == 0:
                 await sleep(0)
-    return found.collected(ended=True)
+    return items.collected(ended=True)

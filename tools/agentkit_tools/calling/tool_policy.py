@@ -1,4 +1,4 @@
-"""`ToolPolicy`: how a tool may be run, apart from what it does."""
+"""`ToolPolicy`: time limit, retries, approval and other rules for the calls of a tool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Approval", "PolicyOptions", "ToolPolicy", "checked"]
 Approval: TypeAlias = (
     Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
 )
-"""Whether a person must agree to a call first; a predicate receives the validated arguments and the context."""
+"""Condition under which a person must approve a call; a predicate receives the validated arguments and the context."""
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -45,36 +45,37 @@ _MAX_SECONDS = 1e9
 @reject_unknown_fields(ToolDefinitionError)
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """How a tool is run. Times are seconds.
+    """Rules for the calls of a tool. Times are seconds.
 
     Raises:
         ToolDefinitionError: A field is unknown, or a value is out of range.
     """
 
     timeout: float | None = 60.0
-    """Longest time of one attempt; None: any. A sync function goes on in its thread, whose result nobody reads."""
+    """Maximum time of one attempt; None: no limit. A sync function then continues in its thread; its result is
+    discarded."""
     retries: int = 0
     """Maximum number of retries after failed attempts, including attempts that ignored their time limit."""
     retry_on: tuple[type[Exception], ...] = (Exception,)
-    """The exceptions that are worth another attempt; a timeout counts as `TimeoutError`."""
+    """Exceptions after which a call is retried; a timeout is a `TimeoutError`."""
     backoff: float = 0.5
     """Pause before the first retry; it doubles with each one, up to 30 seconds."""
     sequential: bool = False
-    """Whether calls in the same turn wait for each other, because the tool has side effects."""
+    """True if calls of the same step run one after the other, because the tool has side effects."""
     concurrency: int | None = None
-    """How many calls may run at once in one event loop; the others wait."""
+    """Maximum concurrent calls in one event loop; further calls wait. None: no limit."""
     max_calls: int | None = None
-    """How many calls one run may make; further ones are denied."""
+    """Maximum calls in one run; further calls are denied. None: no limit."""
     max_consecutive_failures: int | None = None
-    """Failed calls in a row after which the tool is unavailable for the rest of the run. None: any number."""
+    """Consecutive failed calls after which the tool is unavailable for the rest of the run. None: no limit."""
     approval: Approval = "never"
-    """Whether a call waits for a person's approval: never, always, or when a predicate asks for it."""
+    """Condition under which a call waits for a person's approval: never, always, or if a predicate returns True."""
     max_result_chars: int | None = 100_000
-    """Longest text that goes back to the model. The rest is cut, and kept in `ToolResult.whole`."""
+    """Maximum characters of a result for the model. `ToolResult.whole` contains the complete text. None: no limit."""
     repair: bool = False
-    """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are repaired."""
+    """True if arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are repaired."""
     final: bool = False
-    """Whether a call that ran to its end ends the run: its result is the answer, and the model is not asked again."""
+    """True if a successful call finishes the run: its result is the answer, and the model is not called again."""
 
     def __post_init__(self) -> None:
         problems = {
@@ -86,10 +87,10 @@ class ToolPolicy:
             raise ToolDefinitionError("tool policy: " + "; ".join(problems.values()), names=problems)
 
     def with_changes(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
-        """Return the policy with some of its fields changed.
+        """Return a copy of the policy with some fields changed.
 
         Raises:
-            ToolDefinitionError: A field is unknown, or a value is out of range; all unknown fields are named.
+            ToolDefinitionError: A field is unknown, or a value is out of range; the error lists all unknown fields.
         """
         fields = PolicyOptions.__annotations__
         problems = unknown_fields("ToolPolicy", options, fields)
@@ -100,26 +101,26 @@ class ToolPolicy:
 
     @property
     def time_limit(self) -> float:
-        """Seconds that a call may take, `inf` for any, as a spec has them for the layer table."""
+        """Maximum seconds of a call, `inf` for no limit, for the layer table."""
         return self.timeout or inf
 
     @property
     def is_plain(self) -> bool:
-        """Whether a call is only validated, run and shown: nothing to wait for, count, repeat or ask."""
+        """True if a call needs no approval, counter, semaphore or retry."""
         is_counted = (
             self.concurrency is not None or self.max_calls is not None or self.max_consecutive_failures is not None
         )
         return not is_counted and self.retries == 0 and self.approval == "never"
 
 
-def checked(what: str, name: str, value: object, minimum: int) -> None:
-    """Refuse an invalid number of calls or results.
+def checked(owner: str, name: str, value: object, minimum: int) -> None:
+    """Check a number of calls or results.
 
     Raises:
         ToolDefinitionError: `value` is not a whole number, or is less than `minimum`.
     """
     if not _is_count(value, minimum):
-        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {minimum} or more", names=[name])
+        raise ToolDefinitionError(f"{owner}: {name}={brief(value)} must be {minimum} or more", names=[name])
 
 
 def _is_count(value: object, minimum: int) -> bool:
@@ -132,7 +133,7 @@ def _is_seconds(value: object) -> bool:
 
 
 def _is_exceptions(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
+    return isinstance(value, tuple) and all(isinstance(item, type) and issubclass(item, Exception) for item in value)
 
 
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {

@@ -1,4 +1,4 @@
-"""`ToolResult`: how a call ended, whatever the tool returned or raised."""
+"""`ToolResult`: result of a call, also of a call that failed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_
 
 @dataclass(slots=True, repr=False)
 class ToolResult:
-    """How a tool call ended. Not frozen because that makes it five times slower to build; treat it as if it were.
+    """Result of a tool call. Do not change it; it is not frozen because a frozen dataclass is five times slower.
 
-    A tool may return one itself, to choose status and content.
+    A tool can return a `ToolResult` to set status and content.
     """
 
     __repr__ = short_repr
@@ -33,18 +33,18 @@ class ToolResult:
     call_id: str
     name: str
     content: Content
-    """What the model reads."""
+    """Content for the model."""
     status: ToolStatus = "success"
     value: Any = None
-    """What the function returned, when it ended with success."""
+    """Value of the function, if it returned."""
     error: BaseException | None = None
-    """What was raised, when something was."""
+    """Exception of the call, if it failed."""
     whole: str | None = None
-    """The uncut text, when `content` was cut; see `Toolset.with_result_store` for a way to let the model read on."""
+    """The complete text, if `content` was cut; with `Toolset.with_result_store`, the model can read the rest."""
 
     @property
     def ok(self) -> bool:
-        """Whether the function ran to its end."""
+        """True if the function returned."""
         return self.status in ("success", "too_large")
 
     @property
@@ -61,7 +61,7 @@ class ToolResult:
 
         Raises:
             ValueError: The status is unknown.
-            TypeError, RecursionError: The content cannot be shown; see `to_content`.
+            TypeError, RecursionError: The content cannot be converted; see `to_content`.
         """
         if self.status not in get_args(ToolStatus):
             raise ValueError(f"status {self.status!r} is not one of {', '.join(get_args(ToolStatus))}")
@@ -70,14 +70,14 @@ class ToolResult:
 
 # Exact types, because a subclass can be an iterator.
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list))
-"""Types of most results, which are what they are: no iterators, for one."""
+"""Types of most results, which need no test for iterators, exceptions and results."""
 
 
 def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
-    """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
+    """Return the result of a call that returned `value`; `nothing` is the content for None."""
     limit = policy.max_result_chars
     try:
-        ended = True
+        is_complete = True
         if type(value) not in _PLAIN:
             if isinstance(value, ToolResult):
                 return _shortened(value.answering(call).checked(), limit)
@@ -86,21 +86,21 @@ def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> To
             if isinstance(value, Iterator):
                 value = gather(partial(iter, value), limit, join=False)
             if isinstance(value, Collected):
-                value, ended = value
+                value, is_complete = value
         content = to_content(value, nothing=nothing)
     except BaseException as error:
-        # Serializers of the tool run here, and can raise anything.
+        # Serializers of the tool run here, and can raise any exception.
         if ends_run(error):
             raise
         text = f"{call.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
         return ToolResult(call.id, call.name, text, "error", value, error)
-    if limit is not None and (shorter := cut(content, limit, more=not ended)) is not None:
+    if limit is not None and (shorter := cut(content, limit, more=not is_complete)) is not None:
         return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
     return ToolResult(call.id, call.name, content, "success", value)
 
 
 def failed(call: ToolCall, error: BaseException, policy: ToolPolicy) -> ToolResult:
-    """Return the result of a call that ended in `error`."""
+    """Return the result of a call that raised `error`."""
     if isinstance(error, DeadlineError):
         text = f"{call.name} did not end within {policy.timeout:g} seconds. It may still have had an effect."
         return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
@@ -117,14 +117,14 @@ def failed(call: ToolCall, error: BaseException, policy: ToolPolicy) -> ToolResu
 
 
 def unread(call: ToolCall, error: ToolArgumentError | DeadlineError, policy: ToolPolicy) -> ToolResult:
-    """Return the result of a call whose arguments cannot be used."""
+    """Return the result of a call with invalid arguments."""
     if isinstance(error, DeadlineError):
         return failed(call, error, policy)
     return ToolResult(call.id, call.name, str(error), "error", error=error)
 
 
 def _shortened(result: ToolResult, limit: int | None) -> ToolResult:
-    """Return a finished result with its content cut to `limit` characters; success becomes "too_large"."""
+    """Return a result with its content cut to `limit` characters; "success" becomes "too_large"."""
     if limit is None or (shorter := cut(result.content, limit)) is None:
         return result
     status = result.status
@@ -134,7 +134,7 @@ def _shortened(result: ToolResult, limit: int | None) -> ToolResult:
 
 
 def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    """Return the answer to a call of a tool that does not exist."""
+    """Return the result of a call of an unknown tool."""
     name = call.name.encode("utf-8", "replace").decode()[:100]
-    hint = nearest(name, names) or ": there are no tools"
-    return ToolResult(call.id, call.name, f"There is no tool named {name!r}{hint}.", "error")
+    hint = nearest(name, names) or "; no tools are available"
+    return ToolResult(call.id, call.name, f"Unknown tool {name!r}{hint}.", "error")

@@ -1,4 +1,4 @@
-"""Sync functions run here: in daemon threads that can be left behind, of which there are never more than some."""
+"""Daemon threads for sync functions. A thread can be abandoned after a time limit; their number is limited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
 T = TypeVar("T")
 
 _MAX_TOOLS, _MAX_RECALLS = 48, 16
-"""Calls that run at once in a process, also those that nobody waits for any more; further ones wait."""
+"""Maximum concurrent calls in a process, including abandoned calls; further calls wait."""
 _IDLE_SECONDS = 10.0
 _inside: ContextVar[bool] = ContextVar("agentkit_tools_inside_thread", default=False)
 
@@ -35,12 +35,12 @@ _tools, _recalls = _threads(_MAX_TOOLS), _threads(_MAX_RECALLS)
 
 
 def abandoned_threads() -> int:
-    """Return how many threads still run a sync tool or a recall whose result nobody waits for any more; 64 at most."""
+    """Return the number of threads that run an abandoned sync tool or recall, at most 64."""
     return _tools.left + _recalls.left
 
 
 def busy_threads() -> int:
-    """Return how many threads run a call that somebody waits for."""
+    """Return the number of threads that run an awaited call."""
     return _tools.busy + _recalls.busy
 
 
@@ -49,14 +49,14 @@ async def run_in_thread(
 ) -> tuple[T, BaseException | None]:
     """Return the value or the exception of `call()`, run in a daemon thread in a copy of the current context.
 
-    After `seconds` the error is a `DeadlineError`. A call that has begun continues in its thread if it is late, or if
-    the task that waits for it is cancelled. If all threads do that, no further call begins: the error is a `ToolError`.
+    After `seconds` the error is a `DeadlineError`. A started call continues in its thread if it is late, or if the task
+    that awaits it is cancelled. If all threads run such calls, no further call starts: the error is a `ToolError`.
     Recalls have separate threads, so that no tool delays them.
     """
     threads = _tools
     if is_recall:
         threads = _recalls
-    # What runs in a thread may wait for what it calls: that needs no place.
+    # A call from inside a tool thread must start at once: its caller could occupy the last free thread.
     at_once = _inside.get()
 
     def inside() -> T:

@@ -1,9 +1,9 @@
-"""Encodings of text whose lines are bounded, so that a line takes neither memory nor time without end.
+"""Text encodings with a limit for lines, so that a line of a server cannot use unlimited memory and time.
 
-The SDK reads what a server writes in the encoding it is given, as much as comes before the next end of a line. In
-`bounded("utf-8")` a line that is too long, or holds too many values, becomes the notification `TOO_LONG`. Half of a
-surrogate pair, which servers write where they cut a text, becomes the replacement character: the SDK would read
-nothing of the line.
+The SDK decodes the output of a server with the encoding of its parameters and reads complete lines of any length. With
+`bounded("utf-8")`, a line that is too long or contains too many values is replaced by the notification `TOO_LONG`. Half
+a surrogate pair, which some servers write when they cut a text, becomes the replacement character, because the SDK
+would refuse the whole line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentkit_prompts.limits import MAX_INPUT_BYTES
 __all__ = ["MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
 
 MAX_VALUES = 300_000
-"""JSON values of a message: while it is read, a microsecond each, nothing else of the process runs."""
+"""Maximum JSON values of a message. Parsing takes a microsecond for each and blocks the process."""
 TOO_LONG = "agentkit/line_too_long"
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = re.compile(rf"((?<!\\)(?:\\\\)*+)(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})")
@@ -26,23 +26,23 @@ _NOTICE = f'{{"jsonrpc": "2.0", "method": "{TOO_LONG}"}}'
 
 
 def values_in(text: str | bytes) -> int:
-    """Return how many JSON values there may be in a text, at most: strings may hold what looks like more."""
+    """Return an upper bound of the number of JSON values in a text. It also counts separators in strings."""
     if isinstance(text, str):
         return text.count(",") + text.count("[") + text.count("{")
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def bounded(encoding: str) -> str:
-    """Return the name of an encoding that differs from `encoding` in what it reads of lines that are too long.
+    """Return the name of an encoding that decodes like `encoding` but replaces lines that are too long.
 
     Raises:
-        LookupError: There is no such encoding.
+        LookupError: `encoding` is unknown.
     """
     return _PREFIX + codecs.lookup(encoding).name.replace("-", "_")
 
 
 class _Decoder(codecs.IncrementalDecoder):
-    """Gives whole lines only: who joins pieces of a line one by one takes time without end, too."""
+    """Incremental decoder that returns only complete lines."""
 
     encoding = ""
 
@@ -54,11 +54,11 @@ class _Decoder(codecs.IncrementalDecoder):
         self._skips = False
 
     def decode(self, input: Any, final: bool = False) -> str:
-        # Only whole lines are passed on: the SDK would join the pieces of a long line in quadratic time.
+        # The SDK would join the pieces of a long line in quadratic time, so it receives complete lines.
         head, newline, tail = self._inner.decode(input, final).rpartition("\n")
         lines = ""
         if newline:
-            lines = _of_whole_pairs(_of_few_values(self._ended(head)))
+            lines = _of_whole_pairs(_of_few_values(self._complete_lines(head)))
             self._pieces, self._size, self._skips = [], 0, False
         if not self._skips:
             self._pieces.append(tail)
@@ -68,8 +68,8 @@ class _Decoder(codecs.IncrementalDecoder):
                 return f"{lines}{_NOTICE}\n"
         return lines
 
-    def _ended(self, head: str) -> str:
-        """Return lines that have ended, the one whose beginning is kept first."""
+    def _complete_lines(self, head: str) -> str:
+        """Return complete lines, starting with the line whose first pieces are stored."""
         if self._skips:
             head = head.partition("\n")[2]
             if not head:

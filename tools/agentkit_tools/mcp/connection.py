@@ -1,7 +1,7 @@
-"""A connection to an MCP server: opened when it is needed, opened again when the server was lost, closed in order.
+"""Connection to an MCP server that opens sessions on demand, and again after the server was lost.
 
-The session lives in one task of one thread, because its transports are bound to the task that opened them. Requests
-come from any event loop and are run over there.
+A session runs in one task of a separate thread, because its transports belong to the task that opened them. Requests
+from any event loop run in that thread.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ T = TypeVar("T")
 _LISTEN_AGAIN_SECONDS = 1.0
 _END_SECONDS = 0.3
 _LATE_SECONDS = 0.25
-"""How long the thread of the session may take to say that the time is over, before this thread says so itself."""
+"""Seconds after the time limit of a request until the calling thread stops waiting for the thread of the session."""
 _MIN_PROBE_SECONDS = 0.5
 _MAX_PROBE_SECONDS = 2.0
 
 
 class Connection:
-    """Runs requests against one server. `changes` counts how often the server announced other tools."""
+    """Connection to one server."""
 
     def __init__(self, target: Target, connect_timeout: float) -> None:
         self.name = target.name
         self.seconds = connect_timeout
-        """How long an answer may take, until it is read."""
+        """Maximum seconds of a request, including the reading of its result."""
         self._sessions = _Sessions(target, connect_timeout)
         self._thread: BackgroundLoop | None = None
         self._pid = 0
@@ -55,30 +55,29 @@ class Connection:
 
     @property
     def changes(self) -> int:
-        """How often the tools may have changed so far."""
+        """Number of announced or possible changes of the tools."""
         return self._sessions.changes
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what the newest process of the server wrote to its stderr."""
+        """The end of the stderr of the latest process of the server."""
         return self._sessions.stderr_tail
 
     async def request(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Return what `work(client)` returns, run where the session lives. Cancelling this cancels it.
+        """Return the value of `work(client)`, which runs in the thread of the session and can be cancelled.
 
         Raises:
-            MCPServerLost: The server cannot be reached, ended before it answered, or did not answer in the time it has
-                for its first answer.
-            MCPServerError: It refused, or answered with something it may not.
+            MCPServerLost: The server cannot be reached, exited before its response, or exceeded `connect_timeout`.
+            MCPServerError: The server refused the request, or its response violates the protocol.
         """
         return await asyncio.wrap_future(self._submit(work, self.seconds))
 
     async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do the same for the call of a tool, whose policy sets the time limit."""
+        """Do the same as `request` without time limit, for calls of tools, which have a policy."""
         return await asyncio.wrap_future(self._submit(work, None))
 
     def request_blocking(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do the same as `request` from code that is not async; it blocks the thread it is called in."""
+        """Do the same as `request` for sync code. It blocks the calling thread."""
         future = self._submit(work, self.seconds)
         try:
             return future.result(self.seconds + _LATE_SECONDS)
@@ -98,16 +97,16 @@ class Connection:
             if self._closed:
                 text = f"the connection to MCP server {self.name} was closed by this program"
                 raise MCPServerLost(text, server=self.name)
-            # A forked child has neither the thread nor the session.
+            # The thread and the session do not exist in a forked child.
             if self._thread is None or self._pid != os.getpid():
                 self._thread, self._pid = BackgroundLoop(f"agentkit-mcp-{self.name}"), os.getpid()
-                self._sessions = self._sessions.again()
+                self._sessions = self._sessions.renewed()
                 # `finalize` also runs at exit.
                 self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)
             return self._thread.submit(self._sessions.run(work, seconds))
 
     def close(self) -> None:
-        """End the session, its process and its thread; wait until they have ended. Requests under way fail."""
+        """Close the session, its process and its thread, and wait for them. Current requests fail."""
         with self._lock:
             self._closed = True
         if self._ending is not None:
@@ -121,7 +120,7 @@ def _end(thread: BackgroundLoop, sessions: _Sessions, pid: int) -> None:
 
 
 class _Sessions:
-    """The sessions of a connection, one after the other. Everything but `changes` belongs to the thread."""
+    """Successive sessions of a connection. Only `changes` and `kill` may be used outside of the thread."""
 
     def __init__(self, target: Target, connect_timeout: float, changes: int = 0) -> None:
         self._target = target
@@ -131,36 +130,36 @@ class _Sessions:
         self.stderr = StderrTail()
         self._tails: WeakSet[StderrTail] = WeakSet()
 
-    def again(self) -> _Sessions:
-        """Return the same without a session."""
+    def renewed(self) -> _Sessions:
+        """Return a copy without a session."""
         return _Sessions(self._target, self._connect_timeout, self.changes)
 
     async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
         start = monotonic()
         session = await self._session()
         with session.pace.call():
-            return await self._answer(session, work, start, seconds)
+            return await self._result(session, work, start, seconds)
 
-    async def _answer(
+    async def _result(
         self, session: _Session, work: Callable[[Client], Awaitable[T]], start: float, seconds: float | None
     ) -> T:
-        # A task of its own, so that a cancellation ends the wait at once.
-        asked = asyncio.ensure_future(work(session.client))
-        asked.add_done_callback(retrieve)
+        # In a separate task, a cancellation ends the wait at once.
+        request = asyncio.ensure_future(work(session.client))
+        request.add_done_callback(retrieve)
         try:
-            left = None
+            timeout = None
             if seconds is not None:
-                left = max(0.0, start + seconds - monotonic())
-            await asyncio.wait((asked,), timeout=left)
+                timeout = max(0.0, start + seconds - monotonic())
+            await asyncio.wait((request,), timeout=timeout)
         finally:
-            # It takes too long: the server may hang.
-            if not asked.done():
+            # After a timeout or a cancellation, the server may hang.
+            if not request.done():
                 session.probe(monotonic() - start)
-                asked.cancel()
-        if not asked.done():
+                request.cancel()
+        if not request.done():
             raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds", seconds)
         try:
-            return asked.result()
+            return request.result()
         except Exception as error:
             raise await self._translated(error, session) from error
 
@@ -169,12 +168,12 @@ class _Sessions:
             await self._now.close()
 
     def kill(self) -> None:
-        """End every process of the server that is left, from any thread."""
+        """Kill all remaining processes of the server. Any thread can call this method."""
         for tail in list(self._tails):
             tail.kill()
 
     async def _session(self) -> _Session:
-        """Return a session that is open; all who wait for one wait for the same."""
+        """Return an open session. Concurrent callers wait for the same session."""
         session = self._now
         # A request to a hanging server would be lost.
         if session is not None and session.probing is not None:
@@ -207,7 +206,7 @@ class _Sessions:
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what the newest process of the server wrote to its stderr, without keys."""
+        """The end of the stderr of the latest process of the server, without keys."""
         return self._target.masked(self.stderr.text)
 
     def _lost(self, text: str, limit: float | None = None) -> MCPServerLost:
@@ -217,7 +216,7 @@ class _Sessions:
         return error
 
     async def _translated(self, error: Exception, session: _Session) -> Exception:
-        """Return an error of ours for what the SDK raised."""
+        """Return an error of this package for an error of the SDK."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
 
@@ -225,15 +224,15 @@ class _Sessions:
         if isinstance(error, MCPServerError):
             return error
         if isinstance(error, MCPError):
-            # Servers of their own use the SDK's code for a connection that closed, too. One that was started
-            # anew does not know the session.
+            # Servers can send the SDK's code for a closed connection with another meaning. A server that was restarted
+            # does not know the session.
             closed = error.code == CONNECTION_CLOSED and (session.closing.is_set() or error.message.startswith("SSE"))
             if closed or error.message == "Session terminated":
                 await session.close()
                 self._changed()
                 if session.fault is not None:
                     return session.fault
-                text = f"MCP server {name} ended before it answered"
+                text = f"MCP server {name} exited before its response"
                 if session.error is not None:
                     text += f" ({_innermost(session.error)})"
                 return self._lost(text)
@@ -244,15 +243,15 @@ class _Sessions:
         if isinstance(error, RuntimeError):
             # The SDK explains violations of the protocol in the first line of a RuntimeError.
             reason = str(error).partition("\n")[0]
-        text = f"MCP server {name} answered with something it may not: {reason[:MAX_MESSAGE_CHARS]}"
+        text = f"MCP server {name} sent an invalid response: {reason[:MAX_MESSAGE_CHARS]}"
         return MCPServerError(text, server=name)
 
 
 class _Session:
-    """One session: a task that opens it, keeps it open until it is closed or lost, and closes it."""
+    """Session in a task that opens it, waits until it is closed or lost, and closes it."""
 
     client: Client
-    """There when `opened` is set and `error` is None."""
+    """Client of the SDK; set if `opened` is set and `error` is None."""
 
     def __init__(self, target: Target, stderr: StderrTail, changed: Callable[[], None]) -> None:
         self.opened = asyncio.Event()
@@ -260,17 +259,17 @@ class _Session:
         self.pace = CPUPace()
         self.error: BaseException | None = None
         self.fault: MCPServerError | None = None
-        """What the server did that no server may, where that ended the session."""
+        """Violation of the protocol that ended the session."""
         self._target = target
         self._stderr = stderr
         self._changed = changed
         self.probing: asyncio.Task[None] | None = None
-        """What finds out whether the server hangs."""
-        # An empty context: the session outlives the call that opened it.
+        """Task that tests if the server hangs."""
+        # The session has an empty context, because it outlives the call that opened it.
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
 
     async def close(self) -> None:
-        """Ask the task to end, and wait for it."""
+        """Stop the task, and wait for it."""
         self.closing.set()
         if not self.opened.is_set():
             self._keeper.cancel()
@@ -278,24 +277,24 @@ class _Session:
             await asyncio.shield(self._keeper)
 
     def probe(self, waited: float) -> None:
-        """Give up a server that answers nothing at all any more; the next request starts or reaches another one.
+        """Close the session if the server does not respond any more; the next request connects again.
 
-        It has half of the `waited` seconds in which it has not answered a request, within bounds.
+        The server has half of the `waited` seconds of a request without a response, within bounds.
         """
         if self.probing is None or self.probing.done():
             seconds = min(max(waited / 2, _MIN_PROBE_SECONDS), _MAX_PROBE_SECONDS)
             self.probing = asyncio.get_running_loop().create_task(self._probe(seconds), context=Context())
 
     async def _probe(self, seconds: float) -> None:
-        asked = asyncio.ensure_future(self.client.list_tools())
-        # An error is an answer, too: the server does not hang.
-        asked.add_done_callback(retrieve)
+        request = asyncio.ensure_future(self.client.list_tools())
+        # A server that responds with an error does not hang.
+        request.add_done_callback(retrieve)
         with self.pace.call():
-            await asyncio.wait((asked,), timeout=seconds)
-        if not asked.done():
+            await asyncio.wait((request,), timeout=seconds)
+        if not request.done():
             self.closing.set()
-            # Do not await it: the SDK notifies the server first, which may not read.
-            asked.cancel()
+            # The cancellation is not awaited: the SDK first notifies the server, which may not read.
+            request.cancel()
 
     async def _keep(self) -> None:
         from mcp import Client
@@ -310,8 +309,8 @@ class _Session:
             async with AsyncExitStack() as stack:
                 # The task that waits for the session limits the time.
                 with self.pace.call():
-                    made = Client(transport, cache=None, client_info=info, message_handler=self._receive)
-                    client = await stack.enter_async_context(made)
+                    unopened = Client(transport, cache=None, client_info=info, message_handler=self._receive)
+                    client = await stack.enter_async_context(unopened)
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                 self.client = client
                 listening = asyncio.create_task(self._listen(client))
@@ -333,25 +332,25 @@ class _Session:
         self.closing.set()
 
     async def _receive(self, message: object) -> None:
-        """Hear of changes the way older servers announce them."""
+        """Count the notifications of changes that older servers send."""
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
             self._changed()
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes the way newer servers announce them; what was missed meanwhile counts as a change."""
+        """Subscribe to changes, as newer servers require. A lost subscription counts as a change."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
         tools = client.server_capabilities.tools
-        heard = False
+        was_subscribed = False
         while tools is not None and tools.list_changed:
             try:
                 async with client.listen(tools_list_changed=True) as events:
-                    if heard:
+                    if was_subscribed:
                         self._changed()
-                    heard = True
+                    was_subscribed = True
                     async for _ in events:
                         self._changed()
             except SubscriptionLost:
@@ -362,14 +361,14 @@ class _Session:
 
 
 async def _unchecked(name: str, result: object) -> None:
-    """Leave a result to `remote_tools`: the SDK's check takes as long as the schema of the server wants it to."""
+    """Accept a result, which `remote_tools` validates with a time limit; the validation of the SDK has no limit."""
 
 
 _SILENCE = logging.NullHandler()
 
 
 def _innermost(error: BaseException) -> str:
-    """Describe what went wrong first: task groups wrap it in layers."""
+    """Describe the first exception inside of nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return describe_error(error)

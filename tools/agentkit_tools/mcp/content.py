@@ -1,4 +1,4 @@
-"""What MCP servers and agentkit send each other: their content blocks as our parts, our results as theirs."""
+"""Conversion between the content blocks of MCP and the parts, documents, messages and results of agentkit."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ T = TypeVar("T")
 
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
 _MAX_MEDIA_BYTES = 32 * 1024 * 1024
-"""Media of one answer beyond this become a note: no provider takes as much."""
+"""Maximum bytes of media in one result; further media become a note, because no provider accepts more."""
 _MIN_MEDIA_BYTES = 64 * 1024
-"""What a media part counts at least: no provider takes thousands of small ones either."""
+"""Minimum size that a media part counts, because no provider accepts thousands of small parts."""
 
 
 def to_result(answer: CallToolResult, tool: str) -> ToolResult:
-    """Return what a server's tool answered; `value` is its structured content where there is one.
+    """Convert the result of a server's tool; `value` is its structured content, or else its content.
 
-    An answer marked as an error is an error result with a `ToolFailure`. The tool fills in call and name.
+    A result that is marked as an error becomes an error result with a `ToolFailure`. The caller sets `call_id`.
     """
     structured = answer.structured_content
     content = _content(answer.content)
@@ -58,7 +58,7 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
 
 
 def from_result(result: ToolResult) -> dict[str, Any]:
-    """Return the fields of the `CallToolResult` that shows a client how a call ended."""
+    """Return the fields of the `CallToolResult` for a result."""
     parts = result.content
     if isinstance(parts, str):
         parts = (Text(parts),)
@@ -85,10 +85,10 @@ def _json_of(content: Content, value: Any) -> Any:
 
 
 def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
-    """Return the texts of a resource, untrusted, with their address as id and source.
+    """Return the texts of a resource as untrusted documents, with their address as id and source.
 
     Raises:
-        MCPServerError: A part of it is neither text nor bytes of UTF-8 text.
+        MCPServerError: A part of the resource is neither text nor bytes of UTF-8 text.
     """
     documents = []
     for item in answer.contents:
@@ -108,7 +108,7 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
 
 
 def to_parts(answer: ReadResourceResult) -> tuple[Part, ...]:
-    """Return a resource as parts; what is too large or cannot be decoded becomes a note."""
+    """Return a resource as parts. Media that are too large or cannot be decoded become a note."""
     return _parts(answer.contents, _contents)
 
 
@@ -118,27 +118,26 @@ def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
 
 
 def _content(blocks: Iterable[ContentBlock]) -> Content:
-    """Return text when there is nothing else, one block a line; otherwise parts in their order."""
+    """Return blocks of text as lines, and other blocks as parts."""
     parts = _parts(blocks, _part)
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text))
     return parts
 
 
-def _parts(items: Iterable[T], make: Callable[[T, int], Part]) -> tuple[Part, ...]:
-    """Make parts; each is given how many bytes of media are left."""
-    left = _MAX_MEDIA_BYTES
+def _parts(items: Iterable[T], convert: Callable[[T, int], Part]) -> tuple[Part, ...]:
+    """Convert items to parts. `convert` receives an item and the maximum bytes of its media."""
+    max_bytes = _MAX_MEDIA_BYTES
     parts: list[Part] = []
     for item in items:
-        part = make(item, left)
+        part = convert(item, max_bytes)
         parts.append(part)
         if isinstance(part, Media) and isinstance(part.source, bytes):
-            # Small media count as well: no provider takes thousands of them.
-            left -= max(len(part.source), _MIN_MEDIA_BYTES)
+            max_bytes -= max(len(part.source), _MIN_MEDIA_BYTES)
     return tuple(parts)
 
 
-def _part(block: ContentBlock, left: int) -> Part:
+def _part(block: ContentBlock, max_bytes: int) -> Part:
     if block.type == "text":
         return Text(block.text)
     if block.type == "resource_link":
@@ -147,29 +146,29 @@ def _part(block: ContentBlock, left: int) -> Part:
             link += f": {block.description}"
         return Text(f"[{link}]")
     if block.type == "resource":
-        return _contents(block.resource, left)
-    return _media(block.data, block.mime_type, None, left)
+        return _contents(block.resource, max_bytes)
+    return _media(block.data, block.mime_type, None, max_bytes)
 
 
-def _contents(item: TextResourceContents | BlobResourceContents, left: int) -> Part:
+def _contents(item: TextResourceContents | BlobResourceContents, max_bytes: int) -> Part:
     text = getattr(item, "text", None)
     if text is not None:
         return Text(text)
-    return _media(item.blob, item.mime_type, item.uri, left)  # type: ignore[union-attr]
+    return _media(item.blob, item.mime_type, item.uri, max_bytes)  # type: ignore[union-attr]
 
 
-def _media(data: str, mime: str | None, uri: str | None, left: int) -> Part:
+def _media(data: str, mime: str | None, uri: str | None, max_bytes: int) -> Part:
     name = None
     if uri:
         name = uri.rstrip("/").rpartition("/")[2]
     kind = _KINDS.get((mime or "").partition("/")[0], File)
     size = len(data) * 3 // 4
-    if size > left:
-        return Text(f"[{kind.__name__.lower()} of {size:,} bytes left out: more than fits into one answer]")
+    if size > max_bytes:
+        return Text(f"[{kind.__name__.lower()} of {size:,} bytes omitted: the media of the result are too large]")
     try:
         return kind(base64.b64decode(data, validate=True), media_type=mime, name=name)
     except (ValueError, MediaError):
-        return Text(f"[{kind.__name__.lower()} left out: its base64 cannot be decoded]")
+        return Text(f"[{kind.__name__.lower()} omitted: its base64 cannot be decoded]")
 
 
 def _block(part: Part) -> Mapping[str, Any]:

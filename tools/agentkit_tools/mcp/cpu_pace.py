@@ -1,4 +1,4 @@
-"""How much of the processor an MCP server may cost between calls: what it sends then, nobody asked for."""
+"""Limit of the processor time for messages that an MCP server sends between calls."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from time import monotonic, thread_time
 __all__ = ["CPUPace"]
 
 _SHARE = 0.05
-"""Of the time of the session's thread, between calls."""
+"""Maximum share of the time between calls that the thread of a session may compute."""
 _MIN_SECONDS = 0.01
 
 
 class CPUPace:
-    """Reads what a server sends between calls so slowly that it costs a twentieth of a processor. Calls are not slowed.
+    """Pauses that limit the reading of messages between calls to 5 % of a processor. Calls are not slowed down.
 
-    A call has its time limit. A server that is read slowly must wait, so nothing it sends is lost. It is made, and its
-    methods are called, in the thread of the session.
+    Calls have their own time limits. No message is lost, because a server waits until its messages are read. Create the
+    object and call its methods in the thread of the session.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class CPUPace:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Whatever the server sends meanwhile is read at once."""
+        """Read messages without pauses during a call."""
         self._calls += 1
         self._end = 0.0
         self._called.set()
@@ -42,8 +42,8 @@ class CPUPace:
                 self._called.clear()
 
     async def rest(self) -> None:
-        """Wait until the server may cost more, or a call begins."""
-        # The time of this thread only: other threads of the program are not the fault of the server.
+        """Wait until the share is below the limit, or a call starts."""
+        # Measure this thread only: the server does not cause the work of other threads.
         now = thread_time()
         used, self._seen = now - self._seen, now
         if self._calls:

@@ -1,7 +1,7 @@
-"""The HTTP client of a session with an MCP server: how much is read of an answer, and for how long.
+"""HTTP client of a session with an MCP server, with limits for the size and the time of responses.
 
-The SDK reads on when nobody waits for an answer any more. Whatever it sends because of a message, it sends in the
-context of who wrote that message: so a request of HTTP is known to belong to one.
+The SDK continues to read a response that is not awaited any more. It sends the HTTP requests of a message in the
+context (of `contextvars`) of the sender, from which this client finds the message of a request.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 30.0
 _SILENCE_SECONDS = 300.0
-_TOLD_SECONDS = 10.0
-"""How long a server may take to begin its answer to what asks for nothing: no other message is sent meanwhile."""
-_BYE_SECONDS = 1.0
-"""How long it may take to take note of the end of a session."""
-_AGAIN_SECONDS = 0.5
+_NOTIFICATION_SECONDS = 10.0
+"""Maximum seconds until the response to a notification starts, during which no other message is sent."""
+_CLOSE_SECONDS = 1.0
+"""Maximum seconds until the response to the end of a session starts."""
+_REOPEN_SECONDS = 0.5
+"""Minimum seconds before a stream is opened again."""
 _EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 
 
 class _Exchange:
-    """What is sent and read over HTTP because of one message. If the message asks for something, it can be ended."""
+    """HTTP requests and responses of one message. The exchange of a request can be ended by its cancellation."""
 
-    def __init__(self, asks: bool = True) -> None:
-        self.asks = asks
+    def __init__(self, expects_result: bool = True) -> None:
+        self.expects_result = expects_result
         self._ended = False
         self._scope: anyio.CancelScope | None = None
 
@@ -59,10 +60,10 @@ class _Exchange:
             self._scope.cancel()
 
     async def wait(self, work: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
-        """Return what `work()` returns. What else the thread has to do comes first, so that nothing keeps it to itself.
+        """Return the value of `work()`, after other tasks of the thread had a turn.
 
         Raises:
-            TimeoutError: The exchange has ended, or it takes too long.
+            TimeoutError: The exchange has ended, or `work` takes too long.
         """
         with anyio.move_on_after(seconds) as self._scope:
             if self._ended:
@@ -76,7 +77,7 @@ _EXCHANGE: ContextVar[_Exchange | None] = ContextVar("agentkit_mcp_exchange", de
 
 
 class HTTPMessages:
-    """Where the SDK writes messages. One that cancels a request ends what is sent and read because of it."""
+    """Stream of messages from the SDK. The cancellation of a request ends its HTTP exchange."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -85,7 +86,7 @@ class HTTPMessages:
     async def send(self, item: SessionMessage, /) -> None:
         """Write a message."""
         message = item.message
-        exchange = _Exchange(asks=isinstance(message, JSONRPCRequest))
+        exchange = _Exchange(expects_result=isinstance(message, JSONRPCRequest))
         if isinstance(message, JSONRPCRequest):
             self._exchanges[message.id] = exchange
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -99,7 +100,7 @@ class HTTPMessages:
             _EXCHANGE.reset(token)
 
     async def aclose(self) -> None:
-        """Say that there will be no more."""
+        """Close the stream."""
         await self._inner.aclose()
 
     async def __aenter__(self) -> HTTPMessages:
@@ -112,7 +113,7 @@ class HTTPMessages:
 
 
 class HTTPClient(httpx2.AsyncClient):
-    """Waits for answers as long as somebody wants them, and reads no more of them than is useful."""
+    """HTTP client that reads a response while its result is awaited, up to the limits of size and time."""
 
     def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: CPUPace) -> None:
         super().__init__(
@@ -125,23 +126,23 @@ class HTTPClient(httpx2.AsyncClient):
         self._pace = pace
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the answer, or one of the status 408 where none begins in time: 1xx after 1xx is not one yet."""
+        """Return the response, or a response of status 408 if only informational responses (1xx) arrive in time."""
         exchange = _EXCHANGE.get() or _Exchange()
         seconds = _SILENCE_SECONDS
         if request.method == "DELETE":
-            seconds = _BYE_SECONDS
+            seconds = _CLOSE_SECONDS
         elif request.method == "GET":
             seconds = _CONNECT_SECONDS
             await self._pace.rest()
-        elif request.method == "POST" and not exchange.asks:
-            seconds = _TOLD_SECONDS
+        elif request.method == "POST" and not exchange.expects_result:
+            seconds = _NOTIFICATION_SECONDS
         try:
             return await exchange.wait(partial(super().send, request, **options), seconds)
         except TimeoutError:
             return httpx2.Response(httpx2.codes.REQUEST_TIMEOUT, request=request)
 
     async def _limit(self, response: httpx2.Response) -> None:
-        """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
+        """Limit the size of a response, also after decompression."""
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         exchange = _EXCHANGE.get() or _Exchange()
         response.stream = _Limited(response.headers, response.stream, exchange, self._pace)
@@ -149,14 +150,14 @@ class HTTPClient(httpx2.AsyncClient):
 
 @lru_cache(maxsize=1)
 def _certificates() -> SSLContext:
-    """Read the certificates once: it is nearly all that a client costs."""
+    """Read the certificates once, because this takes most of the time to create a client."""
     return httpx2.create_ssl_context()
 
 
 async def _pause(request: httpx2.Request) -> None:
-    """Wait before a stream is opened again, also where a server ends each at once and says not to wait."""
+    """Wait before a stream is opened again, also if the server closes each stream and requests no delay."""
     if "Last-Event-ID" in request.headers:
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(_REOPEN_SECONDS)
 
 
 async def _watch_handshake(request: httpx2.Request) -> None:
@@ -164,7 +165,7 @@ async def _watch_handshake(request: httpx2.Request) -> None:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """The body of an answer, up to what may be read of it, until its exchange ends."""
+    """Body of a response, up to the limits, until its exchange ends."""
 
     def __init__(
         self, headers: httpx2.Headers, inner: httpx2.AsyncByteStream, exchange: _Exchange, pace: CPUPace
@@ -177,16 +178,16 @@ class _Limited(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._encoding.lower() != "identity":
-            raise httpx2.StreamError(f"the answer is packed ({self._encoding[:20]}), which was not asked for")
-        left, values, before = MAX_INPUT_BYTES, 0, b""
+            raise httpx2.StreamError(f"the response is compressed ({self._encoding[:20]}) without a request for it")
+        rest, values, before = MAX_INPUT_BYTES, 0, b""
         pieces = aiter(self._inner)
         while (piece := await self._next(pieces)) is not None:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.StreamError(f"the answer has more than {MAX_INPUT_BYTES:,} bytes")
+            rest -= len(piece)
+            if rest < 0:
+                raise httpx2.StreamError(f"the response has more than {MAX_INPUT_BYTES:,} bytes")
             values += values_in(piece)
             if values > MAX_VALUES:
-                raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")
+                raise httpx2.StreamError(f"the response has more than {MAX_VALUES:,} values")
             # Each event is a separate message.
             if self._is_events and _EVENT_END.search(before + piece):
                 values = 0
@@ -194,17 +195,17 @@ class _Limited(httpx2.AsyncByteStream):
             yield piece
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
-        """Return the next piece; None is the end."""
+        """Return the next piece, or None after the last piece."""
         await self._pace.rest()
         try:
             return await self._exchange.wait(partial(anext, pieces, None))
         except TimeoutError:
-            text = "nobody waits for the answer any more"
-            # The SDK would open the stream again after any other error.
+            text = "the result is not awaited any more"
+            # The SDK would open the stream again after any other error than SSEError.
             if self._is_events:
                 raise httpx2.SSEError(text) from None
             raise httpx2.StreamError(text) from None
 
     async def aclose(self) -> None:
-        """Close the answer, and its connection unless it was read to its end."""
+        """Close the response, and its connection unless the response was read completely."""
         await self._inner.aclose()

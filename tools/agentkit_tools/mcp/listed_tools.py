@@ -1,4 +1,4 @@
-"""The tools in an answer of a server: one that breaks the protocol is reported, and the others are read."""
+"""Validation of the tools that a server lists: an invalid tool is reported, and the valid tools are used."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from agentkit_prompts.limits import MAX_ENTRIES, MAX_NAME_CHARS
 __all__ = ["PROBLEM", "readable"]
 
 PROBLEM = "agentkit/problem"
-"""Under this name the `_meta` of a tool says why it is left out, and that of a list how much too long it was."""
+"""Key in the `_meta` of an invalid tool, for its problem, and in the `_meta` of a list that is too long, for its size.
+"""
 _VERSION = "2025-11-25"
 _CHUNK = 200
 _KINDS = ("tools", "resources", "prompts")
 
 
 def readable(result: Any) -> Any:
-    """Return the result of a request. If it lists tools, invalid ones are replaced by ones that say why."""
+    """Return the result of a request, in which tools with a problem replace invalid tools."""
     if not isinstance(result, dict):
         return result
-    # Count before the SDK reads them: it would read all.
+    # Count the entries before the SDK validates them, because it would validate all of them.
     for kind in _KINDS:
         entries = result.get(kind)
         if isinstance(entries, list) and len(entries) > MAX_ENTRIES:
@@ -28,27 +29,27 @@ def readable(result: Any) -> Any:
     if not isinstance(tools, list):
         return result
     readable_tools: list[Any] = []
-    # Chunks: valid tools are checked many at a time, which is much faster than one by one.
+    # Validating a chunk of valid tools at once is much faster than validating each tool.
     for start in range(0, len(tools), _CHUNK):
         chunk = tools[start : start + _CHUNK]
-        if _fault(chunk):
+        if _problem(chunk):
             chunk = [_or_problem(tool) for tool in chunk]
         readable_tools += chunk
     return {**result, "tools": readable_tools}
 
 
 def _or_problem(tool: Any) -> Any:
-    fault = _fault([tool])
-    if not fault:
+    problem = _problem([tool])
+    if not problem:
         return tool
     name = ""
     if isinstance(tool, dict) and isinstance(tool.get("name"), str):
         name = tool["name"][:MAX_NAME_CHARS]
-    return {"name": name, "inputSchema": {"type": "object"}, "_meta": {PROBLEM: fault}}
+    return {"name": name, "inputSchema": {"type": "object"}, "_meta": {PROBLEM: problem}}
 
 
-def _fault(tools: list[Any]) -> str:
-    """Return what the protocol has against some tools; nothing is ""."""
+def _problem(tools: list[Any]) -> str:
+    """Return the first violation of the protocol by some tools; "" for valid tools."""
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""`MCPToolset`: the tools, resources and prompts of an MCP server, over its pipes or over HTTP."""
+"""`MCPToolset`: tools, resources and prompts of an MCP server, over its pipes or over HTTP."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ __all__ = ["MCPToolset"]
 
 
 class MCPToolset(Toolset):
-    """The tools of an MCP server.
+    """Tools of an MCP server.
 
-    It is a toolset: iterate it, add it to others, wrap it. The server is reached, and its tools are listed, when they
-    are first asked for; after it announced other tools they are listed again. What was made of it before
-    (a wrapper, a sum) stays as it was: `DynamicToolset(lambda context: server.prefixed("x_"))` follows the server.
-    Asking blocks until the server has answered; `await server.at(context)` does not.
+    The first access to the tools connects to the server and lists them; after the server announced changes, the next
+    access lists them again. A wrapper or a sum of the toolset does not change; use
+    `DynamicToolset(lambda context: server.prefixed("x_"))` to follow the server. Access to the tools blocks until the
+    server responds; `await server.at(context)` does not block.
 
-    The session lives in a thread of its own, so the toolset can be used from any event loop, or none. A server that
-    was lost is reached anew by the next call. Close it with `with`, `async with` or `close`; at the latest it is closed
-    when the process ends.
+    The session runs in a separate thread, so that any event loop, or sync code, can use the toolset. After a server was
+    lost, the next call connects again. Close the toolset with `with`, `async with` or `close`; otherwise it is closed
+    when the process exits.
 
     Args:
-        server: An http(s) address; or a command as a list; or the SDK's `StdioServerParameters`; or a function that
-            returns a transport of the SDK, for anything else (OAuth, a proxy).
-        headers: For an address: headers of every request, such as a token. They appear in no message.
-        env: For a command: further environment variables. It gets PATH, HOME and the like, never all of ours.
-        cwd: For a command: its working directory.
-        resources: Whether the model may read resources, with the tool `read_resource`: those that results link to.
-        connect_timeout: Seconds until the server must have answered for the first time.
-        **policy: Fields of `ToolPolicy` for all its tools, before what the server's hints suggest: a tool that only
-            reads, or may be repeated, is tried again once when the server was lost; every other one is sequential; one
-            marked as destructive asks for approval. A call takes at most 60 seconds.
+        server: An http(s) address, a command as a list, the SDK's `StdioServerParameters`, or a function that returns
+            a transport of the SDK (for OAuth or a proxy).
+        headers: Headers of all requests to an address, such as a token. Messages do not contain them.
+        env: Additional environment variables of a command, which inherits only basic variables such as PATH and HOME.
+        cwd: Working directory of a command.
+        resources: True to add the tool `read_resource`, which reads the resources that results link to.
+        connect_timeout: Maximum seconds until the first response of the server.
+        **policy: Fields of `ToolPolicy` for all tools, with precedence over the hints of the server: a tool that only
+            reads, or is idempotent, is retried once after the server was lost; any other tool is sequential; a tool
+            marked as destructive needs approval. The time limit of a call is 60 seconds.
 
     Raises:
-        ToolDefinitionError: `server` is nothing of this, or an option does not belong to it.
-        MCPServerLost, MCPServerError: (when its tools are first asked for) It cannot be reached, or does not keep to
-            the protocol. Later on the tools that are known stay, and a call ends in an error result.
+        ToolDefinitionError: `server` is invalid, or an option is not for this kind of server.
+        MCPServerLost, MCPServerError: At the first access to the tools: the server cannot be reached, or violates the
+            protocol. Later, the known tools remain, and a failed call returns an error result.
     """
 
     __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems", "_reader", "_unread")
@@ -75,7 +75,7 @@ class MCPToolset(Toolset):
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
-        # An invalid policy is an error here. Later it would leave out every tool.
+        # Report an invalid policy here; otherwise all tools would be invalid later.
         ToolPolicy().with_changes(**policy)
         self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
         self._policy = policy
@@ -87,61 +87,61 @@ class MCPToolset(Toolset):
 
     @property
     def _tools(self) -> dict[str, Tool]:  # type: ignore[override]
-        """What the toolset holds, as its base class wants it."""
+        """Tools by name, for the methods of the base class."""
         # Read the counter before listing: a change while the server lists its tools leads to another listing.
         if self._changes != (changes := self._connection.changes):
-            with self._keeping():
+            with self._allowing_loss():
                 definitions = self._connection.request_blocking(_list_tools)
                 self._adopt(changes, make_tools(definitions, self._connection, self._policy))
         return self._listed
 
     async def at(self, context: PromptContext) -> Toolset:
-        """Return the tools the server has now, without blocking."""
+        """Return the current tools of the server, without blocking."""
         del context
         await self._refresh()
         return Toolset(self._listed.values())
 
     async def _refresh(self) -> None:
         if self._changes != (changes := self._connection.changes):
-            with self._keeping():
+            with self._allowing_loss():
                 definitions = await self._connection.request(_list_tools)
                 self._adopt(changes, await to_thread(make_tools, definitions, self._connection, self._policy))
 
     @contextmanager
-    def _keeping(self) -> Iterator[None]:
-        """Go on with the tools that are known when the server is away: their calls fail, and it may come back."""
+    def _allowing_loss(self) -> Iterator[None]:
+        """Continue with the known tools after an error: their calls fail until the server can be reached again."""
         try:
             yield
         except MCPServerError:
             if self._changes < 0:
                 raise
 
-    def _adopt(self, changes: int, made: tuple[dict[str, Tool], tuple[ToolDefinitionError, ...]]) -> None:
-        self._listed, self._problems = made
+    def _adopt(self, changes: int, listing: tuple[dict[str, Tool], tuple[ToolDefinitionError, ...]]) -> None:
+        self._listed, self._problems = listing
         reader = self._reader
         if reader is not None and self._listed.setdefault(reader.name, reader) is not reader:
-            clash = f"tool {reader.name}: the server has one of this name, which is used in place of the one that reads"
+            clash = f"tool {reader.name}: the server has a tool of this name, which replaces the tool for resources"
             self._problems += (ToolDefinitionError(clash),)
         self._changes = changes
 
     @property
     def problems(self) -> tuple[ToolDefinitionError | MCPServerError, ...]:
-        """Why tools of the server are left out, such as an invalid schema, one that needs tasks, or a name that another
-        has; and why resources are not among its `documents()`.
+        """Errors of the tools that are not offered, for example because of an invalid schema, required tasks or a
+        repeated name, and of the resources that are missing in `documents()`.
         """
         _ = self._tools
         return (*self._problems, *self._unread.values())
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what the server's newest process wrote to its stderr; it goes nowhere else."""
+        """The end of the stderr of the latest process of the server, which is not written to any other place."""
         return self._connection.stderr_tail
 
     async def resources(self) -> Sequence[Resource]:
-        """Return what the server lists of its resources: `uri`, `name`, `description`, `mime_type`, `size`.
+        """Return the resources of the server: `uri`, `name`, `description`, `mime_type`, `size`.
 
         Raises:
-            MCPServerLost, MCPServerError: It cannot be reached, or does not keep to the protocol.
+            MCPServerLost, MCPServerError: The server cannot be reached, or violates the protocol.
         """
         return await self._connection.request(lambda client: list_all(client, "resources"))
 
@@ -149,18 +149,18 @@ class MCPToolset(Toolset):
         """Read resources as documents for a `PromptContext`: untrusted, with their address as id and source.
 
         Args:
-            uris: Their addresses; without any, all resources the server lists are read. Of these, what is not text is
-                left out, and named in `problems`.
+            uris: Addresses of resources. Without addresses, all listed resources are read; `problems` contains the
+                errors of resources that are not text.
 
         Raises:
-            MCPServerError: One of them is unknown to the server, or is not text; see `parts` for those.
+            MCPServerError: A resource is unknown to the server, or is not text; see `parts` for media.
             MCPServerLost: The server cannot be reached.
         """
 
         async def read(client: Client) -> tuple[Document, ...]:
             if uris:
-                found = [await client.read_resource(uri) for uri in uris]
-                return tuple(document for answer in found for document in to_documents(answer))
+                contents = [await client.read_resource(uri) for uri in uris]
+                return tuple(document for content in contents for document in to_documents(content))
             self._unread.clear()
             documents: list[Document] = []
             for resource in await list_all(client, "resources"):
@@ -177,26 +177,26 @@ class MCPToolset(Toolset):
         return to_parts(await self._connection.request(lambda client: client.read_resource(uri)))
 
     async def prompts(self) -> Sequence[Prompt]:
-        """Return what the server lists of its prompts: `name`, `description`, `arguments`. Raises like `resources`."""
+        """Return the prompts of the server: `name`, `description`, `arguments`. Raises like `resources`."""
         return await self._connection.request(lambda client: list_all(client, "prompts"))
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
-        """Return the messages of one of the server's prompts, such as for the conversation of a `PromptContext`.
+        """Return the messages of a prompt of the server, for example for the conversation of a `PromptContext`.
 
         Raises:
-            MCPServerError: There is no such prompt, or arguments are missing or unknown: all of them are named.
+            MCPServerError: The prompt is unknown, or arguments are missing or unknown; the message lists all problems.
             MCPServerLost: The server cannot be reached.
         """
-        given = dict(arguments or {})
+        values = dict(arguments or {})
 
         async def get(client: Client) -> tuple[Message, ...]:
-            _check_prompt(name, given, await list_all(client, "prompts"))
-            return to_messages(await client.get_prompt(name, given))
+            _check_prompt(name, values, await list_all(client, "prompts"))
+            return to_messages(await client.get_prompt(name, values))
 
         return await self._connection.request(get)
 
     def close(self) -> None:
-        """End the session, and the process of a command. Calls from then on are error results."""
+        """Close the session, and the process of a command. Later calls return error results."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -221,23 +221,23 @@ def _list_tools(client: Client) -> Awaitable[list[Any]]:
     return list_all(client, "tools")
 
 
-def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]) -> None:
-    known = {prompt.name: prompt for prompt in prompts}
-    if name not in known:
-        raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}", name=name)
-    expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
-    problems = _problems_of_arguments(given, expected)
+def _check_prompt(name: str, arguments: Mapping[str, str], prompts: Sequence[Prompt]) -> None:
+    prompts_by_name = {prompt.name: prompt for prompt in prompts}
+    if name not in prompts_by_name:
+        raise MCPServerError(f"unknown prompt {name!r}{nearest(name, prompts_by_name)}", name=name)
+    expected = {argument.name: bool(argument.required) for argument in prompts_by_name[name].arguments or ()}
+    problems = _problems_of_arguments(arguments, expected)
     if problems:
-        takes = ", ".join(expected) or "no arguments"
-        shown = "; ".join(map(str, problems))
-        raise MCPServerError(f"prompt {name}: {shown}. It takes {takes}.", name=name, problems=problems)
+        valid_names = ", ".join(expected) or "none"
+        listing = "; ".join(map(str, problems))
+        raise MCPServerError(f"prompt {name}: {listing}. Valid arguments: {valid_names}.", name=name, problems=problems)
 
 
-def _problems_of_arguments(given: Mapping[str, str], expected: Mapping[str, bool]) -> list[ArgumentProblem]:
+def _problems_of_arguments(arguments: Mapping[str, str], expected: Mapping[str, bool]) -> list[ArgumentProblem]:
     """Return the problems of the arguments of a prompt; the values of `expected` are True for required ones."""
     required = [argument for argument, is_required in expected.items() if is_required]
-    problems = [ArgumentProblem(argument, "is required") for argument in required if argument not in given]
-    for argument, value in given.items():
+    problems = [ArgumentProblem(argument, "is required") for argument in required if argument not in arguments]
+    for argument, value in arguments.items():
         if argument not in expected:
             problems.append(ArgumentProblem(argument, "is unknown"))
         elif not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Tools from the definitions of an MCP server: checked, with a policy from its hints; the others are reported."""
+"""Tools from the definitions of an MCP server, with a policy from its hints. Invalid definitions are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools", "resource_tool"]
 
 IDEMPOTENCY_KEY = "agentkit/idempotency-key"
-"""Under this name a call carries its idempotency key in `_meta`."""
+"""Key in the `_meta` of a call for its idempotency key."""
 
 _TIMEOUT = 60.0
 _MAX_PAGES = 200
@@ -46,30 +46,30 @@ _MAX_SCHEMA = 500_000
 
 
 async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"]) -> list[Any]:
-    """Return the tools, resources or prompts of a server, page by page; nothing when it has none.
+    """Return the tools, resources or prompts on all pages of a server; an empty list if the server does not offer them.
 
     Raises:
-        MCPServerError: The list does not end.
+        MCPServerError: The list is too long.
     """
-    found: list[Any] = []
+    entries: list[Any] = []
     if getattr(client.server_capabilities, kind) is None:
-        return found
+        return entries
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
-        found += getattr(page, kind)
-        if isinstance(left_out := (page.meta or {}).get(PROBLEM), int):
-            raise _endless(kind, len(found) + left_out)
-        if page.next_cursor is None and len(found) <= MAX_ENTRIES:
-            return found
+        entries += getattr(page, kind)
+        if isinstance(omitted := (page.meta or {}).get(PROBLEM), int):
+            raise _too_long(kind, len(entries) + omitted)
+        if page.next_cursor is None and len(entries) <= MAX_ENTRIES:
+            return entries
         # A cursor that repeats leads to the same page forever.
-        if page.next_cursor == cursor or len(found) > MAX_ENTRIES:
+        if page.next_cursor == cursor or len(entries) > MAX_ENTRIES:
             break
         cursor = page.next_cursor
-    raise _endless(kind, len(found))
+    raise _too_long(kind, len(entries))
 
 
-def _endless(kind: str, count: int) -> MCPServerError:
+def _too_long(kind: str, count: int) -> MCPServerError:
     text = (
         f"the server's list of {kind} does not end: {count:,} so far; {MAX_ENTRIES:,} on {_MAX_PAGES} pages are allowed"
     )
@@ -79,12 +79,12 @@ def _endless(kind: str, count: int) -> MCPServerError:
 def make_tools(
     definitions: Sequence[Definition], connection: Connection, policy: PolicyOptions
 ) -> tuple[dict[str, Tool], tuple[ToolDefinitionError, ...]]:
-    """Return the tools by name, and what is wrong with those that cannot be offered.
+    """Return the tools by name, and the errors of invalid definitions.
 
-    `policy` goes before what follows from the hints of the server.
+    `policy` has precedence over the hints of the server.
 
     Raises:
-        MCPServerError: Reading them takes longer than the server has for an answer.
+        MCPServerError: Reading the definitions exceeds the time limit of a request.
     """
     end = monotonic() + connection.seconds
     tools: dict[str, Tool] = {}
@@ -99,12 +99,12 @@ def make_tools(
                 limit=connection.seconds,
             )
         try:
-            made = _tool(definition, connection, policy)
+            tool = _tool(definition, connection, policy)
         except ToolDefinitionError as error:
             problems.append(error)
             continue
-        if tools.setdefault(made.name, made) is not made:
-            text = f"tool {definition.name}: the server has another of this name, which is used"
+        if tools.setdefault(tool.name, tool) is not tool:
+            text = f"tool {definition.name}: the server lists several tools of this name; the first is used"
             problems.append(ToolDefinitionError(text, tool=definition.name))
     return tools, tuple(problems)
 
@@ -114,22 +114,22 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
     description = definition.description or definition.title or ""
     problem = _problem_of(definition, description)
     if problem:
-        shown = _short(name) or "(without a name)"
-        raise ToolDefinitionError(f"tool {shown}: {problem}", tool=_short(name))
+        label = _short(name) or "(without a name)"
+        raise ToolDefinitionError(f"tool {label}: {problem}", tool=_short(name))
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     call = _RemoteTool(name, connection, definition.output_schema).call
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
 def _short(name: str) -> str:
-    """Return a name for messages."""
+    """Return a name for messages, cut if it is too long."""
     if len(name) <= MAX_NAME_CHARS:
         return name
     return f"{name[:MAX_NAME_CHARS]}..."
 
 
 def _problem_of(definition: Definition, description: str) -> str:
-    """Return why a tool of a server cannot be offered; "" if it can."""
+    """Return the problem of an invalid definition; "" for a valid definition."""
     name = definition.name
     # Errors and prompts contain the name.
     if len(name) > MAX_FOREIGN_NAME_CHARS:
@@ -158,9 +158,9 @@ def _problem_of_schema(schema: Any) -> str:
 
 
 def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
-    """Return what the hints of a server suggest. By the protocol a tool without hints may have side effects.
+    """Return the policy for the hints of a server. In the protocol, a tool without hints can have side effects.
 
-    Nobody can check them: apart from running in parallel and a second try, they only ever make a policy stricter.
+    Hints cannot be verified: except for concurrent calls and one retry, they only make a policy stricter.
     """
     options: PolicyOptions = {"timeout": _TIMEOUT}
     if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
@@ -174,7 +174,7 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 
 
 class _RemoteTool:
-    """The function of a tool of a server."""
+    """Function of a tool of a server."""
 
     def __init__(self, name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> None:
         self._name = name
@@ -206,7 +206,7 @@ class _RemoteTool:
 
 
 def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:
-    """Return what passes the progress that a server reports on to who listens to the run; None where nobody can."""
+    """Return a function that forwards progress from a server to the listeners of the run; None outside of a run."""
     if context.run is None:
         return None
 
@@ -217,21 +217,21 @@ def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:
 
 
 def resource_tool(connection: Connection) -> Tool:
-    """Return the tool by which a model reads what links in results, or the server's list, lead to."""
+    """Return a tool that reads resources, such as the targets of links in results."""
 
-    async def read_resource(uri: Annotated[str, "The address of the resource, as it was given."]) -> Any:
+    async def read_resource(uri: Annotated[str, "The address of the resource, copied exactly."]) -> Any:
         parts = to_parts(await connection.call(lambda client: client.read_resource(uri)))
         texts = [part.text for part in parts if isinstance(part, Text)]
         if len(texts) < len(parts):
             return parts
         return "\n".join(texts)
 
-    about = f"Read a resource of {connection.name}, such as one that a result links to."
+    about = f"Read a resource of {connection.name}, such as the target of a link in a result."
     return Tool(read_resource, description=about, timeout=_TIMEOUT)
 
 
 class _Output:
-    """What a tool may answer by its output schema, which is read with the first answer: it may take long."""
+    """Validator of the output schema of a tool, created for the first result, because creation can take long."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
@@ -246,7 +246,7 @@ class _Output:
             return f"has an invalid output schema: {'; '.join(listed)}"
 
     def problems(self, answer: CallToolResult) -> str:
-        """Return the problems of an answer or of the schema; "" if there are none. The time is limited."""
+        """Return the problems of a result or of the schema; "" for a valid result. The time is limited."""
         if isinstance(self._validator, str):
             return self._validator
         if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
@@ -254,7 +254,7 @@ class _Output:
         problems = self._validator.problems_of_object(answer.structured_content)
         if not problems:
             return ""
-        listed = [f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems[:MAX_LISTED]]
+        listed = [f"{place_of(problem.path) or '(value)'}: {problem.expected}" for problem in problems[:MAX_LISTED]]
         return f"returned structured content that does not fit its output schema: {'; '.join(listed)}"
 
 

@@ -1,4 +1,4 @@
-"""agentkit tools as an MCP server: validated, under their policy, over the pipes of a process or over HTTP."""
+"""MCP server of agentkit tools, over the pipes of a process or over HTTP."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ __all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
 
 
 _CLOSING_SECONDS = 1.0
-"""How long an answer waits for progress to be sent, where the client does not take it."""
+"""Maximum seconds that a result waits for a client that does not read the reports of progress."""
 
 
 class ServerOptions(TypedDict, total=False):
-    """What a server may be given besides its tools."""
+    """Options of a server."""
 
     name: str
-    """What the server calls itself; "agentkit" if left out."""
+    """Name of the server; "agentkit" by default."""
     version: str
-    """Its version."""
+    """Version of the server."""
     instructions: str | None
-    """For the model of the client: how the tools are meant to be used."""
+    """Advice about the tools for the model of the client."""
     deps: Any
-    """Handed to tools in their `ToolContext`."""
+    """Value of `ToolContext.deps` in calls."""
     approve: Callable[[ToolCall], bool | Awaitable[bool]] | None
-    """Decides about calls that need approval; without it they are denied."""
+    """Function that approves or denies calls that need approval; without it they are denied."""
 
 
 def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[ServerOptions]) -> Server[Any]:
-    """Return a server of the official SDK that offers `tools`; `serve_mcp` runs one.
+    """Return a server of the official SDK that offers `tools`; `serve_mcp` runs a server.
 
-    Mount `.streamable_http_app()` where there is an ASGI application already, or authentication is wanted. Arguments
-    are validated and policies hold as in an agent: what fails is an answer with `isError` with the reason. Calls of
-    sequential tools wait for each other. `max_calls` is not counted, because a server knows no runs.
+    Mount `.streamable_http_app()` in an ASGI application, for example to add authentication. Arguments are validated
+    and policies are enforced as in an agent; the result of a failed call has `isError` and the reason. Calls of
+    sequential tools wait for each other. `max_calls` has no effect, because a server has no runs.
 
     Args:
         tools: Tools, plain functions or a toolset.
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, there is no such option, or the extra `mcp` is not installed.
+        ToolDefinitionError: Two tools have the same name, an option is unknown, or the extra `mcp` is not installed.
     """
-    if problems := misnamed("there is no option", options, ServerOptions.__annotations__):
+    if problems := misnamed("unknown option", options, ServerOptions.__annotations__):
         unknown = [name for name in options if name not in ServerOptions.__annotations__]
         raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}", names=unknown)
     if find_spec("mcp") is None:
@@ -83,7 +83,7 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
 
 
 class _Offer:
-    """Answers the requests of clients for tools."""
+    """Handlers of the requests of clients for tools."""
 
     def __init__(self, tools: Mapping[str, Tool], options: ServerOptions) -> None:
         self._tools = tools
@@ -104,16 +104,16 @@ class _Offer:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, str(unknown_tool(call, self._tools).content))
-        # Sequential tools wait for each other, whichever client calls them.
+        # Sequential tools wait for each other, also in calls of different clients.
         async with self._one_at_a_time if tool.policy.sequential else nullcontext():
             progress = _Progress(ctx.session)
             try:
-                result = await self._answer(tool, call, progress)
+                result = await self._result(tool, call, progress)
             finally:
                 await progress.close()
         return CallToolResult.model_validate(from_result(result))
 
-    async def _answer(self, tool: Tool, call: ToolCall, progress: _Progress) -> ToolResult:
+    async def _result(self, tool: Tool, call: ToolCall, progress: _Progress) -> ToolResult:
         context = ToolContext(self._options.get("deps"), "mcp", call.id, run=progress)
         approve = self._options.get("approve")
         if approve is not None and await tool.needs_approval(call, context):
@@ -131,17 +131,17 @@ def serve_mcp(
     host: str = "127.0.0.1",
     **options: Unpack[ServerOptions],
 ) -> None:
-    """Offer `tools` as an MCP server until the client leaves or the process is asked to end. See `mcp_server`.
+    """Run an MCP server of `tools` until the client disconnects or the process is terminated. See `mcp_server`.
 
     Args:
         tools: Tools, plain functions or a toolset.
-        port: Serve `http://host:port/mcp`, without authentication; None serves stdin and stdout, where whatever the
-            tools print goes to stderr.
-        host: Address to listen on. Only requests that name this machine are taken on the default.
+        port: Port of `http://host:port/mcp`, without authentication; None for stdin and stdout, which redirects the
+            output of the tools to stderr.
+        host: Address to listen on. With the default, the server accepts only requests to a name of this machine.
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, or there is no such option.
+        ToolDefinitionError: Two tools have the same name, or an option is unknown.
     """
     check_types(
         ToolDefinitionError,
@@ -168,7 +168,7 @@ async def _serve_pipes(server: Server[Any]) -> None:
 
 
 class _Progress:
-    """What a call shows of itself where no run is around it: how far it is goes to the client, the newest at least."""
+    """`RunState` of a call of a client. It sends reports of progress to the client, at least the latest report."""
 
     step = 0
     messages = ()
@@ -182,6 +182,7 @@ class _Progress:
         self._sending: asyncio.Task[None] | None = None
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
+        # Sync tools report from their thread.
         self._loop.call_soon_threadsafe(self._send, (message, done, total))
 
     def _send(self, newest: tuple[str, float | None, float | None]) -> None:
@@ -200,8 +201,8 @@ class _Progress:
             await self._session.report_progress(self._sent, total, message[:MAX_MESSAGE_CHARS] or None)
 
     async def close(self) -> None:
-        """Send what is left: the answer comes behind it."""
-        # Lets the last report of a thread arrive.
+        """Send the last report, before the result."""
+        # The last report from a thread is scheduled in the loop.
         await asyncio.sleep(0)
         if self._sending is not None:
             await asyncio.wait((self._sending,), timeout=_CLOSING_SECONDS)

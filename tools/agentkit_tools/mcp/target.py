@@ -1,4 +1,4 @@
-"""Where an MCP server is and how it is reached: a command over its pipes, an address, or a transport of one's own."""
+"""Transports to MCP servers: the pipes of a command, an http address, or a custom transport."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ if TYPE_CHECKING:
 __all__ = ["ServerLike", "StderrTail", "Target"]
 
 ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[[], Transport]"
-"""An http address, a command with its arguments, the SDK's parameters of one, or what makes an SDK transport."""
+"""An http address, a command with its arguments, the SDK's parameters of a command, or a function that returns a
+transport of the SDK."""
 
 _MAX_STDERR = 8_192
 _GRACE_SECONDS = 1.0
-"""How long a server may take to end once its stdin is closed."""
+"""Maximum seconds until a server exits after its stdin was closed."""
 _MIN_SECRET = 8
 
 
 class StderrTail(asyncio.Protocol):
-    """Keeps the end of what a server wrote to its stderr, which is never mixed into ours."""
+    """The end of the stderr of a server, which is not mixed with the stderr of this process."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self.names_group = False
-        """Whether the first line names the process group that the server runs in."""
+        """True if the first line is the id of the process group of the server."""
         self._group = 0
 
     def data_received(self, data: bytes) -> None:
@@ -55,7 +56,7 @@ class StderrTail(asyncio.Protocol):
         del self._kept[:-_MAX_STDERR]
 
     def kill(self) -> None:
-        """End what is left of the server and of all that it started, whatever signals they ignore."""
+        """Kill the remaining processes of the server and their children."""
         group, self._group = self._group, 0
         if group and os.name == "posix":
             with suppress(ProcessLookupError, PermissionError):
@@ -68,16 +69,16 @@ class StderrTail(asyncio.Protocol):
 
 
 class Target:
-    """How to reach one server, any number of times.
+    """Address or command of one server, which creates transports.
 
     Raises:
-        ToolDefinitionError: It is nothing a server can be, or an option does not belong to it.
+        ToolDefinitionError: The server is invalid, or an option is not for this kind of server.
     """
 
     __slots__ = ("_headers", "_secrets", "_server", "name")
 
     name: str
-    """For messages: the program, or scheme and host; never arguments, headers or credentials."""
+    """Name for messages: the program, or scheme and host, without arguments, headers and credentials."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Target:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         kind = _kind_of(server)
         name = _name_of(server, kind)
-        # The text of an invalid address is not shown: it may be a key.
+        # The text of an invalid address can be a key, so it is not shown.
         self.name = name or f"at {len(str(server))} characters"
         problems: list[str] = []
         names: list[str] = []
@@ -119,16 +120,16 @@ class Target:
         self._secrets = tuple(_secrets(self._server, self._headers))
 
     def masked(self, text: str) -> str:
-        """Return text of the server with stars in the place of the keys that it was given, which it may repeat."""
+        """Return text from the server in which stars replace the keys that the server received and could repeat."""
         return masked(text, self._secrets)
 
     @property
     def command(self) -> str:
-        """The program that is started; "" for a server that is reached in another way."""
+        """Program of a command; "" for other servers."""
         return str(getattr(self._server, "command", ""))
 
     def problem(self) -> str:
-        """Return why a command cannot be started, in one sentence; "" where nothing is known to be wrong."""
+        """Return an error message if a command cannot be started, otherwise ""."""
         command = self.command
         if not command:
             return ""
@@ -138,20 +139,20 @@ class Target:
             problem = f"the file {command!r} is not a program that can be started"
             if not file.exists():
                 problem = f"the file {command!r} does not exist"
-            found = shutil.which(str(file))
+            program = shutil.which(str(file))
         else:
             problem = f"no command {command!r} is on the PATH; install it, or give its path"
-            found = shutil.which(command, path=(self._server.env or {}).get("PATH") or os.environ.get("PATH"))
-        if found is not None:
+            program = shutil.which(command, path=(self._server.env or {}).get("PATH") or os.environ.get("PATH"))
+        if program is not None:
             return ""
         return f"MCP server {self.name}: {problem}"
 
     def transport(
         self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
     ) -> AbstractAsyncContextManager[Any]:
-        """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes.
+        """Return a new transport of the SDK, which calls `ended` when the server closes it.
 
-        It is given what the server did that no server may, where that is why.
+        `ended` receives the violation of the protocol that closed the transport, or None.
         """
         return _Watch(self.name, pace, ended, self.masked).around(self._open(stderr, pace))
 
@@ -171,25 +172,25 @@ class Target:
                 read, write = streams
                 yield read, HTTPMessages(write)
         elif callable(server):
-            own: Any = server()
-            async with own as streams:
+            custom: Any = server()
+            async with custom as streams:
                 yield streams
         else:
             from mcp.client.stdio import stdio_client
 
-            how = {"encoding": bounded(server.encoding), "encoding_error_handler": "replace"}
-            server = server.model_copy(update=how)
+            decoding = {"encoding": bounded(server.encoding), "encoding_error_handler": "replace"}
+            server = server.model_copy(update=decoding)
             command = _watched_command(server)
             stderr.names_group = command is not server
             async with _errlog(stderr) as errlog:
                 try:
                     async with stdio_client(command, errlog) as streams:
-                        # The server has its own copy. The pipe ends when the server closes that.
+                        # The server has a copy of the pipe. The pipe ends when the server closes its copy.
                         errlog.close()
                         try:
                             yield streams
                         finally:
-                            # The SDK waits longer, and not at all if it is cancelled.
+                            # The SDK waits longer, or not at all after a cancellation.
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
@@ -199,10 +200,10 @@ _Kind: TypeAlias = Literal["address", "transport", "command", "parameters"]
 
 
 def _kind_of(server: object) -> _Kind:
-    """Return how a server is given.
+    """Return the kind of a server.
 
     Raises:
-        ToolDefinitionError: It is not a server.
+        ToolDefinitionError: The value is not a server.
     """
     if isinstance(server, str):
         return "address"
@@ -214,7 +215,7 @@ def _kind_of(server: object) -> _Kind:
         return "parameters"
     raise ToolDefinitionError(
         f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
-        f" makes a transport, got {type(server).__name__}",
+        f" returns a transport, got {type(server).__name__}",
         names=["server"],
     )
 
@@ -231,7 +232,7 @@ def _name_of(server: Any, kind: _Kind) -> str:
 
 
 def _name_of_address(text: str) -> str:
-    """Return scheme, host and port of an http address; "" if it is not one."""
+    """Return scheme, host and port of an http address; "" for other texts."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -245,23 +246,23 @@ def _name_of_address(text: str) -> str:
 
 
 def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
-    """Return the texts that a server gets and may repeat: headers, query, password, and variables that are no paths."""
-    given: list[str] = []
+    """Return the secrets that a server receives and could repeat: headers, query, password, variables without paths."""
+    candidates: list[str] = []
     for value in map(str, headers.values()):
         # The second word of "Bearer KEY" is a secret, too.
-        given += [value, value.partition(" ")[2]]
+        candidates += [value, value.partition(" ")[2]]
     if isinstance(server, str):
         parts = urlsplit(server)
-        given += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
-        given += (BareAddress.of(server).auth or ("", ""))[1:]
+        candidates += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
+        candidates += (BareAddress.of(server).auth or ("", ""))[1:]
     for value in (getattr(server, "env", None) or {}).values():
         if not value.startswith((os.sep, ".", "~")):
-            given.append(value)
-    return (secret for secret in given if len(secret) >= _MIN_SECRET)
+            candidates.append(value)
+    return (secret for secret in candidates if len(secret) >= _MIN_SECRET)
 
 
 def _without_keys(data: Any, mask: Callable[[str], str]) -> Any:
-    """Return JSON data with stars in the place of keys."""
+    """Return JSON data in which stars replace keys."""
     if isinstance(data, str):
         return mask(data)
     if isinstance(data, dict):
@@ -278,11 +279,12 @@ while kill -0 "$0" && kill -0 $$; do sleep 1; done
 kill -0 $$ && kill -s KILL -- -$$) </dev/null >/dev/null 2>&1 &
 exec "$@"
 """
-"""Names its process group, and runs a command there; a watcher ends the group once the process `$0` is gone."""
+"""Shell script that prints its process group and runs a command in it. A watcher kills the group after the process `$0`
+has exited."""
 
 
 def _watched_command(server: StdioServerParameters) -> StdioServerParameters:
-    """Return what runs the same command, and ends it when this process ends without closing it, as by a signal."""
+    """Return parameters of the same command, which is killed when this process exits without closing it."""
     shell = shutil.which("sh")
     if os.name != "posix" or shell is None:
         return server
@@ -292,7 +294,7 @@ def _watched_command(server: StdioServerParameters) -> StdioServerParameters:
 
 @asynccontextmanager
 async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
-    """Yield a file that a process can write its stderr to."""
+    """Yield a file for the stderr of a process."""
     if sys.platform == "win32":  # pragma: no cover (its event loops cannot read from plain pipes)
         with Path(os.devnull).open("w") as nowhere:
             yield nowhere
@@ -307,7 +309,7 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
 
 
 class _Watch:
-    """Passes the messages of a server on, errors without keys, and calls `ended` when there will be no more."""
+    """Forwarder of the messages of a server. It masks keys in errors, and calls `ended` after the last message."""
 
     def __init__(
         self, name: str, pace: CPUPace, ended: Callable[[MCPServerError | None], None], mask: Callable[[str], str]
@@ -350,20 +352,20 @@ class _Watch:
                 if await self._is_for_client(content, write):
                     await sender.send(message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # This side was closed first.
+            # The client closed its stream first.
             pass
         finally:
-            # First record the reason: closing the stream wakes the requests that wait for an answer.
+            # Record the reason first: closing the stream wakes the requests that wait for a response.
             self._ended(fault)
             sender.close()
 
     async def _is_for_client(self, content: Any, write: Any) -> bool:
-        """Mask the keys in a message; return False for one that the client must not read."""
+        """Mask the keys in a message; return False if the client must not read it."""
         from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
         if isinstance(content, JSONRPCRequest):
-            # Waits until the server reads, so that a server that does not read is not read either.
-            await write.send(_answer(content))
+            # This waits until the server reads, so that no messages are read from a server that does not read.
+            await write.send(_response(content))
             return False
         if isinstance(content, JSONRPCResponse):
             if content.result.get("isError"):
@@ -375,7 +377,7 @@ class _Watch:
 
 
 def _overflows(message: JSONRPCNotification) -> bool:
-    """Return whether it holds a number that no float can be: of progress, that would end the session."""
+    """True if the progress in a message is larger than any float, which would end the session."""
     params = message.params or {}
     try:
         for number in (params.get("progress"), params.get("total")):
@@ -386,15 +388,15 @@ def _overflows(message: JSONRPCNotification) -> bool:
     return False
 
 
-def _answer(asked: JSONRPCRequest) -> SessionMessage:
-    """Return what a server is answered that asks for something: models and people are not there for it.
+def _response(request: JSONRPCRequest) -> SessionMessage:
+    """Return the response to a request from a server: a result for a ping, a refusal for requests to models or people.
 
-    The SDK would begin a task for each, and keep all of them for a server that reads no answers.
+    The SDK would start a task for each request, and store all tasks for a server that reads no responses.
     """
     from mcp.shared.message import SessionMessage
     from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCResponse
 
-    if asked.method == "ping":
-        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=asked.id, result={}))
-    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{asked.method[:MAX_NAME_CHARS]} is not supported")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.id, error=refusal))
+    if request.method == "ping":
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
+    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{request.method[:MAX_NAME_CHARS]} is not supported")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=refusal))

@@ -1,4 +1,4 @@
-"""Ready-made tools, few and safe: arithmetic, the time, files below a folder, and pages over HTTP.
+"""Ready-made, safe tools: arithmetic, the time, files below a folder, and pages over HTTP.
 
-The description of each says what it cannot do, because the model reads that too.
+The descriptions also list the limits of the tools, because a model needs them to choose a tool.
 """

@@ -1,4 +1,4 @@
-"""Which web addresses a tool may open: how they are written, and which network they lead to."""
+"""Parser of web addresses, and a guard that limits the hosts, networks and ports that a tool may reach."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class WebAddress(NamedTuple):
-    """An http address, taken apart and written in ASCII."""
+    """Parts of an http address in ASCII."""
 
     scheme: str
     host: str
@@ -36,7 +36,7 @@ class WebAddress(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Host and, where it is not the usual one, port."""
+        """Host, and port unless it is the default port of the scheme."""
         host = self.host
         if ":" in host:
             host = f"[{host}]"
@@ -49,11 +49,11 @@ class WebAddress(NamedTuple):
 
 
 def read_address(text: str) -> WebAddress:
-    """Take an address apart, in the one way it will be used.
+    """Parse an address. The connection uses the parsed parts.
 
     Raises:
-        ToolError: It is not an http address, has a user or a password, or its host is written so that two programs
-            could read it as two places.
+        ToolError: The text is not an http address, has a user or a password, or has a host that programs could
+            interpret in different ways.
     """
     try:
         return _read(text)
@@ -68,10 +68,10 @@ def _read(text: str) -> WebAddress:
         raise ValueError("it has control characters or a backslash")
     address = _ADDRESS.fullmatch(text.strip())
     if address is None:
-        raise ValueError("it must begin with http:// or https://")
+        raise ValueError("it must start with http:// or https://")
     scheme, authority, target = address[1].lower(), address[2], address[3]
     if "@" in authority:
-        raise ValueError("a user or a password is not sent")
+        raise ValueError("it must not contain a user or a password")
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         raise ValueError("its host is invalid")
@@ -80,8 +80,8 @@ def _read(text: str) -> WebAddress:
     try:
         host = _host(parts)
     except ValueError:
-        # The reasons of the libraries are less clear to a model.
-        raise ValueError("its host is invalid, or a number that is not written as four plain ones") from None
+        # The messages of the libraries are less clear to a model.
+        raise ValueError("its host is invalid, or an IP address that is not four decimal numbers") from None
     port = int(parts[3] or _PORTS[scheme])
     return WebAddress(scheme, host, port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
 
@@ -90,11 +90,11 @@ def _host(parts: re.Match[str]) -> str:
     """Return the host of an address, in ASCII.
 
     Raises:
-        ValueError: It is invalid.
+        ValueError: The host is invalid.
     """
     if parts[1]:
         return str(IPv6Address(parts[1]))
-    # IDNA turns full-width digits and dots into plain ones.
+    # IDNA converts full-width digits and dots to ASCII.
     host = parts[2].encode("idna").decode().lower().removesuffix(".")
     if not _NAME.fullmatch(host):
         raise ValueError
@@ -104,13 +104,13 @@ def _host(parts: re.Match[str]) -> str:
     return host
 
 
-def _each(name: str, items: Iterable[object], kind: type, what: str) -> dict[str, tuple[object, type, str]]:
+def _each(name: str, items: Iterable[object], kind: type, expected: str) -> dict[str, tuple[object, type, str]]:
     """Return the arguments of `check_types` for the items of a list."""
-    return {f"{name}[{index}]": (item, kind, what) for index, item in enumerate(items)}
+    return {f"{name}[{index}]": (item, kind, expected) for index, item in enumerate(items)}
 
 
 def _networks(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[IPv4Network | IPv6Network]:
-    """Return the valid networks; the problems of the others are added to `problems`."""
+    """Return the valid networks, and add the problems of invalid networks to `problems`."""
     networks: list[IPv4Network | IPv6Network] = []
     for text in texts:
         try:
@@ -122,10 +122,10 @@ def _networks(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[IPv
 
 
 class Guard:
-    """Which hosts, networks and ports may be reached.
+    """Limits for the hosts, networks and ports that can be reached.
 
     Raises:
-        ToolDefinitionError: A network or a port is invalid; all are named.
+        ToolDefinitionError: A network or a port is invalid; the message lists all of them.
     """
 
     def __init__(self, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None) -> None:
@@ -147,21 +147,21 @@ class Guard:
             raise ToolDefinitionError(f"http tool: {text}", names=dict.fromkeys([name for name, _ in problems]))
 
     def check(self, address: WebAddress) -> None:
-        """Refuse an address by its host and port.
+        """Check the host and the port of an address.
 
         Raises:
-            ToolError: It may not be opened.
+            ToolError: The host or the port is not allowed.
         """
         if self.ports is not None and address.port not in self.ports:
-            raise ToolError(f"{address} cannot be opened: only the ports {_listed(map(str, self.ports))} are")
+            raise ToolError(f"{address} cannot be opened: allowed ports: {_listed(map(str, self.ports))}")
         if self.hosts is not None and not any(_matches(address.host, host) for host in self.hosts):
-            raise ToolError(f"{address} cannot be opened: only the hosts {_listed(self.hosts)} are")
+            raise ToolError(f"{address} cannot be opened: allowed hosts: {_listed(self.hosts)}")
 
     async def addresses(self, host: str, port: int, resolve: Resolver) -> list[str]:
-        """Return the IP addresses of a host, to connect to and to no others.
+        """Return the IP addresses of a host. Connect only to these addresses.
 
         Raises:
-            ToolError: The host has no address, or one of them may not be reached.
+            ToolError: The host has no address, or an address is not allowed.
         """
         addresses: list[IPv4Address | IPv6Address] = []
         reason: Exception | None = None
@@ -171,7 +171,7 @@ class Guard:
         except (OSError, ValueError) as error:
             reason = error
         if not addresses:
-            raise ToolError(f"{host} is not known: the name has no address") from reason
+            raise ToolError(f"unknown host {host}: the name has no address") from reason
         if not all(map(self._may_reach, addresses)):
             raise ToolError(f"{host} cannot be opened: it is not on the public internet")
         return [str(address) for address in addresses]
@@ -190,4 +190,4 @@ def _matches(host: str, allowed: str) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "of an empty list"
+    return ", ".join(names) or "none"

@@ -1,4 +1,4 @@
-"""`calculate`: arithmetic on exact fractions, bounded in size, so that it always ends at once."""
+"""`calculate`: arithmetic on exact fractions of limited size, so that each call returns quickly."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from agentkit_tools.tool import tool
 __all__ = ["calculate"]
 
 _MAX_CHARS = 200
-"""Characters of an expression."""
+"""Maximum characters of an expression."""
 _BITS = 4096
-"""Size of numerator and denominator, in bits: about 1,200 digits."""
+"""Maximum bits of a numerator or denominator: about 1,200 digits."""
 _DIGITS = 30
-"""Digits of a value that is shown rounded."""
+"""Digits of a rounded value."""
 
 _TRAPS = [DivisionByZero, InvalidOperation, Overflow, Underflow]
 _EXACT_ENOUGH = Context(prec=_DIGITS + 20, Emax=1200, Emin=-1200, traps=_TRAPS)
@@ -35,7 +35,7 @@ _CONSTANTS = {
 
 
 _ABOUT = """\
-Work out an arithmetic expression: exactly where that is possible, else rounded to 30 digits ("about").
+Evaluate an arithmetic expression: exactly if possible, otherwise rounded to 30 digits ("about").
 
 Knows + - * / // % ** and parentheses, pi, e, and abs, ceil, exp, floor, ln, log10, max, min, round, sqrt. `%` is
 the remainder, `round` takes a number of decimals and rounds halves away from zero. Cannot use variables, units,
@@ -44,7 +44,7 @@ trigonometry or complex numbers, and refuses numbers of more than about 1,200 di
 
 @tool(description=_ABOUT)
 def calculate(expression: Annotated[str, "Such as (3 + 4) * 2.5, or round(2 / 3, 2)."]) -> str:
-    """Work out an arithmetic expression."""
+    """Evaluate an arithmetic expression."""
     if len(expression) > _MAX_CHARS:
         raise ToolError(f"the expression has {len(expression)} characters, at most {_MAX_CHARS} are read: split it")
     source = expression.strip().translate(_SPELLINGS)
@@ -53,13 +53,13 @@ def calculate(expression: Annotated[str, "Such as (3 + 4) * 2.5, or round(2 / 3,
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ToolError(f"{expression!r} is not an arithmetic expression: write it like (3 + 4) * 2.5") from error
     try:
-        return _shown(_value(body, source))
+        return _formatted(_value(body, source))
     except (ArithmeticError, ValueError) as error:
         raise ToolError(f"{expression!r} has no value: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return why an expression has no value."""
+    """Return the reason why an expression has no value."""
     if isinstance(error, Overflow | Underflow):
         return "it is too large or too small"
     if isinstance(error, ZeroDivisionError):
@@ -70,7 +70,11 @@ def _reason(error: Exception) -> str:
 
 
 def _value(node: ast.expr, source: str) -> Fraction:
-    """Return the value of a node; what is not arithmetic is refused, and so is what would not end."""
+    """Return the value of a node.
+
+    Raises:
+        ToolError: The node is not arithmetic, or its value is too large.
+    """
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _checked(_literal(node, source))
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
@@ -78,10 +82,10 @@ def _value(node: ast.expr, source: str) -> Fraction:
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
         return _UNARY[type(node.op)](_value(node.operand, source))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = _value(node.left, source), _value(node.right, source)
-        return _checked(_BINARY[type(node.op)](left, right))
+        operands = _value(node.left, source), _value(node.right, source)
+        return _checked(_BINARY[type(node.op)](*operands))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-        return _called(node, node.func.id, source)
+        return _value_of_call(node, node.func.id, source)
     raise ToolError(f"{ast.unparse(node)!r} is not arithmetic: only numbers, + - * / // % **, pi, e and {_NAMES}")
 
 
@@ -97,24 +101,24 @@ def _literal(node: ast.Constant, source: str) -> Fraction:
     return Fraction(text.replace("_", ""))
 
 
-def _called(node: ast.Call, name: str, source: str) -> Fraction:
-    function, least, most = _FUNCTIONS[name]
-    if node.keywords or not least <= len(node.args) <= most:
-        raise ToolError(f"{name} takes {_count(least, most)}, got {ast.unparse(node)!r}")
+def _value_of_call(node: ast.Call, name: str, source: str) -> Fraction:
+    function, minimum, maximum = _FUNCTIONS[name]
+    if node.keywords or not minimum <= len(node.args) <= maximum:
+        raise ToolError(f"{name} takes {_count(minimum, maximum)}, got {ast.unparse(node)!r}")
     return _checked(function(*[_value(argument, source) for argument in node.args]))
 
 
-def _count(least: int, most: int) -> str:
-    if most == 1:
+def _count(minimum: int, maximum: int) -> str:
+    if maximum == 1:
         return "1 number"
-    if most == _MAX_ARGUMENTS:
-        return f"{least} or more numbers"
-    return f"{least} to {most} numbers"
+    if maximum == _MAX_ARGUMENTS:
+        return f"{minimum} or more numbers"
+    return f"{minimum} to {maximum} numbers"
 
 
 def _checked(value: Fraction) -> Fraction:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
-        raise ToolError("a number on the way is too large")
+        raise ToolError("an intermediate result is too large")
     return value
 
 
@@ -127,16 +131,16 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     # Powers of 1 and -1 depend on the parity of the exponent, however large it is.
     if abs(base) == 1:
         whole %= 2
-    # Estimated before it is computed: 9 ** 9 ** 9 would not end.
+    # Estimate the size before the computation: 9 ** 9 ** 9 would not finish.
     elif base and max(base.numerator.bit_length(), base.denominator.bit_length()) * abs(whole) > 2 * _BITS:
         raise ToolError("a power is too large")
     return Fraction(base**whole)
 
 
 def _decimal(function: Callable[..., Decimal], *values: Fraction) -> Fraction:
-    """Apply a function that has no exact value."""
-    found = function(*[_EXACT_ENOUGH.divide(Decimal(one.numerator), Decimal(one.denominator)) for one in values])
-    return Fraction(found)
+    """Apply a function without an exact value."""
+    decimals = [_EXACT_ENOUGH.divide(Decimal(value.numerator), Decimal(value.denominator)) for value in values]
+    return Fraction(function(*decimals))
 
 
 def _sqrt(value: Fraction) -> Fraction:
@@ -181,19 +185,19 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int, int]] = {
     "round": (_round, 1, 2),
     "sqrt": (_sqrt, 1, 1),
 }
-"""Function, and the least and most arguments."""
+"""Functions with the minimum and maximum number of their arguments."""
 _NAMES = ", ".join(_FUNCTIONS)
 
 
-def _shown(value: Fraction) -> str:
+def _formatted(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     context = _SHOWN.copy()
-    found = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context)
-    text = str(found)
+    quotient = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context)
+    text = str(quotient)
     # Numbers of usual size are written without an exponent.
-    if -20 < found.adjusted() < _DIGITS:
-        text = format(found, "f")
+    if -20 < quotient.adjusted() < _DIGITS:
+        text = format(quotient, "f")
     if context.flags[Inexact]:
         return f"about {text}"
     return text

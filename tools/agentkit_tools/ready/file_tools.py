@@ -17,10 +17,10 @@ __all__ = ["file_tools"]
 
 _FILE = "Path of the file from the root folder, such as docs/notes.md."
 _FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
-_READ = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside."
-_LIST = 'List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.'
+_READ = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or files outside."
+_LIST = 'List a folder: its files with their sizes, its folders with a "/". Cannot follow links.'
 _SEARCH = "Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions."
-_WRITE = "Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links."
+_WRITE = "Write a complete text file, and create its folders. Cannot append, delete, rename or follow links."
 
 _MAX_LINES = 2_000
 _MAX_SHOWN = 1_000
@@ -36,22 +36,22 @@ def file_tools(
     max_bytes: int = 1_000_000,
     timeout: float = 30.0,
 ) -> Toolset:
-    """Return tools for the text files below `root`: `read_file`, `list_files`, `search_files`, and `write_file` too.
+    """Return tools for the text files below `root`: `read_file`, `list_files`, `search_files` and `write_file`.
 
-    No path leads out: `..`, absolute and Windows paths are refused, symbolic links are not followed, files with a
-    second name (hard links) and special files are not opened, and what is exchanged while a tool runs is not followed
-    either. The tools cannot delete, rename, run or change the mode of a file, and there is no limit on how many files
-    `write_file` makes. Works on Linux and macOS.
+    No path leads outside of the folder: `..`, absolute paths and Windows paths are refused, symbolic links are not
+    followed, also if a folder is replaced by a link during a call, and files with a second name (hard links) and
+    special files are not opened. The tools cannot delete, rename or run files or change their mode. The number of files
+    that `write_file` creates is not limited. Works on Linux and macOS.
 
     Args:
-        root: The folder; what its own path goes through is trusted.
-        write: Whether `write_file` is among the tools.
-        hidden: Whether names that begin with "." (`.env`, `.git`) are there for the tools.
-        max_bytes: Size of the largest file that is read, searched or written.
-        timeout: Seconds a call may take.
+        root: Folder of the files. Links in its path are followed.
+        write: True to include `write_file`.
+        hidden: True to include names that start with "." (`.env`, `.git`).
+        max_bytes: Maximum size of a file that is read, searched or written.
+        timeout: Maximum seconds of a call.
 
     Raises:
-        ToolDefinitionError: `root` is not a folder, or the operating system cannot do this safely.
+        ToolDefinitionError: `root` is not a folder, or the operating system does not support safe access to files.
     """
     files = _Files(Folder(root, hidden=hidden, max_bytes=max_bytes))
     tools: list[Tool] = [
@@ -65,7 +65,7 @@ def file_tools(
 
 
 class _Files:
-    """The functions of the tools."""
+    """Functions of the tools."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -73,36 +73,36 @@ class _Files:
     def read_file(
         self,
         path: Annotated[str, _FILE],
-        first_line: Annotated[int, "Number of the line to begin with, counted from 1."] = 1,
-        lines: Annotated[int, "How many lines."] = _MAX_LINES,
+        first_line: Annotated[int, "Number of the first line, counted from 1."] = 1,
+        lines: Annotated[int, "Number of lines."] = _MAX_LINES,
     ) -> str:
         if first_line < 1 or lines < 1:
-            raise ToolError("first_line and lines are 1 or more")
+            raise ToolError("first_line and lines must be 1 or more")
         text = as_text(self._folder.read(path))
         if text is None:
             raise ToolError(f"{path} is not UTF-8 text, and cannot be shown")
         all_lines = text.splitlines(keepends=True)
         end = first_line - 1 + min(lines, _MAX_LINES)
-        shown = "".join(all_lines[first_line - 1 : end])
+        part = "".join(all_lines[first_line - 1 : end])
         if first_line == 1 and end >= len(all_lines):
-            return shown
+            return part
         if first_line > len(all_lines):
             raise ToolError(f"{path} has {len(all_lines)} lines")
         note = f"[lines {first_line} to {min(end, len(all_lines))} of {len(all_lines)}]"
-        return shown.removesuffix("\n") + "\n" + note
+        return part.removesuffix("\n") + "\n" + note
 
     def list_files(
         self,
         path: Annotated[str, _FOLDER] = ".",
         pattern: Annotated[str, "Only names that match, such as *.md; * stands for any characters, ? for one."] = "*",
-        recursive: Annotated[bool, "Whether to list the folders inside too."] = False,
+        recursive: Annotated[bool, "True to list the folders inside, too."] = False,
     ) -> str:
         _check(pattern)
         listed: list[str] = []
-        for seen, entry in enumerate(self._folder.entries(path, deep=recursive)):
-            # Entries that do not match take time as well.
-            if len(listed) == _MAX_SHOWN or seen == MAX_ENTRIES:
-                listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
+        for count, entry in enumerate(self._folder.entries(path, deep=recursive)):
+            # Entries that do not match count too, because they take time.
+            if len(listed) == _MAX_SHOWN or count == MAX_ENTRIES:
+                listed.append(f"[incomplete: only the first {len(listed):,} are listed; list a folder inside]")
                 break
             if entry.matches(pattern):
                 listed.append(_line(entry))
@@ -110,19 +110,19 @@ class _Files:
 
     def search_files(
         self,
-        text: Annotated[str, "What to look for, literally, in one line."],
+        text: Annotated[str, "Text to find in a line, not a regular expression."],
         path: Annotated[str, _FOLDER] = ".",
         pattern: Annotated[str, "Only files whose name matches, such as *.py."] = "*",
-        match_case: Annotated[bool, "Whether capital and small letters differ."] = False,
+        match_case: Annotated[bool, "True to distinguish capital and small letters."] = False,
     ) -> str:
         _check(pattern)
         if not text or "\n" in text:
-            raise ToolError("text is what to look for in one line: not empty, and without line breaks")
+            raise ToolError("text must not be empty or contain line breaks")
         hits: list[str] = []
         unread = 0
         for number, (name, content) in enumerate(self._folder.texts(path, pattern)):
             if number == MAX_ENTRIES:
-                hits.append(f"[only the first {MAX_ENTRIES:,} files were searched: name a folder inside]")
+                hits.append(f"[incomplete: only the first {MAX_ENTRIES:,} files were searched; search a folder inside]")
                 break
             if content is None:
                 unread += 1
@@ -131,17 +131,17 @@ class _Files:
                 hits.append(f"{_name(name)}:{line_number}: {line.strip()[:_MAX_LINE]}")
             if len(hits) > _MAX_HITS:
                 # One hit more than the limit shows that the list is incomplete.
-                hits[_MAX_HITS:] = [f"[there is more: only the first {_MAX_HITS} lines are shown]"]
+                hits[_MAX_HITS:] = [f"[incomplete: only the first {_MAX_HITS} lines are shown]"]
                 break
         if unread:
             hits.append(f"[{unread} files were not searched: not text, or too large]")
-        return "\n".join(hits) or "no line contains it"
+        return "\n".join(hits) or "no line contains the text"
 
     def write_file(
         self,
         path: Annotated[str, _FILE],
-        content: Annotated[str, "The whole new text of the file."],
-        overwrite: Annotated[bool, "Whether a file of that name may be replaced."] = False,
+        content: Annotated[str, "The complete new text of the file."],
+        overwrite: Annotated[bool, "True to replace an existing file."] = False,
     ) -> str:
         data = content.encode()
         self._folder.write(path, data, overwrite=overwrite)
@@ -154,7 +154,7 @@ def _matches(content: str, text: str, *, match_case: bool) -> Iterator[tuple[int
     if not match_case:
         fold = str.casefold
     text = fold(text)
-    # Most files do not contain the text: this skips them without splitting them into lines.
+    # Most files do not contain the text; this test skips them without splitting them into lines.
     if text in fold(content):
         for number, line in enumerate(content.splitlines(), 1):
             if text in fold(line):
@@ -176,7 +176,7 @@ def _line(entry: Entry) -> str:
 
 
 def _name(path: str) -> str:
-    """A name that could be taken for another line is quoted."""
+    """Return a path, quoted if it contains a line break or another character that is not printable."""
     if path.isprintable():
         return path
     return json.dumps(path)

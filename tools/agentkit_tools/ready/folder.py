@@ -1,7 +1,7 @@
-"""`Folder`: files below one folder, opened so that no name and no link leads out of it.
+"""`Folder`: safe access to files below one folder, which no name and no link can leave.
 
-Every step of a path is opened by its name relative to the folder before it, and never through a link: what is swapped
-for a link between a check and its use is not followed either.
+Each step of a path is opened by its name relative to the previous folder, without following links, so that a link that
+replaces a folder between a check and its use is not followed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from agentkit_tools.errors import ToolDefinitionError, ToolError
 __all__ = ["Entry", "Folder", "as_text"]
 
 _MAX_DEPTH = 32
-"""Folders inside folders that are walked."""
+"""Maximum levels of folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_RELATIVE = re.compile(r"/|.:|[^\\]*\\", re.DOTALL)
-"""The beginning of an absolute path, or a path of Windows."""
+"""Start of an absolute path or of a Windows path."""
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _NEEDED = {os.open, os.stat, os.mkdir, os.unlink, os.rename}
 
 
 class Entry(NamedTuple):
-    """Something in a folder."""
+    """Entry of a folder."""
 
     path: str
-    """From the root, with `/` between the steps."""
+    """Path from the root, with `/` between the names."""
     kind: str
-    """`file`, `folder`, or what else it is: `link`, `special`."""
+    """`file`, `folder`, `link` or `special`."""
     size: int
-    """Bytes of a file."""
+    """Bytes of a file; 0 for other kinds."""
 
     def matches(self, pattern: str) -> bool:
         """True if the name matches a pattern of the shell."""
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 class Folder:
-    """The regular files below `root`, of at most `max_bytes` each.
+    """Regular files below `root`, of at most `max_bytes` each.
 
     Raises:
         ToolDefinitionError: `root` is not a folder, `max_bytes` is not positive, or the operating system cannot
@@ -81,14 +81,14 @@ class Folder:
         """Return the bytes of a file.
 
         Raises:
-            ToolError: The path leads out, or to no regular file, or to one that is too large.
+            ToolError: The path leads outside, is not a regular file, or the file is too large.
         """
         *folders, name = self._steps(path, "a file")
         with self._explained(path), self._inside(folders) as parent:
             # Check before opening: opening a device can have an effect.
             self._check(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
             with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
-                # Check the opened file: the name may have been exchanged since.
+                # Check the opened file, because another file can have replaced the checked file.
                 self._check(path, os.fstat(file.fileno()))
                 data = file.read(self.max_bytes + 1)
         if len(data) > self.max_bytes:
@@ -96,43 +96,45 @@ class Folder:
         return data
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Write a file as a whole, making the folders it is in. A file that is replaced is exchanged at once.
+        """Write a complete file, and create its folders. An existing file is replaced atomically.
 
         Raises:
-            ToolError: As for `read`, or there is something of that name and `overwrite` is false.
+            ToolError: See `read`; or the name exists and `overwrite` is false.
         """
         if len(data) > self.max_bytes:
             raise ToolError(f"the content has {len(data):,} bytes, at most {self.max_bytes:,} are written")
         *folders, name = self._steps(path, "a file")
-        with self._explained(path), self._inside(folders, make=True) as parent:
+        with self._explained(path), self._inside(folders, create=True) as parent:
             try:
-                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
                 _write(name, data, parent)
                 return
             if not overwrite:
                 raise ToolError(f"{path} exists: set overwrite, or choose another name")
-            self._check(path, found)
-            # A new file that replaces the old one in one step: a reader never sees half of it.
-            beside = f".{secrets.token_hex(8)}.part"
-            _write(beside, data, parent, mode=found.st_mode & 0o777)
-            os.rename(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._check(path, status)
+            # The new file replaces the old file in one step, so that no reader receives a part of it.
+            new_name = f".{secrets.token_hex(8)}.part"
+            _write(new_name, data, parent, mode=status.st_mode & 0o777)
+            os.rename(new_name, name, src_dir_fd=parent, dst_dir_fd=parent)
 
     def entries(self, path: str, *, deep: bool = False) -> Iterator[Entry]:
-        """Yield what is in a folder, sorted by name; with `deep` also what is in the folders inside, 32 levels down.
+        """Yield the entries of a folder, sorted by name; with `deep` also the entries of inner folders (32 levels).
 
         Raises:
-            ToolError: The path leads out, or to no folder.
+            ToolError: The path leads outside, or is not a folder.
         """
         steps = self._steps(path, "a folder")
         with self._explained(path), self._inside(steps) as folder:
             yield from self._listed(folder, "".join(f"{step}/" for step in steps), _MAX_DEPTH if deep else 0)
 
     def texts(self, path: str, pattern: str) -> Iterator[tuple[str, str | None]]:
-        """Yield path and text of every file below a folder whose name matches; None where it is not text, or too large.
+        """Yield the paths and texts of the files below a folder whose names match `pattern`.
+
+        The text is None if a file is too large or is not text.
 
         Raises:
-            ToolError: The path leads out, or to no folder.
+            ToolError: The path leads outside, or is not a folder.
         """
         for entry in self.entries(path, deep=True):
             if entry.kind == "file" and entry.matches(pattern):
@@ -141,58 +143,60 @@ class Folder:
                 except ToolError:
                     yield entry.path, None
 
-    def _steps(self, path: str, what: str) -> list[str]:
-        """Return the names a path goes through.
+    def _steps(self, path: str, expected: str) -> list[str]:
+        """Return the names in a path. `expected` is "a file" or "a folder".
 
-        Whatever a platform could read as another place is refused by what it looks like, before anything is opened.
+        A path that some platform could interpret as another place is refused before any file is opened.
         """
         steps = [step for step in path.split("/") if step not in ("", ".")]
         is_folder = not steps or path.endswith(("/", "/."))
         problems = {
             f"it is longer than {MAX_PATH_CHARS} characters": len(path) > MAX_PATH_CHARS,
-            "give it relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
+            "it must be relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
             "it has control characters": not path.isprintable(),
             "'..' leads out of the folder": ".." in steps,
-            "names that begin with '.' are hidden": not self.hidden and any(step.startswith(".") for step in steps),
-            "it names a folder": what == "a file" and is_folder,
+            "names that start with '.' are hidden": not self.hidden and any(step.startswith(".") for step in steps),
+            "it names a folder": expected == "a file" and is_folder,
         }
         for problem, is_present in problems.items():
             if is_present:
-                raise ToolError(f"{path[:100]!r} is not {what} of this folder: {problem}")
+                raise ToolError(f"{path[:100]!r} is not {expected} of this folder: {problem}")
         return steps
 
     @contextmanager
-    def _inside(self, folders: list[str], *, make: bool = False) -> Iterator[int]:
-        """Open the folder that is reached by these names, one after the other."""
-        at = os.open(self.root, _FOLDER)
+    def _inside(self, folders: list[str], *, create: bool = False) -> Iterator[int]:
+        """Open the folder at a path of names, and yield its file descriptor."""
+        folder = os.open(self.root, _FOLDER)
         try:
             for name in folders:
-                if make:
+                if create:
                     with suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=at)
-                # Each step is opened relative to the folder before it, so that no link is followed.
-                deeper = os.open(name, _FOLDER, dir_fd=at)
-                os.close(at)
-                at = deeper
-            yield at
+                        os.mkdir(name, dir_fd=folder)
+                # Each step is opened relative to the previous folder, so that no link is followed.
+                inner = os.open(name, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder
         finally:
-            os.close(at)
+            os.close(folder)
 
-    def _check(self, path: str, found: os.stat_result) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise ToolError(f"{path} is not a file but a {_kind(found)}")
-        if found.st_nlink > 1:
-            raise ToolError(f"{path} has a second name (a hard link), maybe outside of this folder: it is not used")
+    def _check(self, path: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolError(f"{path} is not a file but a {_kind(status)}")
+        if status.st_nlink > 1:
+            raise ToolError(
+                f"{path} cannot be used: it has a second name (a hard link), possibly outside of this folder"
+            )
 
     def _listed(self, folder: int, prefix: str, levels: int) -> Iterator[Entry]:
         with os.scandir(folder) as items:
             names = sorted(item.name for item in items if self.hidden or not item.name.startswith("."))
         for name in names:
-            # It was removed meanwhile, or cannot be opened.
+            # Skip an entry that was removed meanwhile or cannot be opened.
             with suppress(OSError):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                kind = _kind(found)
-                yield Entry(prefix + name, kind, found.st_size if kind == "file" else 0)
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                kind = _kind(status)
+                yield Entry(prefix + name, kind, status.st_size if kind == "file" else 0)
                 if kind == "folder" and levels:
                     inside = os.open(name, _FOLDER, dir_fd=folder)
                     try:
@@ -202,7 +206,7 @@ class Folder:
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
-        """Turn an error of the system into one about the path that was asked for: no other path leaves the tool."""
+        """Convert an error of the system to an error about `path`, so that the tool reveals no other path."""
         try:
             yield
         except OSError as error:
@@ -213,7 +217,7 @@ class Folder:
 
 
 def as_text(data: bytes) -> str | None:
-    """Return the text of a file, or None where it is not text: not UTF-8, or with a NUL."""
+    """Return the text of a file; None if it is not UTF-8 or contains NUL."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -223,12 +227,12 @@ def as_text(data: bytes) -> str | None:
     return text
 
 
-def _kind(found: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(found.st_mode), "special")
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "special")
 
 
 def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> None:
-    """Write a file that must not exist yet; leave nothing behind when that fails."""
+    """Write a new file; remove it after an error."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
     file = os.open(name, flags, 0o666 if mode is None else mode, dir_fd=parent)
     try:

@@ -1,4 +1,4 @@
-"""What a server sends, as text a model can read. Everything here takes time in proportion to its input."""
+"""Conversion of responses of web servers to text for a model, in linear time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CHARSETS = re.compile(
     r"utf-8|ascii|utf-(?:16|32)(?:-[bl]e)?|iso8859-\d+|cp125\d|cp932|cp949|big5|euc_jp|euc_kr|gb18030|gb2312|gbk|koi8-[ru]"
     r"|mac-roman|shift_jis|tis-620"
 )
-"""Character sets of pages, as Python names them; utf-7, punycode and others would be surprises."""
+"""Python names of the accepted character sets. Others, such as utf-7 and punycode, could hide text."""
 
-_LEFT_OUT = re.compile("script|style|template|noscript|svg|iframe|object")
+_OMITTED = re.compile("script|style|template|noscript|svg|iframe|object")
 _BLOCKS = re.compile(
     "address|article|aside|blockquote|br|d[dlt]|div|figure|footer|form|h[1-6]|header|hr|li|main|nav|ol|p|pre|section|table"
     "|t[dhr]|title|ul"
@@ -29,7 +29,7 @@ _TAG = re.compile(r"/?([a-zA-Z][a-zA-Z0-9-]*)")
 
 
 def is_text_type(content_type: str) -> bool:
-    """Return whether a content type means text, or is empty."""
+    """True if a content type is text or empty."""
     kind = content_type.partition(";")[0].strip().lower()
     return not kind or _TEXT_TYPES.fullmatch(kind) is not None
 
@@ -47,9 +47,9 @@ def page_text(data: bytes | bytearray, content_type: str) -> str:
 
 
 def html_text(source: str) -> str:
-    """Return the words of an HTML page, a line per block; no scripts, styles, comments or tags."""
+    """Return the text of an HTML page, with a line for each block, without scripts, styles, comments and tags."""
     lower = source.lower()
-    # A few capital letters become two small ones, which would shift the positions.
+    # A few capital letters become two small letters, which would shift the positions.
     if len(lower) != len(source):
         source = lower
     words = html.unescape("".join(_pieces(source, lower)))
@@ -58,7 +58,7 @@ def html_text(source: str) -> str:
 
 
 def _pieces(source: str, lower: str) -> Iterator[str]:
-    """Yield the text between tags, and a line break for each block; the rest after a tag without end is left out."""
+    """Yield the text between tags, and a line break for each block. The rest after an unclosed tag is omitted."""
     position = 0
     while (start := source.find("<", position)) >= 0:
         yield source[position:start]
@@ -66,7 +66,7 @@ def _pieces(source: str, lower: str) -> Iterator[str]:
             end = source.find("-->", start + 4)
             position = end + 3
         elif (tag := _TAG.match(source, start + 1)) is None and source[start + 1 : start + 2] not in ("!", "?"):
-            # It is not a tag but text such as a < b.
+            # This is text such as a < b, not a tag.
             yield "<"
             end = position = start + 1
         else:
@@ -76,7 +76,7 @@ def _pieces(source: str, lower: str) -> Iterator[str]:
             is_opening = source[start + 1] != "/"
             if _BLOCKS.fullmatch(name):
                 yield "\n"
-            elif _LEFT_OUT.fullmatch(name) and is_opening and end >= 0:
+            elif _OMITTED.fullmatch(name) and is_opening and end >= 0:
                 end = position = lower.find(f"</{name}", position)
         if end < 0:
             return

@@ -1,4 +1,4 @@
-"""`time_tool`: the date and time in any time zone, from a clock that is given."""
+"""`time_tool`: the current date and time in any time zone."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def _system_clock() -> datetime:
 
 
 def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
-    """Return a tool, `current_time`, which answers with the date and time.
+    """Return a tool `current_time`, which returns the current date and time.
 
-    It reads `clock` and nothing else. It cannot wait, set a timer, or convert a time that somebody names.
+    The tool only reads `clock`. It cannot wait, set a timer, or convert another time.
 
     Args:
-        clock: Returns the moment it is, with its time zone; the clock of the machine when not given.
+        clock: Function that returns the current time with its time zone; the clock of the machine by default.
     """
 
     def current_time(zone: Annotated[str, "Name of a time zone, such as Europe/Berlin."] = "UTC") -> str:
         now = clock()
         # A time without a zone would be read in the zone of the machine.
         if now.utcoffset() is None:
-            raise TypeError("the clock of this tool gave a time without a time zone")
+            raise TypeError("the clock of this tool returned a time without a time zone")
         now = now.astimezone(_zone(zone))
         return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
-    about = "Return the date and time now. Cannot wait, set timers, or know the time of another moment."
+    about = "Return the current date and time. Cannot wait, set timers, or convert another time."
     return Tool(current_time, description=about)
 
 
@@ -45,4 +45,4 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        raise ToolError(f"{name!r} is not a time zone known here: give one such as Europe/Berlin, or UTC") from error
+        raise ToolError(f"unknown time zone {name!r}: use a name such as Europe/Berlin, or UTC") from error

@@ -1,1 +1,1 @@
-"""What a model reads about a tool: from functions, docstrings and JSON Schemas."""
+"""Descriptions and parameters of tools, from functions, docstrings and JSON Schemas."""

@@ -1,4 +1,4 @@
-"""The annotations of what a callable takes, resolved, wherever they are written: in code, a class, a decorator."""
+"""Resolved annotations of the parameters of a callable: of its code, its class or its decorator."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ __all__ = ["annotations_of", "context_annotations"]
 
 
 def annotations_of(function: Callable[..., Any], parameters: Iterable[Parameter], tool: str) -> dict[str, Any]:
-    """Return the types of `parameters`, which are those of the signature of `function`; untyped ones are left out.
+    """Return the types of the parameters of `function`, without untyped parameters.
 
-    A signature of its own, such as a decorator sets, has its own types; otherwise they are those of the code inside.
+    The types come from the `__signature__` of the function, which decorators set, or else from the inner function.
 
     Raises:
         ToolDefinitionError: An annotation cannot be resolved.
     """
     inner = inner_function(function)
-    shown = described(function)
-    if hasattr(shown, "__signature__"):
-        written = {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
-        return _resolved(SimpleNamespace(__annotations__=written), inner, tool, _names_of(inner, shown))
+    outer = described(function)
+    if hasattr(outer, "__signature__"):
+        typed = [parameter for parameter in parameters if parameter.annotation is not parameter.empty]
+        annotated = SimpleNamespace(__annotations__={parameter.name: parameter.annotation for parameter in typed})
+        return _resolved(annotated, inner, tool, _names_of(inner, outer))
     if not isinstance(inner, type):
         return _resolved(inner, inner, tool)
     annotations: dict[str, Any] = {}
     for maker in (inner.__new__, inner.__init__):  # type: ignore[misc]
-        # Written in Python: `object` has neither.
+        # A class without its own method has the slot of `object`, which has no code and no annotations.
         if hasattr(maker, "__code__"):
             annotations |= _resolved(maker, maker, tool)
     return annotations
 
 
-def _names_of(inner: Any, shown: Any) -> dict[str, Any]:
+def _names_of(inner: Any, outer: Any) -> dict[str, Any]:
     """Return the names that annotations of a custom signature can use."""
-    names = {**getattr(inner, "__globals__", {}), **getattr(shown, "__globals__", {})}
-    if isinstance(shown, type):
-        names = {**vars(sys.modules.get(shown.__module__, SimpleNamespace())), **names}
+    names = {**getattr(inner, "__globals__", {}), **getattr(outer, "__globals__", {})}
+    if isinstance(outer, type):
+        names = {**vars(sys.modules.get(outer.__module__, SimpleNamespace())), **names}
     return names
 
 
 def context_annotations(function: Callable[..., Any], tool: str) -> dict[str, Any]:
-    """Return the annotations that can be resolved by themselves; that of a context must be among them.
+    """Return the annotations that can be resolved. The annotation of a context must be among them.
 
     Raises:
         ToolDefinitionError: An annotation names `ToolContext` and cannot be resolved.
@@ -57,12 +58,12 @@ def context_annotations(function: Callable[..., Any], tool: str) -> dict[str, An
     try:
         return _resolved(inner, inner, tool)
     except ToolDefinitionError as error:
-        # Its other annotations do not matter here.
+        # Only the annotation of a context is needed here.
         return _resolved_alone(inner, error)
 
 
 def _resolved_alone(inner: Any, error: ToolDefinitionError) -> dict[str, Any]:
-    """Return the annotations that can be resolved one by one; raise `error` if that of a context cannot."""
+    """Return the annotations that can be resolved one by one; raise `error` if a context cannot be resolved."""
     annotations: dict[str, Any] = {}
     for name, hint in getattr(inner, "__annotations__", {}).items():
         alone = SimpleNamespace(__annotations__={name: hint})
@@ -75,13 +76,13 @@ def _resolved_alone(inner: Any, error: ToolDefinitionError) -> dict[str, Any]:
 
 
 def _resolved(annotated: Any, code: Any, tool: str, names: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the annotations of `annotated`; names in them are those of `names`, or of where `code` is written."""
+    """Return the annotations of `annotated`, with names from `names`, or else from the module and callers of `code`."""
     try:
         return _type_hints(annotated, code, names)
     except NameError as error:
         raise ToolDefinitionError(
             f"tool {tool}: the annotation {getattr(error, 'name', None) or error} cannot be resolved; import it outside"
-            " of `if TYPE_CHECKING:` and define it before the tool",
+            " of `if TYPE_CHECKING:`, and define it before the tool",
             tool=tool,
             names=[error.name] if error.name else (),
         ) from error
@@ -100,7 +101,7 @@ def _type_hints(annotated: Any, code: Any, names: dict[str, Any] | None) -> dict
 
 
 def _names_of_callers(function: Any) -> dict[str, Any]:
-    """Local names in sight of a function that is defined inside another one: it is the caller that is at work now."""
+    """Return the local names of the calling frames in the module of a function that is defined in a function."""
     names: dict[str, Any] = {}
     home = getattr(function, "__globals__", None)
     frame = sys._getframe()

@@ -1,4 +1,4 @@
-"""Readers of arguments: from JSON text to validated arguments, at once or in a thread."""
+"""Readers that convert JSON text to validated arguments, in the event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ __all__ = [
 ]
 
 Arguments: TypeAlias = dict[str, Any]
-"""Validated arguments by parameter name; those the model left out are absent."""
+"""Validated arguments by parameter name, without the arguments that the model omitted."""
 
 
 class ModelArguments(dict[str, Any]):
-    """The arguments a model was made from, and the model."""
+    """Arguments of a pydantic model, and the model."""
 
-    made: Any
+    model: Any
 
 
 Validate: TypeAlias = Callable[[str], Arguments]
 
 _QUICK_CHARS = 40_000
-"""Characters that are read in the event loop: some milliseconds, more if all of them are wrong."""
+"""Maximum characters that are read in the event loop: some milliseconds, more for many invalid values."""
 _MAX_VALUES = 40_000
-"""Values in the arguments of a call: pydantic holds the interpreter while it notes what is wrong with them."""
+"""Maximum values in the arguments of a call: pydantic blocks the interpreter while it creates errors."""
 _MAX_HASHED = 4_000
-"""Values if numbers become members of a set or keys of a dict: a model can make all their hashes equal."""
+"""Maximum values if numbers become members of a set or keys of a dict: a model can choose numbers with equal hashes."""
 _MAX_MISSING = 40_000
-"""Fields that can be missing in all objects of the arguments together: pydantic keeps a note of each."""
+"""Maximum missing fields in all objects of the arguments together: pydantic creates an error for each."""
 _REQUIRED_PER_CHARS = 4
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _MAY_OVERFLOW = re.compile(r"\d[eE]|\d{300}")
@@ -55,25 +55,25 @@ _MAY_OVERFLOW = re.compile(r"\d[eE]|\d{300}")
 
 
 class TooManyValuesError(ValueError):
-    """Arguments that are too large, or nested too deeply, to be validated in time."""
+    """The arguments are too large, or nested too deeply, to be validated in time."""
 
 
 @dataclass(slots=True)
 class ArgumentReader:
-    """Two ways to read the arguments of one tool; both raise if the arguments are not valid."""
+    """Two functions that validate the arguments of one tool. Both raise an exception for invalid arguments."""
 
     at_once: Validate
-    """Ends soon, or raises."""
+    """Fast validation in the event loop."""
     max_chars: int
-    """Longest text that `at_once` may read; -1 if the types of the tool run code of its author."""
+    """Maximum characters for `at_once`; -1 if validation runs code of the developer."""
     thoroughly: Validate
-    """Ends, but may take a second: for a thread."""
+    """Validation in a thread; it can take a second."""
     own_names: Callable[[str], str] | None = None
-    """Replaces names that providers were sent by the names of the properties; None if all are the same."""
+    """Replaces property names for providers by the original names; None if all names are equal."""
 
 
 def named_reader(reader: ArgumentReader, parameters: Mapping[str, Any]) -> ArgumentReader:
-    """Return a reader that also takes the names that providers are sent instead of names they refuse."""
+    """Return a reader that also accepts the names that replace refused property names in requests."""
     names = original_names(parameters)
     if not names:
         return reader
@@ -87,7 +87,7 @@ def named_reader(reader: ArgumentReader, parameters: Mapping[str, Any]) -> Argum
 
 
 def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
-    """Return a reader by pydantic: `validate` is its validator of JSON text, `schema` the schema of that."""
+    """Return a reader with a validator of pydantic. `schema` is the core schema of `validate`."""
     parts = list(core_nodes(schema))
     limit = _MAX_HASHED if hashes_numbers(parts) else _MAX_VALUES
     required = most_required(parts)
@@ -100,7 +100,7 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
             raise TooManyValuesError(problem)
         return validate(text)
 
-    # Code of the author can block, so it never runs in the event loop.
+    # Code of the developer can block, so it never runs in the event loop.
     if has_own_code(parts):
         return ArgumentReader(validate, -1, checked)
     max_chars = min(limit, _QUICK_CHARS) // max(1, required // _REQUIRED_PER_CHARS)
@@ -108,10 +108,10 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
 
 
 class JsonArguments:
-    """Reads and validates arguments by a JSON Schema.
+    """Reader of arguments with a validator of JSON Schema.
 
-    The validator is made when the first call is read: of ten thousand tools that a server offers a run calls a few, and
-    a validator takes more time and memory than the rest of a tool. Making it can take a second because of its patterns.
+    The first call creates the validator: a run calls few of the thousands of tools of a server, and a validator needs
+    more time and memory than the rest of a tool. Its creation can take a second because of patterns.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -120,14 +120,14 @@ class JsonArguments:
 
     def reader(self) -> ArgumentReader:
         """Return the reader of a tool."""
-        # Before the first call the validator is not ready, so the first call is read in a thread.
+        # The first call finds no validator, so it is read in a thread.
         return ArgumentReader(self.at_once, _QUICK_CHARS, self.thoroughly)
 
     def prepare(self) -> None:
-        """Make the validator.
+        """Create the validator.
 
         Raises:
-            InvalidSchemaError: The parameters cannot be used.
+            InvalidSchemaError: The parameters are not a valid schema.
         """
         from agentkit_prompts.schemas.json_validator import JsonValidator
 
@@ -145,7 +145,7 @@ class JsonArguments:
         return value
 
     def thoroughly(self, text: str) -> Arguments:
-        """Read arguments, and make the validator first if necessary."""
+        """Read arguments; create the validator first if necessary."""
         _check_count(text, _MAX_VALUES)
         self.prepare()
         return self.at_once(text)
@@ -155,9 +155,9 @@ _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "$dynamicRef", "if", "dependent
 
 
 def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return parameters that allow no other properties than they list, unless they contain a rule about others.
+    """Return parameters that refuse unknown properties, unless a keyword of the schema covers unknown properties.
 
-    A model that invents an argument is told so, although JSON Schema accepts it.
+    JSON Schema accepts unknown properties by default, but a model must receive an error for an invented argument.
     """
     rules = ("additionalProperties", "unevaluatedProperties", *_COMBINING)
     if "properties" not in parameters or any(keyword in parameters for keyword in rules):
@@ -181,7 +181,7 @@ def _json(text: str) -> Any:
 def _check_finite(value: Any) -> None:
     for node in iter_nodes(value):
         if isinstance(node, float) and node in (float("inf"), float("-inf")):
-            raise TooManyValuesError("there is a number in them that is larger than any float")
+            raise TooManyValuesError("a number in the arguments is larger than any float")
 
 
 def _check_missing(text: str, required: int) -> None:
@@ -194,12 +194,12 @@ def _check_missing(text: str, required: int) -> None:
             missing += max(0, required - len(node))
         if missing > _MAX_MISSING:
             raise TooManyValuesError(
-                f"there may be more than {_MAX_MISSING:,} fields missing in them: send fewer at once"
+                f"more than {_MAX_MISSING:,} fields can be missing in the arguments: send fewer objects"
             )
 
 
 def _check_count(text: str, limit: int) -> None:
-    """Refuse JSON text with more than `limit` values before it is read: that holds up all of the process, too."""
+    """Refuse JSON text with more than `limit` values before it is parsed, because parsing blocks the process."""
     if _separators(text, 0, len(text)) <= limit:
         return
     count, end = 0, 0
@@ -209,10 +209,10 @@ def _check_count(text: str, limit: int) -> None:
         if count > limit:
             break
     if count + _separators(text, end, len(text)) > limit:
-        raise TooManyValuesError(f"there are more than {limit:,} values in them: send fewer at once")
+        raise TooManyValuesError(f"the arguments contain more than {limit:,} values: send fewer values")
 
 
 def _separators(text: str, start: int, end: int) -> int:
-    """Return how many values begin in a piece of JSON text: after a comma, or as the first of a list or an object."""
+    """Return the number of values that start in a piece of JSON text: after a comma, a bracket or a brace."""
     openings = text.count("[", start, end) + text.count("{", start, end)
     return text.count(",", start, end) + openings - text.count("[]", start, end) - text.count("{}", start, end)

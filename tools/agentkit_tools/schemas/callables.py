@@ -1,4 +1,4 @@
-"""What kind of callable a tool is made from: its code, its docstring, its name on the wire."""
+"""Properties of the callable of a tool: its inner function, its docstring, its name for providers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def raw(function: Any) -> Any:
 
 
 def inner_function(function: Any) -> Any:
-    """Return the code that does the work: inside of partials, wrappers and objects with `__call__`."""
+    """Return the function inside of partials, wrappers and objects with `__call__`."""
     inner = unwrap(raw(function))
     while isinstance(inner, partial):
         inner = unwrap(inner.func)
@@ -47,29 +47,27 @@ def inner_function(function: Any) -> Any:
             names=["function"],
         )
     if not callable(inner):
-        raise ToolDefinitionError(
-            f"a tool is made from something that can be called, not from {inner!r}", names=["function"]
-        )
+        raise ToolDefinitionError(f"the function of a tool must be callable, got {inner!r}", names=["function"])
     if not hasattr(inner, "__name__") and not isinstance(inner, type):
         inner = type(inner).__call__
     return inner
 
 
 def described(function: Any) -> Any:
-    """Return what the signature of `function` is that of: what has one of its own, or the code inside."""
+    """Return the outermost callable with a `__signature__` inside of `function`, or else the innermost callable."""
     while True:
-        function = unwrap(raw(function), stop=lambda one: hasattr(one, "__signature__"))
+        function = unwrap(raw(function), stop=lambda wrapper: hasattr(wrapper, "__signature__"))
         if not isinstance(function, partial) or hasattr(function, "__signature__"):
             return function
         function = function.func
 
 
 def docstring_of(function: Any) -> str | None:
-    """Return the outermost docstring: that of a decorator before that of what it decorates."""
+    """Return the outermost docstring: the docstring of a decorator has precedence over the decorated function."""
     here = raw(function)
     while here is not None:
-        if found := _own_docstring(here):
-            return found
+        if docstring := _own_docstring(here):
+            return docstring
         here = here.func if isinstance(here, partial) else getattr(here, "__wrapped__", None)
     if hasattr(inner := inner_function(function), "__code__"):
         return _own_docstring(inner)
@@ -77,23 +75,23 @@ def docstring_of(function: Any) -> str | None:
 
 
 def _own_docstring(thing: Any) -> str | None:
-    """Return the docstring that is written for this very thing; objects have that of their class, which is not it."""
+    """Return the docstring of a callable itself. An object inherits the docstring of its class, which is ignored."""
     if isinstance(thing, type):
-        # Without one, dataclasses and named tuples have their signature.
+        # The default docstring of dataclasses and named tuples is their signature.
         text = thing.__doc__
         if text and re.fullmatch(rf"{re.escape(thing.__name__)}\(.*\)(?: -> None)?", text, re.S):
             return None
         return text
     if hasattr(thing, "__name__"):
         return getattr(thing, "__doc__", None)
-    found = getattr(thing, "__dict__", {}).get("__doc__")
-    if isinstance(found, str):
-        return found
+    docstring = getattr(thing, "__dict__", {}).get("__doc__")
+    if isinstance(docstring, str):
+        return docstring
     return None
 
 
 def is_model(function: Any) -> bool:
-    """Return whether this is a model or a dataclass of pydantic's."""
+    """True for a pydantic model or dataclass."""
     if not isinstance(function, type):
         return False
     from pydantic.dataclasses import is_pydantic_dataclass
@@ -102,10 +100,10 @@ def is_model(function: Any) -> bool:
 
 
 def name_of(function: Any) -> str:
-    """Return the name a function goes by; an object is called after its class.
+    """Return the name of a function, or of the class of an object.
 
     Raises:
-        ToolDefinitionError: It is a lambda.
+        ToolDefinitionError: The function is a lambda.
     """
     function = raw(function)
     while isinstance(function, partial):
@@ -119,7 +117,7 @@ def name_of(function: Any) -> str:
 
 
 def is_unbound_method(function: Any) -> bool:
-    """True for a function in a class body, whose first parameter the model cannot give."""
+    """True for a function in a class body, whose first parameter is `self` or `cls`."""
     if isinstance(function, classmethod):
         return True
     if isinstance(function, staticmethod) or hasattr(function, "__self__") or not _is_in_class(function):
@@ -134,11 +132,11 @@ def _is_in_class(function: Any) -> bool:
 
 
 def wire_name(name: str) -> str:
-    """Return `name` in letters, digits, `_` and `-`, at most 64 of them, the first no digit and no `-`.
+    """Return `name` in the characters that all providers accept: at most 64 letters, digits, `_` and `-`.
 
-    A name that needs no change stays. Any other ends in 8 hex digits of its hash: `geometry.area` and `geometry area`
-    stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
-    form of another one meets it, and is refused with it where tools are put together.
+    A valid name is not changed. A changed name ends with 8 hex digits of the hash of `name`, so that `geometry.area`
+    and `geometry area` have different names, which do not depend on other tools. If another tool has the changed name,
+    `by_name` raises an error.
     """
     check_types(ToolDefinitionError, "wire_name", name=(name, str, "a name"))
     if _ACCEPTED.fullmatch(name):

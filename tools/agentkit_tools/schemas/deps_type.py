@@ -1,4 +1,4 @@
-"""The type a tool declares for `deps`, read from `ToolContext[...]`, and whether a value is of it."""
+"""Type of `deps` that a tool declares with `ToolContext[...]`, and a test of values of that type."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ _NUMBERS: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex,
 
 
 def context_of(hint: Any) -> Any:
-    """Return the `ToolContext` in an annotation, which may be one of several options; None without one."""
+    """Return the `ToolContext` in an annotation, also in a union; None if the annotation contains none."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    # A context or None: the function is called from elsewhere too.
+    # `ToolContext | None` is the annotation of a function that is also called without a context.
     if get_origin(hint) in _UNIONS:
-        return next((found for option in get_args(hint) if (found := context_of(option)) is not None), None)
+        contexts = map(context_of, get_args(hint))
+        return next((context for context in contexts if context is not None), None)
     if hint is ToolContext or get_origin(hint) is ToolContext:
         return hint
     return None
 
 
 def deps_type(hint: Any) -> Any:
-    """Return what the context in `hint` says `deps` are; None where that is nothing that could be checked.
+    """Return the type of `deps` that a context declares; None if any `deps` are valid.
 
-    That is so for `ToolContext` alone, and for `Any`, `object`, `None` and type variables as its argument.
+    Any `deps` are valid for `ToolContext` without argument, and for the arguments `Any`, `object`, `None` and type
+    variables.
     """
     declared = get_args(context_of(hint))
     if not declared or declared[0] is NoneType or _takes_any(declared[0]):
@@ -47,14 +49,14 @@ def _takes_any(declared: Any) -> bool:
 
 
 def _plain(declared: Any) -> Any:
-    """Return the type that an alias, a `NewType`, an `Annotated` or a bounded type variable means."""
+    """Return the type of an alias, a `NewType`, an `Annotated` or a bounded type variable."""
     while (inner := _meaning(declared)) is not None:
         declared = inner
     return declared
 
 
 def _meaning(declared: Any) -> Any:
-    """Return the type one step inside of `declared`; None if it is no other name of a type."""
+    """Return the direct target of an alias; None for any other type."""
     if isinstance(declared, TypeAliasType):
         return declared.__value__
     if isinstance(declared, NewType):
@@ -69,9 +71,9 @@ def _meaning(declared: Any) -> Any:
 
 
 def fits(deps: object, declared: Any) -> bool:
-    """Return whether `deps` are of the type that was declared; True where Python cannot tell.
+    """True if `deps` are of the declared type, or if Python cannot check the type.
 
-    Arguments of generic types are not looked at; a protocol is fulfilled by what has its members.
+    Arguments of generic types are not checked. An object with the members of a protocol is of its type.
     """
     declared = _plain(declared)
     origin = get_origin(declared)
@@ -84,7 +86,7 @@ def fits(deps: object, declared: Any) -> bool:
     try:
         return _is_instance(deps, _class_of(declared))
     except Exception:
-        # Code of a class that decides about instances or attributes failed, or it is no class.
+        # `declared` is no class, or its code for instance checks or attributes raised an exception.
         return True
 
 
@@ -103,7 +105,7 @@ def _is_instance(deps: object, kind: Any) -> bool:
 
 
 def name_of_type(declared: Any) -> str:
-    """Return a declared type the way its author wrote it."""
+    """Return the text of a declared type."""
     if isinstance(declared, type) and not get_args(declared):
         return declared.__qualname__
     return str(declared)

@@ -1,4 +1,4 @@
-"""What a function tells a model: name, description and parameters, read from its signature and docstring."""
+"""Name, description and parameters of a tool from the signature and the docstring of its function."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def described(function: Callable[..., Any], name: str | None, description: str |
         names = ", ".join(signature.untyped)
         warn(f"tool {name}: parameters without a type: {names}; add type hints", ToolDescriptionWarning)
     nothing = "null"
-    # A function that promises no value has done something; "null" would look like a missing value.
+    # "null" as the result of a function without a return type would look like a missing value.
     if getattr(inner_function(function), "__annotations__", {}).get("return") in (None, "None"):
         nothing = "done"
     return DescribedFunction(name, description, signature, nothing)
 
 
 def warn_without_description(name: str, description: str) -> None:
-    """Warn about a tool without a description, of which a model cannot know when to call it."""
+    """Warn about a tool without a description, because a model needs it to choose the tool."""
     if description.strip():
         return
     advice = "write a docstring, or pass description=..."

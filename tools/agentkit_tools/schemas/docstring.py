@@ -1,4 +1,4 @@
-"""Docstrings in google, numpy and sphinx style: the prose that describes a tool, and a text per parameter."""
+"""Parser of docstrings in the styles of Google, NumPy and Sphinx: description of a tool and of its parameters."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["read_docstring"]
 
 
 class Description(NamedTuple):
-    """A docstring, split."""
+    """Parts of a docstring."""
 
     text: str
     parameters: dict[str, str]
 
 
 class _Style(NamedTuple):
-    """Patterns of one notation; like all here compiled when first needed, then found in the cache of re."""
+    """Patterns of one style. They are compiled on first use and cached by `re`."""
 
     section: str
-    """A section that is not prose; in sphinx style a field. Its `parameters` or `returns` are set where it has some."""
+    """A section that is not prose, or a field of Sphinx. The groups `parameters` and `returns` match its heading."""
     item: str
-    """The names and the text of one parameter in the body of a section."""
+    """Names and text of one parameter in the body of a section."""
     type: str
-    """What in the body of a section is the type of what is returned."""
+    """Type of the return value in the body of a section."""
 
 
 _ARGUMENTS = r"(?P<parameters> (?:keyword[ ]|other[ ])? (?:arg(?:ument)?s | param(?:eter)?s) | attributes)"
@@ -61,7 +61,7 @@ _STYLES = (
     ),
 )
 _ASIDES = "examples?|usage[ ]examples?|see[ ]also|notes|references?|todo"
-"""Sections for who reads the code: a model needs none of them to call a tool, and they may be longer than the rest."""
+"""Sections that a model does not need to call a tool; they can be longer than the rest."""
 _OPENS_ASIDE = rf"""(?imx)^(?:
     (?P<underlined>{_ASIDES}) [ \t]* \n [-=~^]{{3,}} [ \t]* $
     | (?P<block>{_ASIDES}) ::? [ \t]* (?=\n \s*? [ \t]+ \S)
@@ -76,10 +76,10 @@ _FOOTNOTE = r"[ \t]?\[[\w#*]{1,40}\]_(?!\w)"
 
 
 def read_docstring(text: str | None) -> Description:
-    """Split a docstring into prose and the descriptions of parameters, whose lists and line breaks stay.
+    """Split a docstring into prose and the descriptions of parameters. Lists and line breaks are preserved.
 
-    What a call returns stays in the prose, as one sentence; what it raises, types, examples, notes, references and
-    what else there is to see are left out: they are meant for who reads the code.
+    The section of the return value becomes a sentence of the prose. Exceptions, types, examples, notes and references
+    are omitted: a model does not need them.
     """
     if not text or not (text := _without_asides(cleandoc(text))):
         return Description("", {})
@@ -90,18 +90,18 @@ def read_docstring(text: str | None) -> Description:
 
 
 def _without_asides(text: str) -> str:
-    """Cut the sections out that a model need not read, and the marks that refer to them."""
-    kept: list[str] = []
+    """Remove the sections that a model does not need, and the footnote marks that refer to them."""
+    parts: list[str] = []
     start, opens = 0, re.compile(_OPENS_ASIDE)
-    while (found := opens.search(text, start)) is not None:
-        kept.append(text[start : found.start()])
-        end = re.compile(_ENDS_ASIDE.get(found.lastgroup or "", _SECTION)).search(text, found.end())
+    while (opening := opens.search(text, start)) is not None:
+        parts.append(text[start : opening.start()])
+        end = re.compile(_ENDS_ASIDE.get(opening.lastgroup or "", _SECTION)).search(text, opening.end())
         start = len(text) if end is None else end.start()
-    return re.sub(_FOOTNOTE, "", "".join([*kept, text[start:]])).strip()
+    return re.sub(_FOOTNOTE, "", "".join([*parts, text[start:]])).strip()
 
 
-def _described(style: _Style, body: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a section of parameters, each with its text."""
+def _descriptions(style: _Style, body: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of parameters in a section, each with its text."""
     for item in re.finditer(style.item, body):
         for name in re.findall(r"\w+", item["names"]):
             yield name, cleandoc(item["text"])
@@ -115,7 +115,7 @@ def _parse(text: str, style: _Style) -> Description:
         prose.append(text[start : section.start()])
         start, body = section.end(), dedent(section["body"]).strip()
         if section["parameters"]:
-            for name, description in _described(style, body):
+            for name, description in _descriptions(style, body):
                 parameters.setdefault(name, description)
         else:
             prose.append(_prose(section, body, style))

@@ -1,4 +1,4 @@
-"""What a function takes: its parameters as a validator of JSON text, a JSON Schema, and a way to pass them on."""
+"""Signature of a function: JSON Schema and validator of its arguments, and their conversion to a call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema, to_jsonable_python
 from typing_extensions import ReadOnly, is_typeddict
 
-# One of its own before Python 3.12.
+# Before Python 3.12, this is not `typing.Unpack`.
 from typing_extensions import Unpack as OldUnpack
 
 from agentkit_tools.errors import ToolDefinitionError
@@ -42,27 +42,27 @@ _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
 
 
 class PlainSchema(GenerateJsonSchema):
-    """Pydantic's JSON Schema without the titles it makes up from the names of parameters, and unsorted."""
+    """Generator of pydantic's JSON Schema without titles from the names of parameters, and unsorted."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def sort(self, value: Any, parent_key: str | None = None) -> Any:
-        # As it is generated: types first, and the same every time.
+        # The generated order has the type first, and is the same in all processes.
         return value
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        made = super().default_schema(schema)
-        if not _is_finite(made.get("default")):
-            del made["default"]
-        return made
+        result = super().default_schema(schema)
+        if not _is_finite(result.get("default")):
+            del result["default"]
+        return result
 
     def build_schema_type_to_method(self) -> dict[Any, Any]:
         return _Methods(self)
 
 
 def _is_finite(default: Any) -> bool:
-    """Whether no number in a default is infinity or NaN: no request could hold it."""
+    """True if no number in a default is infinity or NaN, which JSON cannot express."""
     try:
         return not isinstance(default, float | list | dict) or bool(json.dumps(default, allow_nan=False))
     except ValueError:
@@ -70,7 +70,7 @@ def _is_finite(default: Any) -> bool:
 
 
 class _Methods(dict[Any, Any]):
-    """The method of each kind of schema, looked up when there is one of it: pydantic looks for all sixty each time."""
+    """Methods of a generator by kind of schema, looked up on first use: pydantic looks up all sixty for each schema."""
 
     def __init__(self, generator: GenerateJsonSchema) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class _Methods(dict[Any, Any]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Field:
-    """One property of the arguments."""
+    """Property of the arguments."""
 
     annotation: Any
     required: bool
@@ -95,7 +95,7 @@ def _field(name: str, annotation: Any, required: bool) -> _Field:
     """Return the property of a parameter, with the alias and the description that its annotation contains.
 
     Raises:
-        ToolDefinitionError: It has several aliases.
+        ToolDefinitionError: The parameter has several aliases.
     """
     result = _Field(annotation, required)
     if get_origin(annotation) is not Annotated:
@@ -114,12 +114,12 @@ def _field(name: str, annotation: Any, required: bool) -> _Field:
 def _alias_of(field: FieldInfo, name: str) -> str | None:
     alias = field.validation_alias or field.alias
     if alias is not None and not isinstance(alias, str):
-        raise ToolDefinitionError(f"parameter {name}: a tool parameter has one alias, a str", names=[name])
+        raise ToolDefinitionError(f"parameter {name}: the alias of a tool parameter must be one str", names=[name])
     return alias
 
 
 def _without_alias(extra: Any) -> Any:
-    """The alias is ours to apply; pydantic warns of one outside of a model."""
+    """Remove the alias of a pydantic `Field`. `Signature` applies it; pydantic would warn about it."""
     if not isinstance(extra, FieldInfo):
         return extra
     bare = copy(extra)
@@ -129,30 +129,30 @@ def _without_alias(extra: Any) -> Any:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Signature:
-    """The parameters of a function, as a model sees them and as Python wants them."""
+    """Parameters of a function, in the form for a model and in the form for Python."""
 
     fields: dict[str, _Field] = field(default_factory=dict)
     extras: Any = None
     contexts: tuple[str, ...] = ()
     """Parameters that receive the `ToolContext`."""
     deps_types: tuple[Any, ...] = ()
-    """What they say `deps` are, where that can be checked."""
+    """Types of `deps` that these parameters declare, without types that cannot be checked."""
     injected: dict[str, FieldInfo] = field(default_factory=dict)
     """Parameters whose default is a pydantic `Field`."""
     untyped: tuple[str, ...] = ()
     """Parameters without an annotation."""
     positional: tuple[tuple[str, Any], ...] | None = None
-    """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
+    """Parameters to pass by position, with their defaults; the last can be `*name`. None: pass all by keyword."""
     reader: ArgumentReader = field(init=False)
-    """Reads `Arguments` from JSON text."""
+    """Reader of `Arguments` from JSON text."""
     parameters: dict[str, Any] = field(init=False)
-    """The JSON Schema of the arguments, an object."""
+    """JSON Schema of the arguments, an object."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields = {}
-        for name, one in self.fields.items():
-            schema = handler.generate_schema(one.annotation)
-            fields[name] = core_schema.typed_dict_field(schema, required=one.required, validation_alias=one.alias)
+        for name, item in self.fields.items():
+            schema = handler.generate_schema(item.annotation)
+            fields[name] = core_schema.typed_dict_field(schema, required=item.required, validation_alias=item.alias)
         if self.extras is None:
             return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_NO_NAN)
         extras = handler.generate_schema(self.extras)
@@ -160,13 +160,13 @@ class Signature:
 
     @property
     def binding(self) -> Callable[[Arguments, Any], tuple[tuple[Any, ...], Arguments]] | None:
-        """Return `bind`; None where arguments need not go through it."""
+        """`bind`, or None if the validated arguments are the keyword arguments of the call."""
         if self.contexts or self.injected or self.positional is not None:
             return self.bind
         return None
 
     def add_context(self, name: str, hint: Any) -> None:
-        """Note a parameter that receives the context."""
+        """Add a parameter that receives the context."""
         self.contexts += (name,)
         declared = deps_type(hint)
         if declared is not None and declared not in self.deps_types:
@@ -194,19 +194,20 @@ def _injected_default(field: FieldInfo, name: str) -> Any:
     try:
         return field.get_default(call_default_factory=True, validated_data={})
     except StopIteration as error:
-        # It would end the coroutine of the call, as if that had returned.
+        # A StopIteration would end the coroutine of the call like a return.
         raise RuntimeError(f"the default of {name} raised StopIteration") from error
 
 
 def read_signature(
     function: Callable[..., Any], texts: Mapping[str, str], *, tool: str, skip_first: bool = False
 ) -> Signature:
-    """Read what `function` takes.
+    """Read the signature of `function`.
 
-    `texts` are descriptions by parameter name, `skip_first` leaves out `self`.
+    `texts` contains descriptions by parameter name, `skip_first` omits `self`.
 
     Raises:
-        ToolDefinitionError: There is no signature, an annotation cannot be resolved or described in JSON Schema.
+        ToolDefinitionError: The function has no signature, or an annotation cannot be resolved or expressed in JSON
+            Schema.
     """
     parameters = _parameters_of(function, tool)
     if skip_first:
@@ -245,7 +246,7 @@ def _parameters_of(function: Callable[..., Any], tool: str) -> list[Parameter]:
 
 
 def _add_field(result: Signature, parameter: Parameter, hint: Any) -> Any:
-    """Add a parameter that the model can give, and return its default, or `Parameter.empty`."""
+    """Add a parameter for an argument from the model, and return its default, or `Parameter.empty`."""
     name, default = parameter.name, parameter.default
     if isinstance(default, FieldInfo):
         hint, default = Annotated[hint, default], _default_of(default, result, name)
@@ -262,8 +263,8 @@ _BY_POSITION_ONLY = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 
 
 def _positional(parameters: Sequence[Parameter], defaults: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
-    """Return the parameters to pass by position, with their defaults; None if all can go by keyword."""
-    # Keywords are the cheaper way, and the arguments are a dict already.
+    """Return the parameters to pass by position, with their defaults; None if all can be passed by keyword."""
+    # Keywords are cheaper: the arguments are a dict already.
     if not any(parameter.kind in _BY_POSITION_ONLY for parameter in parameters):
         return None
     by_position: list[tuple[str, Any]] = []
@@ -277,26 +278,26 @@ def _positional(parameters: Sequence[Parameter], defaults: Mapping[str, Any]) ->
 
 
 def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> Signature:
-    """Return what `function` takes besides its arguments: the parameters that receive the `ToolContext`.
+    """Return a signature of the parameters of `function` that receive the `ToolContext`.
 
     Raises:
-        ToolDefinitionError: One of them has the name of an argument in `taken`, or a type that cannot be resolved.
+        ToolDefinitionError: A parameter has the name of an argument in `taken`, or a type that cannot be resolved.
     """
-    found = Signature()
+    result = Signature()
     for name, hint in context_annotations(function, tool).items():
         if name != "return" and context_of(hint) is not None:
-            found.add_context(name, hint)
-    if clashes := sorted(set(found.contexts) & set(taken)):
+            result.add_context(name, hint)
+    if clashes := sorted(set(result.contexts) & set(taken)):
         raise ToolDefinitionError(
             f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it",
             tool=tool,
             names=clashes,
         )
-    return found
+    return result
 
 
 def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
-    """The default a pydantic `Field` gives a parameter, which Python does not know of."""
+    """Return the default of a pydantic `Field`, which `bind` adds to the arguments."""
     if field.is_required():
         return Parameter.empty
     result.injected[name] = field
@@ -310,7 +311,7 @@ def _add_extras(result: Signature, name: str, hint: Any, text: str | None, tool:
     (shape,) = get_args(hint)
     if not is_typeddict(shape):
         raise ToolDefinitionError(
-            f"tool {tool}: **kwargs can unpack a TypedDict, not {shape!r}", tool=tool, names=[name]
+            f"tool {tool}: **kwargs can unpack only a TypedDict, got {shape!r}", tool=tool, names=[name]
         )
     for name, annotation in get_type_hints(shape, include_extras=True).items():
         required = name in shape.__required_keys__
@@ -321,12 +322,12 @@ def _add_extras(result: Signature, name: str, hint: Any, text: str | None, tool:
 
 
 def _build(result: Signature, tool: str) -> None:
-    shown = Counter(one.alias or name for name, one in result.fields.items())
-    if twice := [name for name, times in shown.items() if times > 1]:
+    counts = Counter(item.alias or name for name, item in result.fields.items())
+    if repeated := [name for name, count in counts.items() if count > 1]:
         raise ToolDefinitionError(
-            f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias",
+            f"tool {tool}: several parameters have the same name: {', '.join(repeated)}; change an alias",
             tool=tool,
-            names=twice,
+            names=repeated,
         )
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
@@ -337,11 +338,11 @@ def _build(result: Signature, tool: str) -> None:
 
 
 def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
-    """Raise an error that names every parameter at fault."""
+    """Raise an error that lists the parameters without a JSON Schema."""
     reasons: dict[str, str] = {}
-    for name, one in result.fields.items():
+    for name, item in result.fields.items():
         try:
-            TypeAdapter(one.annotation).json_schema(schema_generator=PlainSchema)
+            TypeAdapter(item.annotation).json_schema(schema_generator=PlainSchema)
         except Exception as error:
             reasons[name] = f"parameter {name}: {str(error).splitlines()[0]}"
     reason = "; ".join(reasons.values()) or str(cause).splitlines()[0]
@@ -351,13 +352,13 @@ def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
 
 
 def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
-    """Put the schema into its final form: documented properties, JSON defaults, no titles made of class names."""
+    """Add descriptions and JSON defaults to the schema, and remove titles from class names."""
     raw = result.parameters
     properties = raw.get("properties", {})
-    for name, one in result.fields.items():
-        entry = properties.get(one.alias or name)
+    for name, item in result.fields.items():
+        entry = properties.get(item.alias or name)
         if entry is not None:
-            _add_description(entry, one.description or texts.get(name))
+            _add_description(entry, item.description or texts.get(name))
             _add_default(entry, defaults.get(name, PydanticUndefined))
     parameters: dict[str, Any] = {"type": "object", "properties": properties}
     if raw.get("required"):
@@ -376,7 +377,7 @@ def _add_description(entry: dict[str, Any], text: str | None) -> None:
 def _add_default(entry: dict[str, Any], default: Any) -> None:
     if "default" in entry or default is PydanticUndefined:
         return
-    # A default that JSON cannot write is still what Python uses.
+    # A default that JSON cannot express is missing in the schema; Python still uses it.
     with suppress(ValueError, TypeError):
         written = to_jsonable_python(default)
         if _is_finite(written):
@@ -384,7 +385,7 @@ def _add_default(entry: dict[str, Any], default: Any) -> None:
 
 
 def without_titles(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take the titles out that pydantic makes up from the names of classes."""
+    """Remove the titles that pydantic creates from class names."""
     for key, entry in parameters.get("$defs", {}).items():
         if key.endswith(str(entry.get("title", "\0")).replace("[", "_").replace("]", "_")):
             del entry["title"]

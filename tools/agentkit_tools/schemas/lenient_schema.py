@@ -1,4 +1,4 @@
-"""JSON Schemas as they are found in the wild, turned into valid ones."""
+"""Conversion of invalid and outdated JSON Schemas, which servers and frameworks send, to valid JSON Schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentkit_prompts.schemas.keywords import NAMED
 __all__ = ["SchemaError", "normalise"]
 
 MAX_LEVELS = 64
-"""How deep a schema may be nested."""
+"""Maximum levels of a schema."""
 
 
 _TYPES: dict[str, str] = {
@@ -40,7 +40,7 @@ _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NULLABLE = ("nullable", "x-nullable")
 _TRANSLATED = frozenset(("type", "dependencies", "required", "optional", *_NULLABLE))
 _WRAPPED = ("$ref", *_MANY[:3])
-"""Keywords beside which a type alone does not say whether null is accepted."""
+"""Keywords that can reject null although the type accepts null."""
 _ANNOTATIONS = frozenset(
     ("description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly")
 )
@@ -51,14 +51,14 @@ class SchemaError(ValueError):
 
 
 def normalise(schema: Any, level: int = 0) -> Any:
-    """Return a copy of `schema` in valid JSON Schema, with foreign type names replaced and contradictions settled.
+    """Return a copy of `schema` in valid JSON Schema, with foreign type names and contradictions replaced.
 
-    An unknown type becomes no type, which accepts any value. If an enum and a type contradict each other, the enum
-    holds; next to the type `array` it is the enum of the items. A default of null, like `nullable`, allows null. Any
-    other default that does not fit moves into the description, where the model can still read it.
+    An unknown type is removed, so that any value is accepted. If an enum and a type contradict each other, the enum
+    takes precedence; if the type is `array`, it becomes the enum of the items. A default of null, like `nullable`,
+    allows null. Any other invalid default becomes a part of the description.
 
     Raises:
-        SchemaError: It is nested too deeply, or is neither an object nor a boolean.
+        SchemaError: The schema is nested too deeply, or is neither an object nor a boolean.
     """
     if level > MAX_LEVELS:
         raise SchemaError(f"the schema is nested deeper than {MAX_LEVELS} levels")
@@ -72,13 +72,13 @@ def normalise(schema: Any, level: int = 0) -> Any:
 
 
 def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:
-    """Return the keywords whose values JSON Schema allows, with the schemas inside it normalised."""
+    """Return the keywords with valid values, with their inner schemas normalised."""
     result: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in _INNER:
             if (inner := _INNER[keyword](value, level + 1)) is not None:
                 result[keyword] = inner
-        elif keyword not in _TRANSLATED and _WELL_FORMED.get(keyword, _is_there)(value):
+        elif keyword not in _TRANSLATED and _WELL_FORMED.get(keyword, _is_not_null)(value):
             result[keyword] = value
     return result
 
@@ -102,7 +102,7 @@ def _schemas_by_name(value: Any, level: int) -> dict[str, Any] | None:
 
 
 def _distinct(value: Any, level: int) -> list[Any] | None:
-    """Return the values of an enum, each once; None if it has no values."""
+    """Return the distinct values of an enum; None if it has no values."""
     if not isinstance(value, list | tuple) or not value:
         return None
     by_text: dict[str, Any] = {}
@@ -117,11 +117,11 @@ _INNER: dict[str, Callable[[Any, int], Any]] = {
     **dict.fromkeys(NAMED, _schemas_by_name),
     "enum": _distinct,
 }
-"""Keyword -> what is made of its value at a level; None if JSON Schema does not allow the value."""
+"""Converters of the values of keywords, with the level of the value. They return None for an invalid value."""
 
 
 def _translate(result: dict[str, Any], schema: Mapping[str, Any], level: int) -> None:
-    """Write foreign types, and the notations of older drafts, as this draft has them."""
+    """Convert foreign types and the keywords of older drafts to draft 2020-12."""
     # Before 2020-12, a list of schemas for `items` described a tuple.
     if "prefixItems" not in result and (heads := _several_schemas(schema.get("items"), level + 1)):
         result["prefixItems"] = heads
@@ -149,12 +149,12 @@ def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     for keyword, value in _read_type(kind, level).items():
         result.setdefault(keyword, value)
     if "array" in _kinds(result.get("type")):
-        # Some providers refuse an array without.
+        # Some providers refuse an array without items.
         result.setdefault("items", {})
 
 
 def _read_type(kind: Any, level: int) -> Mapping[str, Any]:
-    """Return the keywords that a type means: a name, a list of names, or a schema instead of its type."""
+    """Return the keywords for a type, which is a name, a list of names, or a schema instead of a type."""
     if isinstance(kind, str):
         return _parse_type(kind, level)
     if isinstance(kind, Mapping):
@@ -162,14 +162,14 @@ def _read_type(kind: Any, level: int) -> Mapping[str, Any]:
         return inner
     if not isinstance(kind, list | tuple):
         return {}
-    names = [_named(one) for one in kind if isinstance(one, str)]
+    names = [_type_named(name) for name in kind if isinstance(name, str)]
     # A list with one unknown type could accept any value.
     if not names or not all(names):
         return {}
     return {"type": list(dict.fromkeys(names))}
 
 
-def _named(kind: str) -> str | None:
+def _type_named(kind: str) -> str | None:
     return _TYPES.get(kind.strip().rpartition(".")[2].lower())
 
 
@@ -178,8 +178,8 @@ def _parse_type(kind: str, level: int) -> dict[str, Any]:
     # The patterns below are quadratic for texts of spaces.
     if level > MAX_LEVELS or len(kind) > MAX_FOREIGN_NAME_CHARS:
         return {}
-    if known := _named(kind):
-        return {"type": known}
+    if type_name := _type_named(kind):
+        return {"type": type_name}
     if kind.endswith("[]"):
         return {"type": "array", "items": _parse_type(kind[:-2], level + 1)}
     if generic := _GENERIC.fullmatch(kind):
@@ -193,16 +193,16 @@ def _parse_type(kind: str, level: int) -> dict[str, Any]:
 def _parse_generic(outer: str, inner: str, level: int) -> dict[str, Any]:
     if outer == "optional":
         return {"anyOf": [_parse_type(inner, level + 1), {"type": "null"}]}
-    known = _TYPES.get(outer)
-    if known is None:
+    type_name = _TYPES.get(outer)
+    if type_name is None:
         return {}
-    if known == "array" and "," not in inner:
+    if type_name == "array" and "," not in inner:
         return {"type": "array", "items": _parse_type(inner, level + 1)}
-    return {"type": known}
+    return {"type": type_name}
 
 
 def _required(schema: Mapping[str, Any]) -> list[str]:
-    """Return the names of required properties, also from the flags that older schemas put into the properties."""
+    """Return the names of required properties, also from the flags in the properties of older schemas."""
     names: list[str] = []
     if isinstance(schema.get("required"), list | tuple):
         names += [name for name in schema["required"] if isinstance(name, str)]
@@ -216,7 +216,7 @@ def _is_marked_required(schema: Any) -> bool:
 
 
 def _set_dependencies(result: dict[str, Any], dependencies: Any, level: int) -> None:
-    """Write `dependencies` of older drafts as the two keywords for lists of names and for schemas."""
+    """Convert `dependencies` of older drafts to `dependentRequired` and `dependentSchemas`."""
     if not isinstance(dependencies, Mapping):
         return
     for name, needed in dependencies.items():
@@ -228,7 +228,7 @@ def _set_dependencies(result: dict[str, Any], dependencies: Any, level: int) -> 
 
 
 def _set_exclusive_bounds(result: dict[str, Any]) -> None:
-    """Write bounds that exclude themselves as they are written since 2019: as numbers of their own."""
+    """Convert the booleans `exclusiveMinimum` and `exclusiveMaximum` of draft 4 to numbers."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(is_exclusive := result.get(exclusive), bool):
             del result[exclusive]
@@ -236,7 +236,7 @@ def _set_exclusive_bounds(result: dict[str, Any]) -> None:
                 result[exclusive] = result.pop(bound)
 
 
-def _is_there(value: Any) -> bool:
+def _is_not_null(value: Any) -> bool:
     return value is not None
 
 
@@ -278,11 +278,11 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
     "$vocabulary": lambda _: False,
     "dependentRequired": lambda value: isinstance(value, Mapping) and all(map(_is_list_of_names, value.values())),
 }
-"""Keywords that are left out where JSON Schema does not allow their value."""
+"""Tests of the values of keywords. A keyword with an invalid value is removed."""
 
 
 def _settle_enum(result: dict[str, Any]) -> None:
-    """Make type and enum agree: exactly the listed values are accepted."""
+    """Change the type so that exactly the listed values are accepted."""
     if "type" not in result:
         return
     kinds = _kinds(result["type"])
@@ -294,7 +294,7 @@ def _settle_enum(result: dict[str, Any]) -> None:
 
 def _settle_listed(result: dict[str, Any], kinds: list[str]) -> None:
     if "null" in kinds and len(kinds) > 1 and None not in result["enum"]:
-        # A list of types has null for no other reason.
+        # The author of a list of types with null intended to accept null.
         result["enum"] = [*result["enum"], None]
     if "array" in kinds and _lists_items(result["enum"]):
         _move_enum_to_items(result, kinds)
@@ -303,10 +303,10 @@ def _settle_listed(result: dict[str, Any], kinds: list[str]) -> None:
 
 
 def _settle_type(result: dict[str, Any], kinds: list[str], values: Sequence[Any]) -> None:
-    """Let the type be the types of the listed values, if one of the values has another type."""
-    others = [kind_of_json(value) for value in values if not _has_kind(value, kinds)]
-    if others:
-        result["type"] = _one_or_many([*[kind for kind in kinds if _occurs(kind, values)], *others])
+    """Set the type to the types of the listed values, if a value does not have the declared type."""
+    missing_kinds = [kind_of_json(value) for value in values if not _has_kind(value, kinds)]
+    if missing_kinds:
+        result["type"] = _one_or_many([*[kind for kind in kinds if _occurs(kind, values)], *missing_kinds])
 
 
 def _occurs(kind: str, values: Sequence[Any]) -> bool:
@@ -314,7 +314,7 @@ def _occurs(kind: str, values: Sequence[Any]) -> bool:
 
 
 def _lists_items(values: Sequence[Any]) -> bool:
-    """True if none of the values of an array is an array: they are those of its items."""
+    """True if no listed value of an array is an array: then they are the values of its items."""
     return any(value is not None for value in values) and not any(isinstance(value, list | tuple) for value in values)
 
 

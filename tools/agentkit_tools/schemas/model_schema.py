@@ -1,4 +1,4 @@
-"""Models and dataclasses of pydantic's as what a tool takes: one is validated as a whole, by its own rules."""
+"""Signature of a tool that creates a pydantic model or dataclass, which is validated as a whole."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["read_model"]
 
 
 def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
-    """Read what a model or dataclass of pydantic's takes; its reader gives `ModelArguments`.
+    """Read the signature of a pydantic model or dataclass. Its reader returns `ModelArguments`.
 
-    `texts` are descriptions by the names of its fields.
+    `texts` contains descriptions by field name.
 
     Raises:
-        ToolDefinitionError: It has no JSON Schema, or is no object.
+        ToolDefinitionError: The model has no JSON Schema, or is not an object.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(model)
     config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None) or {}
     try:
         parameters = adapter.json_schema(schema_generator=PlainSchema)
         core: CoreSchema = adapter.core_schema
-        # By default pydantic ignores other fields; a model has to know that it invented one.
+        # By default pydantic ignores unknown fields, but the calling model must receive an error for an invented field.
         if "extra" not in config:
             core = cast(CoreSchema, _closed(cast(dict[str, Any], core)))
         reader = reader_of(SchemaValidator(core, _use_prebuilt=False).validate_json, core)
@@ -40,37 +40,37 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
             f"tool {tool}: no JSON Schema can describe {model.__name__}; {reason}", tool=tool
         ) from error
     definitions = parameters.get("$defs", {})
-    # It contains itself.
+    # The schema of a recursive model is a reference to a definition.
     if (own := str(parameters.get("$ref", "")).rpartition("/")[2]) in definitions:
         parameters = {**definitions[own], "$defs": definitions}
     if parameters.get("type") != "object":
-        kind = parameters.get("type", "something else")
+        kind = parameters.get("type", "another type")
         raise ToolDefinitionError(
-            f"tool {tool}: the parameters of a tool are an object, and {model.__name__} is {kind}", tool=tool
+            f"tool {tool}: the parameters of a tool must be an object, but {model.__name__} is {kind}", tool=tool
         )
     result = Signature()
     result.parameters = without_titles(_described(parameters, model, texts, is_closed="extra" not in config))
-    result.reader = ArgumentReader(_making(reader.at_once, model), reader.max_chars, _making(reader.thoroughly, model))
+    result.reader = ArgumentReader(_with_model(reader.at_once), reader.max_chars, _with_model(reader.thoroughly))
     return result
 
 
-def _making(validate: Callable[[str], Any], model: Any) -> Callable[[str], Arguments]:
-    """Return a reader of arguments that keeps the model it makes of them."""
+def _with_model(validate: Callable[[str], Any]) -> Callable[[str], Arguments]:
+    """Return a reader of arguments and of the model that they create."""
 
     def read(text: str) -> Arguments:
-        made: Any = validate(text)
-        arguments = ModelArguments(_values(made))
-        arguments.made = made
+        model: Any = validate(text)
+        arguments = ModelArguments(_values(model))
+        arguments.model = model
         return arguments
 
     return read
 
 
-def _values(made: Any) -> Mapping[str, Any]:
-    if not is_dataclass(made):
-        values: Mapping[str, Any] = vars(made)
+def _values(model: Any) -> Mapping[str, Any]:
+    if not is_dataclass(model):
+        values: Mapping[str, Any] = vars(model)
         return values
-    return {field.name: getattr(made, field.name) for field in fields(made) if hasattr(made, field.name)}
+    return {field.name: getattr(model, field.name) for field in fields(model) if hasattr(model, field.name)}
 
 
 def _closed(node: dict[str, Any]) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def _closed(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defined(node: Mapping[str, Any]) -> Any:
-    """Return the schema of a node with definitions; if it is a reference to a definition, a copy of that."""
+    """Return the schema of a node with definitions; for a reference, a copy of the definition."""
     inner = node["schema"]
     if inner["type"] != "definition-ref":
         return inner
-    target = next(one for one in node["definitions"] if one.get("ref") == inner["schema_ref"])
+    target = next(definition for definition in node["definitions"] if definition.get("ref") == inner["schema_ref"])
     return {key: value for key, value in target.items() if key != "ref"}
 
 

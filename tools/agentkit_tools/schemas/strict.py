@@ -1,4 +1,4 @@
-"""JSON Schemas in the strict subset of OpenAI-style structured outputs, which constrains what a model can write."""
+"""Conversion of JSON Schemas to the strict subset of OpenAI, which constrains the output of a model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ __all__ = ["strict_parameters"]
 
 
 def strict_parameters(parameters: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
-    """Return `parameters` with every property required, nothing additional, and null for what may be left out.
+    """Return `parameters` with all properties required, none additional, and null allowed for optional properties.
 
-    Limits the subset has no words for are left out; the arguments are still validated against them.
+    Keywords outside of the subset are removed; the arguments are still validated by the full schema.
 
     Raises:
-        ToolDefinitionError: Something does not fit the subset, such as a free-form object; all such places are named.
+        ToolDefinitionError: The subset cannot express a part of the schema, such as a free-form object; the message
+            lists all such parts.
     """
-    found, problems = fitted(parameters, OPENAI_STRICT)
+    schema, problems = fitted(parameters, OPENAI_STRICT)
     if problems:
         raise ToolDefinitionError(
             f"tool {tool} cannot be strict: {'; '.join(problems)}",
             tool=tool,
             names=[problem.partition(" ")[0] for problem in problems],
         )
-    return found
+    return schema

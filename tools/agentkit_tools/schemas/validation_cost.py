@@ -1,4 +1,4 @@
-"""Properties of a core schema of pydantic that decide how its arguments are read."""
+"""Properties of a core schema of pydantic that determine the cost of validation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Parts: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def hashes_numbers(parts: Parts) -> bool:
-    """Return whether members of a set or keys of a dict may be what is hashed like a number: not text, not a choice."""
+    """True if members of a set or keys of a dict can be numbers, whose hashes a model can choose."""
     return any(_hashes_numbers(part) for part in parts if isinstance(part.get("type"), str))
 
 
 def _hashes_numbers(node: Mapping[str, Any]) -> bool:
-    # The keys of JSON are text before anything is made of them.
+    # Keys of JSON are text, unless a type converts them.
     if node["type"] == "dict":
         return _kind(node.get("keys_schema")) not in (*_TEXTS, "any")
     return node["type"] in ("set", "frozenset") and _kind(node.get("items_schema")) not in _TEXTS
@@ -40,7 +40,7 @@ def _kind(node: Any) -> str:
 
 
 def most_required(parts: Parts) -> int:
-    """Return how many fields one object must have, at most: pydantic notes each of them that is missing."""
+    """Return the maximum number of required fields of an object: pydantic creates an error for each missing field."""
     return max(map(_required, parts), default=0)
 
 
@@ -49,11 +49,11 @@ def _required(node: Mapping[str, Any]) -> int:
         return 0
     fields: Any = node["fields"]
     listed = fields.values() if isinstance(fields, dict) else fields
-    return sum([one.get("required", True) and one["schema"].get("type") != "default" for one in listed])
+    return sum([field.get("required", True) and field["schema"].get("type") != "default" for field in listed])
 
 
 def has_own_code(parts: Parts) -> bool:
-    """Return whether validating runs functions that are not pydantic's, which may take any time."""
+    """True if validation runs functions of the developer, which can take any time."""
     return any(map(_runs_own_code, parts))
 
 
@@ -64,7 +64,7 @@ def _runs_own_code(node: Mapping[str, Any]) -> bool:
         return True
     function = node.get("function")
     code = [function.get("function") if isinstance(function, Mapping) else function, node.get("default_factory")]
-    return any(not _is_known(one) for one in code if one is not None)
+    return any(not _is_known(called) for called in code if called is not None)
 
 
 def _is_known(code: Any) -> bool:

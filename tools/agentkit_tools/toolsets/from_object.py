@@ -15,13 +15,13 @@ from agentkit_tools.tool import Tool
 __all__ = ["functions_of", "methods_of"]
 
 _METHODS = (FunctionType, classmethod, staticmethod, Tool)
-"""What in a class body is code of its own: no property, no nested class, no callable value."""
+"""Types of the attributes of a class that become tools: no properties, nested classes or callable objects."""
 
 
 def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
     """Return a tool for each public method of an object, base classes first; see `Toolset.from_object`."""
     if isinstance(thing, type):
-        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is a class: give an object of it")
+        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is a class: pass an instance")
     if isinstance(thing, ModuleType):
         raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is a module: use Toolset.from_module")
     kind = type(thing)
@@ -34,8 +34,8 @@ def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]
             if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name, None), _METHODS):
                 # Methods of base classes from other packages are offered only by name.
                 offered[name] = offered.get(name, False) or _package(body.__module__) == home
-    names = _chosen(where, offered, [name for name, own in offered.items() if own], only, without)
-    return _made(where, {name: getattr(thing, name) for name in names})
+    names = _selected(where, offered, [name for name, own in offered.items() if own], only, without)
+    return _tools(where, {name: getattr(thing, name) for name in names})
 
 
 def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
@@ -52,12 +52,12 @@ def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterab
         and (inspect.isroutine(value) or isinstance(value, Tool))
     }
     usual = [name for name, value in offered.items() if listed is not None or _home(value) == module.__name__]
-    names = _chosen(where, offered, usual, only, without)
-    return _made(where, {name: offered[name] for name in names})
+    names = _selected(where, offered, usual, only, without)
+    return _tools(where, {name: offered[name] for name in names})
 
 
 def _home(value: Any) -> str | None:
-    """Return the module that a function was written in."""
+    """Return the name of the module that defines a function."""
     if isinstance(value, Tool):
         value = value.function
     home: str | None = getattr(inner_function(value), "__module__", None)
@@ -68,7 +68,7 @@ def _package(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _chosen(
+def _selected(
     where: str, offered: Collection[str], usual: list[str], only: Iterable[str] | None, without: Iterable[str]
 ) -> list[str]:
     excluded = list(without)
@@ -82,10 +82,10 @@ def _chosen(
     return [name for name in usual if name not in excluded]
 
 
-def _made(where: str, found: dict[str, Any]) -> list[Tool]:
+def _tools(where: str, functions: dict[str, Any]) -> list[Tool]:
     tools: list[Tool] = []
     problems: dict[str, str] = {}
-    for name, value in found.items():
+    for name, value in functions.items():
         try:
             if not isinstance(value, Tool):
                 value = Tool(value, name=name)
@@ -93,6 +93,6 @@ def _made(where: str, found: dict[str, Any]) -> list[Tool]:
         except ToolDefinitionError as error:
             problems[name] = f"{name}: {error}"
     if problems:
-        text = f"{where}: {'; '.join(problems.values())}; leave them out with without=[...]"
+        text = f"{where}: {'; '.join(problems.values())}; exclude them with without=[...]"
         raise ToolDefinitionError(text, names=problems)
     return tools

@@ -1,4 +1,4 @@
-"""`ToolSearch`: thousands of tools, of which a model is offered a search and what it found."""
+"""`ToolSearch`: search of a large toolset by the model, which receives the matching tools."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from agentkit_tools.toolsets.toolset import DynamicToolset, ToolLike, Toolset, b
 __all__ = ["ToolSearch"]
 
 SEARCH_TOOL = "search_tools"
-"""The name of the tool that searches."""
+"""Name of the search tool."""
 _MAX_MESSAGES = 200
-"""Messages before the step in which earlier searches are looked up."""
+"""Maximum messages before the step whose search results are offered."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 
 
 class ToolSearch:
-    """A large toolset that costs as much prompt as a small one: the model finds tools by words, then calls them.
+    """A large toolset that needs as little prompt as a small toolset: the model searches tools, then calls them.
 
-    It is offered `search_tools`, the tools in `always`, and those that it found in this run or, in a session, shortly
-    before: from the step behind the search on. Tools are ranked by BM25 over their names, descriptions and parameters.
+    Each step offers `search_tools`, the tools in `always`, and the tools that earlier steps of this run or recent turns
+    of the session found. Tools are ranked by BM25 over their names, descriptions and parameters.
 
     Args:
-        tools: The tools: a list or a toolset, also one that makes its tools for each run, such as an `MCPToolset`.
-        always: Tools that are offered from the beginning.
-        about: What the tools are for, in words for the model: all it knows of them before it searches.
-        results: How many tools one search finds.
-        maximum: How many found tools are offered at once; those found last are.
+        tools: A list, a toolset, or a dynamic toolset such as an `MCPToolset`.
+        always: Tools that are always offered.
+        about: Purpose of the tools, in words for the model, which has no other information before a search.
+        results: Maximum results of one search.
+        maximum: Maximum found tools in a step; the latest results are offered.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, one is named `search_tools`, or a number is below 1.
+        ToolDefinitionError: Two tools have the same name, a tool is named `search_tools`, or a number is below 1.
     """
 
     __slots__ = ("_about", "_always", "_index", "_maximum", "_results", "_source")
 
     per_step = True
-    """What is offered depends on what was found: it is asked for the tools before each step of a run."""
+    """True: the tools of a step depend on the searches of earlier steps."""
 
     def __init__(
         self,
@@ -65,28 +65,28 @@ class ToolSearch:
         self._results, self._maximum = results, maximum
         self._index: _Index | None = None
         self._source: Any = tools
-        # Toolsets such as those of MCP servers can change; other tools are indexed once.
+        # Dynamic toolsets, such as the toolset of an MCP server, can change; other tools are indexed once.
         is_dynamic = hasattr(tools, "at") and type(tools) is not Toolset
         if not is_dynamic:
             self._source = Toolset(cast(Iterable[ToolLike], tools))
-            self._index = self._indexed(self._source)
+            self._index = self._new_index(self._source)
 
     async def at(self, context: PromptContext) -> Toolset:
-        """Return the tools of one step: the search, those that are always there, and what was found."""
+        """Return the tools of one step: the search, the tools in `always`, and the found tools."""
         source = await self._source.at(context)
         index = self._index
         if index is None or index.tools != tuple(source):
-            index = self._index = self._indexed(source)
+            index = self._index = self._new_index(source)
         return Toolset([index.search, *self._always, *islice(index.found(context), self._maximum)])
 
-    def _indexed(self, tools: Toolset) -> _Index:
-        # Report a clash here, not when a search finds both tools.
+    def _new_index(self, tools: Toolset) -> _Index:
+        # Report equal names here, not when a search finds both tools.
         by_name([*tools, *self._always])
         return _Index(tuple(tools), self._about, self._results)
 
 
 class _Index:
-    """Tools, and the tool that searches them."""
+    """Index of tools, and the tool that searches it."""
 
     def __init__(self, tools: tuple[Tool, ...], about: str, results: int) -> None:
         self.tools = tools
@@ -99,7 +99,7 @@ class _Index:
         self.search = Tool(
             self._search,
             name=SEARCH_TOOL,
-            description=f"Find tools by what they do, among {among}. Those it finds can be called next.",
+            description=f"Find tools by their purpose, among {among}. The tools that it finds can be called next.",
         )
         by_name([*tools, self.search])
 
@@ -108,17 +108,19 @@ class _Index:
     ) -> dict[str, Any]:
         scores = self._bm25.scores(query)
         ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
-        found = [self.tools[position] for position in ranked[: self._results] if scores[position] > 0]
+        matches = [self.tools[position] for position in ranked[: self._results] if scores[position] > 0]
         exact = self._names.get(query.strip())
-        # A name that is asked for exactly is found, whatever its words score.
-        if exact is not None and exact not in found:
-            found = [exact, *found[: self._results - 1]]
-        if found:
-            return {"tools": [{"name": tool.name, "description": _first_sentence(tool.description)} for tool in found]}
-        return {"tools": [], "note": f"nothing has these words{nearest(query, self._names)}: describe it in others"}
+        # A tool with exactly the searched name is a match, independent of its score.
+        if exact is not None and exact not in matches:
+            matches = [exact, *matches[: self._results - 1]]
+        if matches:
+            return {
+                "tools": [{"name": tool.name, "description": _first_sentence(tool.description)} for tool in matches]
+            }
+        return {"tools": [], "note": f"no tool has these words{nearest(query, self._names)}: use other words"}
 
     def found(self, context: PromptContext) -> Iterator[Tool]:
-        """Yield what searches found, the latest first, each once."""
+        """Yield the tools that earlier searches found, the latest first, without repetition."""
         seen: set[str] = set()
         latest = chain(reversed(context.intermediate), reversed(context.conversation))
         for message in islice(latest, _MAX_MESSAGES):
@@ -129,7 +131,7 @@ class _Index:
 
 
 def _names_in(message: Message) -> list[str]:
-    """Return the names of the tools that a message says were found."""
+    """Return the names of the found tools if the message is the result of a search."""
     if message.role != "tool" or message.name != SEARCH_TOOL:
         return []
     try:
@@ -140,10 +142,10 @@ def _names_in(message: Message) -> list[str]:
 
 
 def _text(tool: Tool) -> str:
-    """Return what a tool is found by: its name counts twice."""
+    """Return the indexed text of a tool. The name counts twice."""
     parts = [tool.name, tool.original_name, tool.description]
     properties = tool.spec.parameters.get("properties")
-    # Foreign schemas can have any JSON here.
+    # A schema from elsewhere can have any JSON here.
     if not isinstance(properties, Mapping):
         properties = {}
     for name, item in properties.items():
@@ -154,7 +156,7 @@ def _text(tool: Tool) -> str:
 
 
 def _terms(text: str) -> list[str]:
-    """Return the words of a text; names in camel case and with underscores are several, plurals their singular."""
+    """Return the words of a text in the singular; names in camel case and with underscores are split."""
     terms: list[str] = []
     for word in words(_CAMEL.sub(" ", text).replace("_", " ")):
         if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):

@@ -1,4 +1,4 @@
-"""Tools that belong together, and wrappers that change how they are offered or run."""
+"""`Toolset`: a sequence of tools, with methods that select, rename and wrap them."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 __all__ = ["DynamicToolset", "ToolLike", "Toolset", "by_name"]
 
 ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset"
-"""What can be offered: tools, functions, toolsets, and tools of a provider as data, such as `{"type": "web_search"}`.
-"""
+"""A tool, a function, a toolset, or a tool of a provider as data, such as `{"type": "web_search"}`."""
 
 
 def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
-    """Return tools by the name a model calls them by; plain functions become tools, toolsets are what is in them.
+    """Return tools by their name for the model. Functions become tools, toolsets are replaced by their tools.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name; all such names are listed. Or these are no tools.
+        ToolDefinitionError: Two tools have the same name, or an item is not a tool. The message lists all such names.
     """
     # Lists and tuples first: `isinstance` with an abstract class is slow.
     is_plain = isinstance(tools, list | tuple)
     if not is_plain and (isinstance(tools, str | Mapping) or not isinstance(tools, Iterable)):
         raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
-    found: dict[str, Tool] = {}
+    tools_by_name: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:
-        for one in (item,) if isinstance(item, Tool) else _tools_of(item):
-            if found.setdefault(one.name, one) is not one:
-                clashes[one.name] = None
+        for tool in (item,) if isinstance(item, Tool) else _tools_of(item):
+            if tools_by_name.setdefault(tool.name, tool) is not tool:
+                clashes[tool.name] = None
     if clashes:
         raise ToolDefinitionError(
-            f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.with_changes(name=...)`,"
+            f"several tools have the same name: {', '.join(clashes)}; rename a tool with `tool.with_changes(name=...)`,"
             " or prefix a toolset with `toolset.prefixed(...)`",
             names=clashes,
         )
-    return found
+    return tools_by_name
 
 
 def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterable[Tool]:
@@ -53,12 +52,12 @@ def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterabl
         return (Tool.from_provider(item),)
     if hasattr(item, "at"):
         kind = type(item).__name__
-        raise ToolDefinitionError(f"{kind} makes its tools for each run: give it to the agent itself")
+        raise ToolDefinitionError(f"{kind} creates its tools for each run: pass it to the agent directly")
     return (Tool(item),)
 
 
 class Toolset(Sequence[Tool]):
-    """An immutable sequence of tools with different names. Each method returns another toolset.
+    """An immutable sequence of tools with different names. The methods return changed copies.
 
     Raises:
         ToolDefinitionError: Two tools have the same name.
@@ -73,16 +72,16 @@ class Toolset(Sequence[Tool]):
     def from_object(cls, thing: object, *, only: Iterable[str] | None = None, without: Iterable[str] = ()) -> Toolset:
         """Return the public methods of an object as tools, bound to it.
 
-        Names that begin with `_` are never offered, properties are not read, and methods of base classes from other
-        packages (pydantic's, for example) are left out unless `only` names them.
+        Names that start with `_` are never offered, properties are not read, and methods of base classes from other
+        packages, such as pydantic, are omitted unless `only` contains them.
 
         Args:
-            thing: Any object; a class or module is refused.
+            thing: Any object, but not a class or a module.
             only: Names of the methods to offer, in this order.
-            without: Names of methods to leave out.
+            without: Names of methods to omit.
 
         Raises:
-            ToolDefinitionError: A name is unknown, or methods cannot be offered to a model; all are named.
+            ToolDefinitionError: A name is unknown, or a method cannot become a tool; the message lists all of them.
         """
         from agentkit_tools.toolsets.from_object import methods_of
 
@@ -92,16 +91,16 @@ class Toolset(Sequence[Tool]):
     def from_module(
         cls, module: ModuleType, *, only: Iterable[str] | None = None, without: Iterable[str] = ()
     ) -> Toolset:
-        """Return the public functions of a module as tools: those in its `__all__`, else those written in it.
+        """Return the public functions of a module as tools: the functions in `__all__`, or else all defined functions.
 
         Args:
             module: Any module.
-            only: Names of the functions to offer, in this order; imported ones may be among them.
-            without: Names of functions to leave out.
+            only: Names of the functions to offer, in this order, including imported functions.
+            without: Names of functions to omit.
 
         Raises:
-            ToolDefinitionError: A name is unknown, functions cannot be offered to a model, or tools in it have the same
-                name; all are named.
+            ToolDefinitionError: A name is unknown, a function cannot become a tool, or two tools have the same name;
+                the message lists all of them.
         """
         from agentkit_tools.toolsets.from_object import functions_of
 
@@ -116,17 +115,17 @@ class Toolset(Sequence[Tool]):
         return self.renamed(lambda name: prefix + name)
 
     def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> Toolset:
-        """Rename tools; names that a mapping does not have stay."""
+        """Rename tools; names that are missing in a mapping are not changed."""
         if isinstance(names, Mapping):
             return self.renamed(lambda name: names.get(name, name))
         return Toolset(tool.with_changes(name=names(tool.original_name)) for tool in self)
 
     def filtered(self, keep: Callable[[Tool], bool]) -> Toolset:
-        """Keep the tools that `keep` is true for."""
+        """Select the tools for which `keep` returns True."""
         return Toolset(tool for tool in self if keep(tool))
 
     def approved(self, approval: Approval = "always") -> Toolset:
-        """Make calls wait for a person's approval: always, or when a predicate asks for it."""
+        """Require a person's approval of calls: always, or if a predicate returns True."""
         return self.with_policy(approval=approval)
 
     def with_policy(self, **policy: Unpack[PolicyOptions]) -> Toolset:
@@ -138,7 +137,7 @@ class Toolset(Sequence[Tool]):
         return Toolset(WrappedTool(tool, around) for tool in self)
 
     def limited(self, calls: int) -> Toolset:
-        """Let one run make at most `calls` calls of all these tools together; further ones are denied.
+        """Limit a run to `calls` calls of all these tools together; further calls are denied.
 
         Raises:
             ToolDefinitionError: `calls` is not a whole number of 0 or more.
@@ -149,9 +148,9 @@ class Toolset(Sequence[Tool]):
         return self.wrapped(CallLimit(calls, ", ".join(self._tools)).around)
 
     def cached(self, maximum: int = 256) -> Toolset:
-        """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `maximum` newest.
+        """Reuse the results of successful calls for equal calls of the same run; cache the `maximum` latest results.
 
-        For tools that only read. Runs share nothing, because they may have different users.
+        Use it for tools without side effects. Runs share no results, because they can have different users.
 
         Raises:
             ToolDefinitionError: `maximum` is not a whole number of 1 or more.
@@ -162,20 +161,20 @@ class Toolset(Sequence[Tool]):
         return self.wrapped(ResultCache(maximum).around)
 
     def with_result_store(self, store: MutableMapping[str, str] | None = None) -> Toolset:
-        """Keep the whole of every result that is cut, under a reference, and add a tool that reads on in them.
+        """Store the complete text of every cut result, and add a tool `read_result` that reads it.
 
         Args:
-            store: Where texts are kept, by reference: any mutable mapping; None keeps the 64 newest in memory.
+            store: Any mutable mapping of references to texts; None for the 64 latest texts in memory.
 
         Raises:
-            ToolDefinitionError: There is a tool named `read_result` already.
+            ToolDefinitionError: A tool is named `read_result` already.
         """
-        from agentkit_tools.toolsets.wrappers import KeptResults, Newest
+        from agentkit_tools.toolsets.wrappers import LatestEntries, ResultStore
 
         if store is None:
-            store = Newest[str, str]()
-        kept = KeptResults(store)
-        return Toolset([*self.wrapped(kept.around), kept.reader()])
+            store = LatestEntries[str, str]()
+        results = ResultStore(store)
+        return Toolset([*self.wrapped(results.around), results.reader()])
 
     def to_openai(self) -> list[dict[str, Any]]:
         """Return `tools` of a chat completion request; see `Tool.to_openai`."""
@@ -194,7 +193,7 @@ class Toolset(Sequence[Tool]):
         return [tool.to_mcp() for tool in self]
 
     def to_text(self) -> str:
-        """Return the tools as JSON text for a prompt, one line each; the same tools give the same bytes."""
+        """Return the tools as JSON text for a prompt, one line each; equal tools have the same text."""
         return "\n".join([tool.to_text() for tool in self])
 
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:
@@ -235,10 +234,10 @@ class Toolset(Sequence[Tool]):
 
 
 class DynamicToolset:
-    """Tools that a function returns from the context: once for each turn, or before each step of a run.
+    """Tools that a function selects from the context: once for each turn, or before each step of a run.
 
-    Use it if the tools depend on the user or on the progress of a run. The context of a step has the messages of the
-    run in `intermediate`.
+    Use it if the tools depend on the user or on the progress of a run. In the context of a step, `intermediate`
+    contains the messages of the run.
 
     Args:
         function: Sync or async; returns tools, functions or a wrapped toolset.

@@ -1,4 +1,4 @@
-"""A tool around a tool: the same to the model, with something of one's own before and after each call."""
+"""`WrappedTool`: a tool with the same description, whose calls go through a custom function."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["Around", "Proceed", "WrappedTool"]
 
 Proceed: TypeAlias = Callable[[ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
-"""Makes the call that was wrapped."""
+"""Function that makes the wrapped call."""
 
 
 Around: TypeAlias = Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
 
 
 class WrappedTool(Tool):
-    """A tool whose calls go through `around(proceed, call, context)`; wrap it again and the newer one comes first."""
+    """A tool whose calls go through `around(proceed, call, context)`. The outermost wrapper runs first."""
 
     __slots__ = ("_arounds",)
 
@@ -35,14 +35,14 @@ class WrappedTool(Tool):
             inner=(inner, Tool, "a Tool"),
             around=(around, Callable, "an async function"),  # type: ignore[arg-type]
         )
-        # A copy with the same spec and policy: only its calls differ.
+        # The copy has the same spec and policy; only its calls differ.
         for slot in Tool.__slots__:
             if slot != "__weakref__":
                 setattr(self, slot, getattr(inner, slot))
         self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a call through the wrappers; an exception that they raise becomes an error result."""
+        """Make a call through the wrappers; an exception of a wrapper becomes an error result."""
         proceed: Proceed = super().call
         for around in self._arounds:
             proceed = partial(around, proceed)
@@ -55,5 +55,5 @@ class WrappedTool(Tool):
 async def _checked(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
     result: object = await proceed(call, context)
     if not isinstance(result, ToolResult):
-        raise TypeError(f"a wrapper returns the ToolResult of the call, not {type(result).__name__}")
+        raise TypeError(f"a wrapper must return the ToolResult of the call, got {type(result).__name__}")
     return result.checked()
