@@ -258,8 +258,8 @@ class KwargsError(PromptError):
 
     def __init__(self, problems: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
         needs = "; ".join(
-            f"{name!r}: {what} (needed by {', '.join(paths)})" if paths else f"{name!r}: {what}"
-            for name, (what, paths) in problems.items()
+            f"{name!r}: {problem} (needed by {', '.join(paths)})" if paths else f"{name!r}: {problem}"
+            for name, (problem, paths) in problems.items()
         )
         super().__init__(
             f"additional_kwargs of the user input do not match the prompts: {needs}. Pass them with the input, "

@@ -89,30 +89,31 @@ def options(
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        made: Any = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
-        made.__pydantic_config__ = _CONFIG
-        init = made.__init__
-        required = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
-        places = sum(not one.kw_only for one in fields(made))
+        option_class: Any = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
+        option_class.__pydantic_config__ = _CONFIG
+        init = option_class.__init__
+        all_fields = fields(option_class)
+        has_required = any(item.default is MISSING and item.default_factory is MISSING for item in all_fields)
+        places = sum(not item.kw_only for item in all_fields)
         # Build validators late: each takes milliseconds, and most programs use few of the classes.
         validator: Any = None
 
         @wraps(init)
-        def checked_init(self: Any, *args: Any, **given: Any) -> None:
+        def checked_init(self: Any, *args: Any, **values: Any) -> None:
             nonlocal validator
             # Modules create default options at import, without a validator.
-            if not args and not given and not required:
+            if not args and not values and not has_required:
                 init(self)
                 return
             if len(args) > places:
                 # Raises the `TypeError` of any function that gets too many positional arguments.
-                init(self, *args, **given)
+                init(self, *args, **values)
             if validator is None:
-                validator = TypeAdapter(made).validator
+                validator = TypeAdapter(option_class).validator
             try:
-                validator.validate_python(ArgsKwargs(args, given), strict=True, self_instance=self)
+                validator.validate_python(ArgsKwargs(args, values), strict=True, self_instance=self)
             except ValidationError as failure:
-                raised = _error_of(failure, made, error, unknown, elsewhere)
+                raised = _error_of(failure, option_class, error, unknown, elsewhere)
             else:
                 return
             # Outside of `except`: the error of pydantic contains the values, which may be secrets.
@@ -121,13 +122,13 @@ def options(
         def checked_post_init(self: Any) -> None:
             # A dataclass that extends this one has its own `__init__`, which only sets the fields.
             if type(self).__init__ is not checked_init:
-                valid = made(**{one.name: getattr(self, one.name) for one in fields(made)})
-                for one in fields(made):
-                    object.__setattr__(self, one.name, getattr(valid, one.name))
+                valid = option_class(**{item.name: getattr(self, item.name) for item in all_fields})
+                for item in all_fields:
+                    object.__setattr__(self, item.name, getattr(valid, item.name))
 
-        made.__init__ = checked_init
-        made.__post_init__ = checked_post_init
-        result: type[T] = made
+        option_class.__init__ = checked_init
+        option_class.__post_init__ = checked_post_init
+        result: type[T] = option_class
         return result
 
     return decorate

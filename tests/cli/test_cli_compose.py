@@ -88,7 +88,7 @@ def test_a_budget_is_kept_and_cuts_are_reported(run: Run, ingested: None) -> Non
 def test_a_budget_that_is_too_small_lists_what_must_be_sent(run: Run, ingested: None) -> None:
     done = run("compose", QUESTION, "--budget", "5")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("agentkit: what must be sent needs")
+    assert done.stderr.startswith("agentkit: the required parts need")
     assert "system[0]" in done.stderr
 
 

@@ -204,7 +204,7 @@ class TextToolCalls:
                 continue
             reply.opening = form.opening
             reply.passed.clear()
-            block = try_read(form.read, reply, at + len(form.opening) - form.kept)
+            block = try_read(form.read, reply, at + len(form.opening) - form.call_chars)
             if block is not None and (end := _calls_end(reply.text, form, block[1])) is not None:
                 return Calls(block.calls, end)
             reply.bury_passed()

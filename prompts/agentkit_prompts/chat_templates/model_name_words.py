@@ -68,9 +68,9 @@ def other_words(part: str, start: int, end: int) -> list[str]:
 def of_another(template: str, words: list[str]) -> str:
     """Return the reason why a template does not fit a model whose name has other words, with advice."""
     return (
-        f"its name has {', '.join(map(repr, words))[:200]} beside what {template!r} fits, and a model made from "
-        "another one may have a template of its own. Give the folder or file of the template that the model ships, or "
-        f"{template!r} by name if you are sure"
+        f"its name has {', '.join(map(repr, words))[:200]} in addition to the words of {template!r}, and a model "
+        "derived from another model can have a separate template. Pass the folder or file of the template of the "
+        f"model, or {template!r} by name if you are sure"
     )
 
 

@@ -23,7 +23,7 @@ TRUSTED_TAGS = (
     ("<thought>", "</thought>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""Tags that a chat template can parse in an earlier reply, where they are trusted text of the model."""
+"""Tags that a chat template can parse in an earlier reply, as trusted text of the model."""
 
 
 def opens_thought(prompt: str) -> bool:

@@ -67,7 +67,7 @@ class ChatTemplateRegistry:
         if name in makers and not force and not vars(makers[name]).get("replaceable"):
             raise ChatTemplateError(
                 f"a chat template named {name!r} is registered already ({_whose(makers[name])}): names are unique; "
-                f"choose another one, or replace it with force=True",
+                f"choose another name, or replace it with force=True",
                 name=name,
             )
         # Keep the type of the decorated object; the type of its result is unknown before a call.
@@ -131,15 +131,15 @@ class ChatTemplateRegistry:
 
     def closest(self, model: str) -> Fit | None:
         """Return the template that fits a part of the name of a model best, or None."""
-        others: list[str] = []
+        unused_words: list[str] = []
         for part in parts_of(str(model)):
             spans = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
             if spans:
                 # The longest match is the best match.
                 best = max(spans, key=lambda name: spans[name][1] - spans[name][0])
-                return Fit(best, others + other_words(part, *spans[best]))
+                return Fit(best, unused_words + other_words(part, *spans[best]))
             if not has_only_known(part):
-                others.append(part)
+                unused_words.append(part)
         return None
 
     def __contains__(self, name: object) -> bool:

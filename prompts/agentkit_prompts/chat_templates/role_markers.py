@@ -121,8 +121,8 @@ class RoleMarkerTemplate(BaseTemplate):
     def inline_markers(self) -> tuple[str, ...]:
         """The markers of words that are inside a line, because the text before them does not end a line."""
         pairs = ((self.eosys, self.user), (self.eoh, self.assistant), (self.eoa + self.separator, self.user))
-        begun = [(f".{end}{marker}", marker.strip()) for end, marker in pairs]
-        return tuple([word for text, word in begun if word and not is_at_line_start(text[: text.rindex(word)])])
+        texts = [(f".{end}{marker}", marker.strip()) for end, marker in pairs]
+        return tuple([word for text, word in texts if word and not is_at_line_start(text[: text.rindex(word)])])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the text for one prompt of the user: unchanged if the model only completes text, else decorated."""

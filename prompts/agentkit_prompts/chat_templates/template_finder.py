@@ -130,7 +130,7 @@ def _has_template(path: Path) -> bool:
     try:
         return "chat_template" in json.loads(read_regular_text(path))
     except (OSError, ValueError, TypeError, RecursionError):
-        # The next reader of the file reports what is wrong.
+        # The next reader of the file reports the error.
         return False
 
 

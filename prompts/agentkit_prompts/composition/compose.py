@@ -45,26 +45,26 @@ def compose(
     declares_tools: bool = True,
     text_tokens: TextTokens | None = None,
 ) -> Composition:
-    """Render `layers` over `ctx` into everything that would be sent.
+    """Render `layers` with the values of `ctx` to the content of one model call.
 
     Args:
-        layers: Which prompts go where; or prompts, which are all of `system`. Create `Layers` for prompts that are
-            composed more than once: their plan is stored with them.
-        ctx: The values that the prompts are rendered from; or the input of the user, if the prompts need no more.
-        budget: Maximum tokens of the composition; prompts are cut as their `size` allows.
-        counter: Counts tokens; a fast estimate if not given.
+        layers: Layers; or a prompt or a list of prompts, which become the layer `system`. Create `Layers` for prompts
+            that are composed more than once, because their plan is stored in the layers.
+        ctx: Values for the prompts; or the input of the user, if the prompts read no other values.
+        budget: Maximum tokens of the composition; prompts are cut according to their `size`.
+        counter: Counter of tokens; a fast estimate if None.
         cache: Fragments of earlier turns of the same session, reused if their inputs are the same objects.
         output_schema: JSON Schema of the answer, for targets that can request it from the model; or the form of the
             request.
-        declares_tools: False if a prompt shows the tools and the model has no other place for them: then they are
-            neither sent nor counted a second time.
-        text_tokens: Counts the text that is sent, if a chat template writes it: that has to fit the budget.
+        declares_tools: False if a prompt shows the tools and the model has no other place for them, so that they are
+            neither sent nor counted twice.
+        text_tokens: Counter of the text of a chat template, if any; this text must fit the budget.
 
     Raises:
-        PromptError: An argument is of another type, or a prompt cannot be rendered: names prompt path, file, line and
-            variable.
+        PromptError: An argument is of another type, or a prompt cannot be rendered; names the path of the prompt, the
+            file, the line and the variable.
         KwargsError: Additional kwargs are missing or invalid; names all of them.
-        BudgetError: What must be sent does not fit; names every minimum.
+        BudgetError: The required parts exceed the budget; names each minimum.
     """
     # The comparisons of types are true for most calls; the checks with messages take ten times as long.
     if type(layers) is not Layers:
@@ -134,15 +134,15 @@ def _sections(plan: Plan, layers: Layers, ctx: PromptContext, cache: RenderCache
         for block in plan.blocks:
             sections[block.slot] = _section(block, ctx, cache)
     except Exception:
-        # A prompt fails at its first missing kwarg, and a custom class with any exception. The caller should read about
-        # all missing kwargs of all prompts at once.
+        # A prompt fails at its first missing kwarg, and a custom class with any exception, but the caller should
+        # receive the missing kwargs of all prompts at once.
         layers.check_kwargs(ctx.user_input.additional_kwargs)
         raise
     return sections
 
 
 def _section(block: Block, ctx: PromptContext, cache: RenderCache | None) -> Section:
-    """Return the rendering of one message: a remembered one if its inputs are the same, or a new one."""
+    """Return the rendering of one message, from the cache if its inputs are the same objects."""
     if cache is None or block.read is None:
         return Section([_fragment(step, ctx, cache) for step in block.steps], block.name)
     inputs = block.read(ctx)
@@ -154,7 +154,7 @@ def _section(block: Block, ctx: PromptContext, cache: RenderCache | None) -> Sec
 
 
 def _fragment(step: Step, ctx: PromptContext, cache: RenderCache | None) -> Fragment:
-    """Return the rendering of one prompt: a remembered one if its inputs are the same, or a new one."""
+    """Return the rendering of one prompt, from the cache if its inputs are the same objects."""
     path, prompt, read = step
     inputs = None
     if cache is not None and read is not None:
@@ -173,7 +173,7 @@ def _fragment(step: Step, ctx: PromptContext, cache: RenderCache | None) -> Frag
 
 def _fit(composition: Composition, plan: Plan, budget: Budget | None) -> Composition:
     """Return the composition, cut if a budget or the `max` of a prompt requires it."""
-    # Most compositions fit, which one comparison shows. The search for cuts is imported when it is needed.
+    # Most compositions fit, so the search for cuts is imported on first use.
     if not plan.has_maximum:
         if budget is None:
             return composition

@@ -220,7 +220,7 @@ class Contents:
         source: Conversation = getattr(self.context, name)
         if len(sent):
             at = source.complete_at()
-            # A budget drops the first messages, so those that are sent are the last ones.
+            # A budget drops the first messages, so the last messages are sent.
             yield from zip(sent, at[len(at) - len(sent) :], strict=True)
 
     @property
@@ -247,7 +247,7 @@ class Contents:
         if system.text or self.sends_system:
             total += MESSAGE_OVERHEAD + system.derive(count_tokens, counter)
         if user.text or self.sends_user:
-            # Not stored with the section: the input differs every turn.
+            # The input differs every turn, so its tokens are not stored with the section.
             total += MESSAGE_OVERHEAD + count_tokens(user, counter)
         traffic = self.intermediate
         if traffic.start < traffic.stop:

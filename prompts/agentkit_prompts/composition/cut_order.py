@@ -1,7 +1,7 @@
 """The order in which parts that share a budget receive units.
 
 All parts that can be cut are divided into units, and the units have one fixed order that depends only on the content.
-The search keeps a prefix of that order by bisection over exact counts: the result never exceeds the limit, and a
+The search selects a prefix of that order by bisection over exact counts: the result never exceeds the limit, and a
 larger limit never removes a unit.
 """
 
@@ -27,7 +27,7 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     """Return the same number as `largest`, with calls of the costly `fits` only near a guess."""
-    # Doubled steps away from the guess, then bisection: few calls if the guess is near, and O(log n) calls always.
+    # Steps that double away from the guess, then bisection: few calls for a good guess, O(log n) calls for any guess.
     step = 1
     if fits(guess):
         lower = guess
@@ -55,8 +55,8 @@ class Node:
     required: int
     lost: int = 0
 
-    def tokens(self, kept: int) -> int:
-        """Return the tokens of the first `kept` units."""
+    def tokens(self, count: int) -> int:
+        """Return the tokens of the first `count` units."""
         raise NotImplementedError
 
 
@@ -65,30 +65,30 @@ class UnitBounds:
 
     Attributes:
         whole: All units.
-        most: Units that its `max` allows.
-        least: Units that its `min` requires.
+        maximum: Units that its `max` allows.
+        minimum: Units that its `min` requires.
         target: Units before the surplus is shared.
     """
 
-    __slots__ = ("_node", "least", "most", "target", "whole")
+    __slots__ = ("_node", "maximum", "minimum", "target", "whole")
 
     def __init__(self, path: str, node: Node) -> None:
         self._node = node
         self.whole = node.units
-        self.most = self._maximum(path)
-        self.least = self._minimum()
-        self.target = self.most
+        self.maximum = self._maximum(path)
+        self.minimum = self._minimum()
+        self.target = self.maximum
         goal = node.size.target
         if goal is not None:
-            self.target = max(self.least, largest(self.most, lambda kept: node.tokens(kept) <= goal))
+            self.target = max(self.minimum, largest(self.maximum, lambda count: node.tokens(count) <= goal))
 
     def _maximum(self, path: str) -> int:
         node, limit = self._node, self._node.size.max
         if limit is None or node.tokens(node.units) <= limit:
             return node.units
-        most = largest(node.units, self._fits)
-        if most >= node.required and self._fits(most):
-            return most
+        maximum = largest(node.units, self._fits)
+        if maximum >= node.required and self._fits(maximum):
+            return maximum
         needed = node.tokens(node.required)
         message = (
             f"{path}: needs {needed} tokens and may take {limit}; raise its max, or give it a cut that lets it shrink"
@@ -96,31 +96,31 @@ class UnitBounds:
         raise BudgetError(message, required=needed, limit=limit, name=path)
 
     def _minimum(self) -> int:
-        node, floor, most = self._node, self._node.size.min, self.most
-        least = node.required
-        if floor > 0 and least < most:
-            least = max(least, largest(most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor))
+        node, floor, maximum = self._node, self._node.size.min, self.maximum
+        minimum = node.required
+        if floor > 0 and minimum < maximum:
+            minimum = max(minimum, largest(maximum, lambda count: count == 0 or node.tokens(count - 1) < floor))
         # A template can need more tokens for fewer items, for example if it writes the number of omitted items.
-        while least < most and not self._fits(least):
-            least += 1
-        # The mark of a cut can need more tokens than the text that it replaces.
-        if node.tokens(least) >= node.tokens(most):
-            return most
-        return least
+        while minimum < maximum and not self._fits(minimum):
+            minimum += 1
+        # The ellipsis of a cut can need more tokens than the text that it replaces.
+        if node.tokens(minimum) >= node.tokens(maximum):
+            return maximum
+        return minimum
 
-    def held(self, given: int) -> int:
-        """Return the number of the units `given` that fit the maximum: fewer if a part needs more tokens than the
-        whole.
+    def limited(self, count: int) -> int:
+        """Return `count`, or a smaller number of units that fits the maximum.
 
-        A template can write more text for fewer units, such as a length; the result never decreases with `given`.
+        A template can write more text for fewer units, such as their number, so that a part needs more tokens than the
+        whole. The result never decreases with `count`.
         """
-        while given > self.least and not self._fits(given):
-            given -= 1
-        return given
+        while count > self.minimum and not self._fits(count):
+            count -= 1
+        return count
 
-    def _fits(self, kept: int) -> bool:
+    def _fits(self, count: int) -> bool:
         limit = self._node.size.max
-        return limit is None or self._node.tokens(kept) <= limit
+        return limit is None or self._node.tokens(count) <= limit
 
 
 class Siblings:
@@ -132,34 +132,34 @@ class Siblings:
         self.order: list[str] = []
         """Paths of the nodes, one for each unit."""
         for path, bounds in self.bounds.items():
-            self.order += [path] * bounds.least
+            self.order += [path] * bounds.minimum
         self.required = len(self.order)
         ranked = sorted(nodes, key=lambda path: -nodes[path].size.priority)
         for path in ranked:
-            self.order += [path] * (self.bounds[path].target - self.bounds[path].least)
+            self.order += [path] * (self.bounds[path].target - self.bounds[path].minimum)
         self.order += self._surplus()
         # Nodes without a share (flex=0) receive the remaining units last, so that the order contains all units.
         for path in ranked:
             if not nodes[path].size.flex:
-                self.order += [path] * (self.bounds[path].most - self.bounds[path].target)
+                self.order += [path] * (self.bounds[path].maximum - self.bounds[path].target)
 
     def _surplus(self) -> list[str]:
         """Return the order of the units beyond the targets, shared in proportion to `flex`."""
         shares: list[tuple[float, int, int, str]] = []
         for index, (path, node) in enumerate(self.nodes.items()):
             bounds, flex = self.bounds[path], node.size.flex
-            extra = bounds.most - bounds.target
+            extra = bounds.maximum - bounds.target
             if extra and flex:
-                each = max(1, node.tokens(bounds.most) - node.tokens(bounds.target)) / extra / flex
+                each = max(1, node.tokens(bounds.maximum) - node.tokens(bounds.target)) / extra / flex
                 shares += [(number * each, -node.size.priority, index, path) for number in range(1, extra + 1)]
         return [path for *_, path in sorted(shares)]
 
     @property
     def lost(self) -> int:
         """Number of units removed by a `max` of these nodes or of a part inside them."""
-        return sum(bounds.whole - bounds.most + self.nodes[path].lost for path, bounds in self.bounds.items())
+        return sum(bounds.whole - bounds.maximum + self.nodes[path].lost for path, bounds in self.bounds.items())
 
     def counts(self, units: int) -> dict[str, int]:
         """Return the number of units of each node among the first `units` of the order."""
-        given = Counter(self.order[:units])
-        return {path: bounds.held(given[path]) for path, bounds in self.bounds.items()}
+        counts = Counter(self.order[:units])
+        return {path: bounds.limited(counts[path]) for path, bounds in self.bounds.items()}

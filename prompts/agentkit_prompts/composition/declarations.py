@@ -37,7 +37,7 @@ class OutputRequest:
 
 
 class DeclaredTokens(NamedTuple):
-    """Tokens of declarations, as one counter counts them."""
+    """Tokens of declarations, for one counter."""
 
     tools: int
     """Tokens of the tools as JSON."""
@@ -53,7 +53,7 @@ class Declarations(Deriving):
     A `RenderCache` returns the same object for every composition with the same tools and request.
 
     Attributes:
-        given: The tools without the tool for the answer.
+        given: Tools of the context, without the tool for the answer.
         tools: All tools that the model can call.
         output: The request for the answer; None if it is text.
     """

@@ -69,15 +69,15 @@ def diff(composition: Contents, previous: Contents) -> Diff:
 def _tokens_before(composition: Contents, number: int) -> int:
     """Count the tools and the messages before a message."""
     declared = composition.declarations.tokens(composition.counter)
-    tokens, left = declared.tools, number
+    tokens, remaining = declared.tools, number
     for item in composition.in_order():
         if isinstance(item, Conversation):
-            stored = item.window(0, left)
+            stored = item.window(0, remaining)
             tokens += stored.total(declared.of_message)
-            left -= len(stored)
-        elif left > 0:
+            remaining -= len(stored)
+        elif remaining > 0:
             tokens += MESSAGE_OVERHEAD + item.tokens(composition.counter)
-            left -= 1
+            remaining -= 1
     return tokens
 
 
@@ -91,7 +91,7 @@ def _message_diff(composition: Contents, previous: Contents, number: int, tokens
     same = _common(text, old_text)
     _, segments = next(islice(composition.walk({number}), number, None))
     tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, composition.counter)
-    # If the texts are equal, the calls or the name differ: they follow the text.
+    # If the texts are equal, the calls or the name differ, which follow the text.
     if text != old_text:
         now, before = text, old_text
     layer = _layer_at(composition, number, same)
@@ -110,12 +110,12 @@ def _layer_at(composition: Contents, number: int, offset: int) -> str:
     return layer
 
 
-def _common(one: Sequence[object], other: Sequence[object]) -> int:
+def _common(first: Sequence[object], second: Sequence[object]) -> int:
     """Return the length of the common prefix."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return at
-    return min(len(one), len(other))
+    for index, (first_item, second_item) in enumerate(zip(first, second, strict=False)):
+        if first_item != second_item:
+            return index
+    return min(len(first), len(second))
 
 
 def _tools_diff(composition: Contents, previous: Contents) -> Diff:

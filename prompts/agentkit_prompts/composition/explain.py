@@ -31,7 +31,7 @@ class LayerRow:
     layer: str
     """Path of the prompt, or `conversation`, `intermediate`, `conversation.thinking`, `intermediate.thinking`, `tools`,
     `output` or `overhead`. If a chat template writes the text, `chat template` replaces `overhead`: the tokens that the
-    template adds, less the tokens that it leaves out."""
+    template adds, minus the tokens that it omits."""
     prompt: str
     """Name of the prompt, or of the other content of the layer."""
     source: str
@@ -148,7 +148,7 @@ def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
     trim = composition.trims.get(layer.name)
     reasons: list[str] = []
     status: Status = "kept"
-    # Compaction leaves the end of a conversation in the context; the summary has the rest.
+    # Compaction replaces the start of a conversation by a summary, so the context has only the end.
     if layer.name == "conversation" and composition.context.conversation.start:
         reasons.append(f"the first {composition.context.conversation.start} messages were left out before")
         status = "trimmed"
@@ -169,10 +169,10 @@ def _time_limits(tools: Iterable[ToolSpec]) -> str:
     if not limits:
         return ""
     [(usual, _)] = Counter(limits.values()).most_common(1)
-    others = [f"{name}: {_seconds(limit)}" for name, limit in limits.items() if limit != usual]
-    if len(others) > _MAX_NAMED:
-        others[_MAX_NAMED:] = [f"{len(others) - _MAX_NAMED} others"]
-    return f" ({', '.join([f'{_seconds(usual)} a call', *others])})"
+    unusual = [f"{name}: {_seconds(limit)}" for name, limit in limits.items() if limit != usual]
+    if len(unusual) > _MAX_NAMED:
+        unusual[_MAX_NAMED:] = [f"{len(unusual) - _MAX_NAMED} others"]
+    return f" ({', '.join([f'{_seconds(usual)} a call', *unusual])})"
 
 
 def _seconds(limit: float) -> str:

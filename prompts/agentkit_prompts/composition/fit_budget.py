@@ -24,8 +24,8 @@ __all__ = ["Fitting", "without_oldest"]
 class _Unit(NamedTuple):
     """Name of a unit in a reason."""
 
-    one: str
-    many: str
+    singular: str
+    plural: str
 
 
 _TURN = _Unit("turn", "turns")
@@ -37,8 +37,8 @@ _PIECE = _Unit("piece of text", "pieces of text")
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     """Return a composition without the oldest turns of its history, so that its `tokens` fit a limit.
 
-    Text of prompts is not cut, also if it was changed after rendering, so the result can exceed the limit. Only a few
-    compositions near the final size are counted.
+    Text of prompts is not cut, so the result can exceed the limit. Only a few compositions near the final size are
+    counted.
 
     Args:
         whole: The composition.
@@ -65,10 +65,10 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
 
     fixed = whole.own_tokens() - history.tokens(units)
     guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, history.required)
-    kept = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, history.required)
-    if kept:
-        kept = history.steps(kept, whole.layers.history_block, max(1, history.required))
-    return keeping(kept)
+    count = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, history.required)
+    if count:
+        count = history.steps(count, whole.layers.history_block, max(1, history.required))
+    return keeping(count)
 
 
 class Fitting:
@@ -82,7 +82,7 @@ class Fitting:
         self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
         self.prompts: dict[str, PromptNode] = {}
         system, user, closing = (self._nodes_of(section) for section in whole.sections)
-        # In the order they are sent: of layers with equal priority, the first one grows first.
+        # In the order they are sent: of layers with equal priority, the first layer receives units first.
         self.siblings = Siblings(
             {**system, "conversation": self.history, **user, "intermediate": self.traffic, **closing}
         )
@@ -103,17 +103,17 @@ class Fitting:
             BudgetError: The minimums do not fit; names each minimum with its tokens.
         """
         units = len(self.siblings.order)
-        kept, required = units, self.siblings.required
+        fitting, required = units, self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
             if self.sent_tokens(required) > limit:
                 raise self._infeasible(limit)
-            if self.tokens(kept) > limit:
-                kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
+            if self.tokens(units) > limit:
+                fitting = largest(units, lambda units: self.tokens(units) <= limit, required)
             # The text of a chat template is slow to render, so the search starts at the number that fits without it.
             if self.whole.text_tokens is not None:
-                kept = largest_from(kept, units, lambda units: self.sent_tokens(units) <= limit, required)
-        return self._build(self.siblings.counts(kept))
+                fitting = largest_from(fitting, units, lambda units: self.sent_tokens(units) <= limit, required)
+        return self._build(self.siblings.counts(fitting))
 
     def sent_tokens(self, units: int) -> int:
         """Count the tokens of the first `units` of the order, in the text of the chat template if any."""
@@ -155,15 +155,16 @@ class Fitting:
 
     def _build(self, counts: Mapping[str, int]) -> Composition:
         bounds = self.siblings.bounds
-        block, least = self.whole.layers.history_block, bounds["conversation"].least
-        kept = {**counts, "conversation": self.history.steps(counts["conversation"], block, least)}
+        block, minimum = self.whole.layers.history_block, bounds["conversation"].minimum
+        final_counts = {**counts, "conversation": self.history.steps(counts["conversation"], block, minimum)}
         trims: dict[str, Trim] = {}
         for path, node in self.siblings.nodes.items():
             units = node.units + node.lost
-            if kept[path] < units:
-                why = f"{self._share(node, kept[path])}: {self._cause(node, bounds[path], counts[path])}"
-                trims[path] = Trim(kept[path], units, why)
-        return self._keeping(kept, trims)
+            remaining = final_counts[path]
+            if remaining < units:
+                why = f"{self._share(node, remaining)}: {self._cause(node, bounds[path], counts[path])}"
+                trims[path] = Trim(remaining, units, why)
+        return self._keeping(final_counts, trims)
 
     def _keeping(self, counts: Mapping[str, int], trims: Mapping[str, Trim]) -> Composition:
         """Return the composition with these units of each part."""
@@ -175,18 +176,18 @@ class Fitting:
             budget=self.budget,
         )
 
-    def _share(self, node: Node, kept: int) -> str:
+    def _share(self, node: Node, count: int) -> str:
         unit, whole = self._unit_of(node), node.units + node.lost
-        if kept:
-            return f"{kept} of {whole} {unit.many} kept"
+        if count:
+            return f"{count} of {whole} {unit.plural} kept"
         if whole == 1:
-            return f"1 {unit.one} dropped"
-        return f"{whole} {unit.many} dropped"
+            return f"1 {unit.singular} dropped"
+        return f"{whole} {unit.plural} dropped"
 
-    def _cause(self, node: Node, bounds: UnitBounds, given: int) -> str:
-        if given >= bounds.whole:
+    def _cause(self, node: Node, bounds: UnitBounds, count: int) -> str:
+        if count >= bounds.whole:
             return "a prompt inside has a max"
-        if given >= bounds.most:
+        if count >= bounds.maximum:
             return f"its max is {node.size.max} tokens"
         assert self.budget is not None
         return f"the budget is {self.budget.tokens} tokens"
@@ -215,7 +216,7 @@ class Fitting:
         parts = {path: tokens for path, tokens in parts.items() if tokens > 0}
         needs = ", ".join(f"{path} {tokens}" for path, tokens in parts.items())
         return BudgetError(
-            f"what must be sent needs {total} tokens and the budget is {limit}: {needs}; "
+            f"the required parts need {total} tokens, and the budget is {limit}: {needs}; "
             "raise the budget, lower a min, or set a cut for a prompt",
             required=total,
             limit=limit,

@@ -14,8 +14,8 @@ class History(Node):
     """Messages in whole steps: a user's turn with all replies, or a model's calls with their results.
     With `cut="drop"` all messages are one step.
 
-    The newest steps are kept. If that leaves a choice, the cut moves to a block border, a point that depends only on
-    the messages before it, so that the start of the history stays the same over several turns.
+    The newest steps remain. If several cuts are possible, the cut moves to a block border, a point that depends only on
+    the messages before it, so that the start of the history does not change for several turns.
     """
 
     def __init__(
@@ -36,28 +36,28 @@ class History(Node):
         if size.cut == "none":
             self.required = self.units
 
-    def tokens(self, kept: int) -> int:
+    def tokens(self, count: int) -> int:
         """Count the messages of the newest steps."""
-        if kept <= 0:
+        if count <= 0:
             return 0
         totals, offset = self._messages.totals(self._count)
-        return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
+        return totals[offset + len(self._messages)] - totals[offset + self._starts[-count]]
 
-    def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
-        """Return the number of the `kept` newest steps from a block border on, at least `least`.
+    def steps(self, count: int, block: int = 0, minimum: int = 1) -> int:
+        """Return the number of steps after the first block border in the `count` newest steps, at least `minimum`.
 
-        Without a border among them, all remain.
+        Without a border, the number is `count`.
         """
-        if not 0 < kept < self.units or not block:
-            return max(0, min(kept, self.units))
+        if not 0 < count < self.units or not block:
+            return max(0, min(count, self.units))
         totals, offset = self._messages.totals(self._count)
-        # Counted from the first message of the view, not of its log: the same messages have the same borders.
+        # Count from the first message of the view, not of its log, so that equal messages have equal borders.
         base = totals[offset]
-        for step in range(self.units - kept, self.units - max(1, least) + 1):
+        for step in range(self.units - count, self.units - max(1, minimum) + 1):
             here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
             if here // block != before // block:
                 return self.units - step
-        return kept
+        return count
 
     def keep(self, steps: int) -> Conversation:
         """Return the newest steps."""

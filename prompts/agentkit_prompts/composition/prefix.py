@@ -25,7 +25,7 @@ _Part: TypeAlias = Literal["tools", "static", "session", "conversation"]
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """Cache point: the payload before it stays the same for several calls."""
+    """Cache point: the payload before it is the same in several calls."""
 
     after: _Part
     message: int
@@ -80,22 +80,22 @@ def _last_rows(composition: Contents) -> dict[_Part, Row]:
 def prefix(composition: Contents) -> tuple[str, int]:
     """Return the hash and the tokens of everything before the first part that changes every turn.
 
-    That is: tools, the stable prompts of `system` and, if all of `system` is stable, the conversation. Each message of
-    the conversation is hashed once.
+    This part contains the tools, the stable prompts of `system` and, if all of `system` is stable, the conversation.
+    Each message of the conversation is hashed once.
     """
     points = breakpoints(composition)
     last = Breakpoint("tools", -1, 0, 0)
     if points:
         last = points[-1]
-    seen: list[object] = [tool_text(tool) for tool in composition.tools]
+    content: list[object] = [tool_text(tool) for tool in composition.tools]
     if last.message >= 0 and composition.sends_system:
         text = composition.system.text
         if last.after in ("static", "session"):
             text = text[: last.offset]
-        seen.append(("system", text))
+        content.append(("system", text))
     if last.after == "conversation":
-        seen.append(composition.conversation.derive(_hashed))
-    return hashlib.blake2b(repr(seen).encode(), digest_size=16).hexdigest(), last.tokens
+        content.append(composition.conversation.derive(_hashed))
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest(), last.tokens
 
 
 def _hashed(message: Message) -> bytes:
@@ -106,5 +106,5 @@ def _hashed(message: Message) -> bytes:
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def _values(one: ToolCall | Thinking) -> tuple[object, ...]:
-    return tuple([getattr(one, each.name) for each in fields(one)])
+def _values(item: ToolCall | Thinking) -> tuple[object, ...]:
+    return tuple([getattr(item, field.name) for field in fields(item)])

@@ -42,29 +42,29 @@ class PromptNode(Node):
         if self.size.cut == "none" or (self.size.cut == "drop" and self.size.min > 0):
             self.required = self.units
 
-    def tokens(self, kept: int) -> int:
+    def tokens(self, count: int) -> int:
         """Count the rendering of the first units."""
-        return self.render(kept).tokens(self._counter)
+        return self.render(count).tokens(self._counter)
 
-    def render(self, kept: int) -> Rendered:
+    def render(self, count: int) -> Rendered:
         """Render the first units."""
-        rendered = self._renderings.get(kept)
+        rendered = self._renderings.get(count)
         if rendered is None:
-            rendered = self._renderings[kept] = with_fence(self._prompt, self._cut(kept), self._ctx)
+            rendered = self._renderings[count] = with_fence(self._prompt, self._cut(count), self._ctx)
         return rendered
 
-    def _cut(self, kept: int) -> Rendered:
-        if kept == self.units:
+    def _cut(self, count: int) -> Rendered:
+        if count == self.units:
             return self._whole
-        if kept == 0:
+        if count == 0:
             return Rendered.from_text("")
-        return self._first(kept)
+        return self._first(count)
 
     def _count(self) -> int:
         """Return the number of units of a prompt with text."""
         return 1
 
-    def _first(self, kept: int) -> Rendered:
+    def _first(self, count: int) -> Rendered:
         """Render the first units, at least one and not all of them."""
         raise AssertionError("a prompt that cannot be cut has one unit")
 
@@ -75,8 +75,8 @@ class _Items(PromptNode):
     def _count(self) -> int:
         return len(_items(self._prompt, self._prompt.values(self._ctx)))
 
-    def _first(self, kept: int) -> Rendered:
-        return _render_items(self._prompt, self._ctx, kept)
+    def _first(self, count: int) -> Rendered:
+        return _render_items(self._prompt, self._ctx, count)
 
 
 class _Text(PromptNode):
@@ -86,14 +86,14 @@ class _Text(PromptNode):
         self._points = cut_points(self._whole, _MAX_PIECES)
         return len(self._points)
 
-    def _first(self, kept: int) -> Rendered:
+    def _first(self, count: int) -> Rendered:
         whole, points = self._whole, self._points
         if self.size.cut == "head":
-            return cut_text(whole, points[kept - 1], len(whole.text))
+            return cut_text(whole, points[count - 1], len(whole.text))
         if self.size.cut == "tail":
-            return cut_text(whole, 0, points[-kept - 1])
-        head = (kept + 1) // 2
-        return cut_text(whole, points[head - 1], points[head - kept - 1])
+            return cut_text(whole, 0, points[-count - 1])
+        head = (count + 1) // 2
+        return cut_text(whole, points[head - 1], points[head - count - 1])
 
 
 class _CustomCut(PromptNode):
@@ -102,9 +102,9 @@ class _CustomCut(PromptNode):
     def _count(self) -> int:
         return _MAX_PIECES
 
-    def _first(self, kept: int) -> Rendered:
+    def _first(self, count: int) -> Rendered:
         cut = cast("Callable[[str, int], str]", self.size.cut)
-        label, allowed = self._prompt.label, self._whole.tokens(self._counter) * kept // _MAX_PIECES
+        label, allowed = self._prompt.label, self._whole.tokens(self._counter) * count // _MAX_PIECES
         try:
             text = cut(self._whole.plain, allowed)
         except PromptError:
@@ -132,8 +132,8 @@ class _Tree(PromptNode):
         self.required = self._siblings.required
         self.lost = self._siblings.lost
 
-    def _cut(self, kept: int) -> Rendered:
-        counts = self._siblings.counts(kept)
+    def _cut(self, count: int) -> Rendered:
+        counts = self._siblings.counts(count)
         parts = [node.render(counts[step]) for step, node in self._children.items()]
         return render_around(self._wrap, self._ctx, parts)
 
@@ -184,15 +184,15 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
     return prompt.render(ctx.evolve(**first))
 
 
-def cut_points(rendered: Rendered, most: int) -> list[int]:
-    """Return about `most` ascending offsets at which the text can be cut; the last offset is the end.
+def cut_points(rendered: Rendered, maximum: int) -> list[int]:
+    """Return about `maximum` ascending offsets at which the text can be cut; the last offset is the end.
 
     Offsets are between words if possible, and never inside a media marker or an atomic chunk.
     """
     text, size = rendered.text, len(rendered.text)
     whole = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
     points = [0]
-    for point in [*_even_points(size, most), size]:
+    for point in [*_even_points(size, maximum), size]:
         space = _SPACE.search(text, point, min(size, point + _MAX_WORD))
         if space is not None:
             point = space.end()
@@ -207,14 +207,16 @@ def _end_of_whole(whole: Sequence[Span], point: int) -> int:
     return next((span.end for span in whole if span.start < point < span.end), point)
 
 
-def _even_points(size: int, most: int) -> list[int]:
+def _even_points(size: int, maximum: int) -> list[int]:
     """Return evenly spaced offsets, closer near both ends, so that a small limit still shows some text."""
     halves = [size >> power for power in range(8, size.bit_length() - 4)]
-    return sorted({size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves})
+    return sorted(
+        {size * number // maximum for number in range(1, maximum)} | {*halves} | {size - half for half in halves}
+    )
 
 
 def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:
-    """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
+    """Return the rendering with an ellipsis instead of the characters from `start` to `end`."""
     remaining: list[Segment] = []
     offset = 0
     placed = False

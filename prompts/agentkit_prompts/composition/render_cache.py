@@ -19,7 +19,7 @@ _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 class RenderCache:
-    """Rendered messages and fragments of one session. Never share one between sessions or threads."""
+    """Rendered messages and fragments of one session. Do not share a cache between sessions or threads."""
 
     __slots__ = ("_declarations", "_plan", "_remembered")
 

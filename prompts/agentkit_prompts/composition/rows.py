@@ -104,7 +104,7 @@ def _prompts(section: Section, message: int, is_sent: bool) -> Iterator[PromptRo
 def _history(composition: Contents, name: HistoryName, message: int) -> HistoryRow:
     history: Conversation = getattr(composition, name)
     indices: Sequence[int] = getattr(composition.context, name).complete_at()
-    # A budget drops the first messages, so the last ones are sent.
+    # A budget drops the first messages, so the last messages are sent.
     return HistoryRow(name, history, message, indices[len(indices) - len(history) :])
 
 

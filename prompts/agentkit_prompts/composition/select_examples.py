@@ -22,7 +22,7 @@ _GRACE = 2.0
 
 
 def needs_selection(layers: Layers) -> bool:
-    """True if a selector of these layers reads the query, so that `select_examples` has work to do."""
+    """True if a selector of these layers reads the query; otherwise `select_examples` has no effect."""
     return bool(plan_of(layers).selecting)
 
 
@@ -42,7 +42,7 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
 
 
 async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
-    """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
+    """Return `ctx` with the examples of every prompt of `layers` selected, also by async selectors.
 
     Blocking selectors run in threads, all selectors concurrently. The examples are in
     `PromptContext.selections`; they are used while the text of the input and the pool stay the same.
@@ -53,8 +53,8 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     selecting = plan_of(layers).selecting
     if not selecting:
         return ctx
-    first, *others = [_selection(ctx, *placed) for placed in selecting]
-    tasks = [asyncio.ensure_future(selection) for selection in others]
+    first, *rest = [_selection(ctx, *placed) for placed in selecting]
+    tasks = [asyncio.ensure_future(selection) for selection in rest]
     try:
         # The first selector runs without a task: the caller can abandon it if it ignores its cancellation.
         selections = [await first, *[await task for task in tasks]]
@@ -89,7 +89,7 @@ async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> S
 
 
 def _with(ctx: PromptContext, new: Sequence[Selection]) -> PromptContext:
-    """Return `ctx` with these selections instead of the earlier ones of the same prompts."""
+    """Return `ctx` with these selections instead of the earlier selections of the same prompts."""
     paths = {selection.prompt for selection in new}
     selections = (*[selection for selection in ctx.selections if selection.prompt not in paths], *new)
     if len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections)):

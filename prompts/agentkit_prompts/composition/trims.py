@@ -17,8 +17,8 @@ Status = Literal["kept", "trimmed", "dropped"]
 class Trim:
     """Effect of the budget on one layer."""
 
-    kept: int
-    """Number of units kept: items, steps of the history, or pieces of text."""
+    remaining: int
+    """Number of units after the cut: items, steps of the history, or pieces of text."""
     of: int
     """Number of units before the cut."""
     why: str
@@ -27,7 +27,7 @@ class Trim:
     @property
     def status(self) -> Status:
         """`trimmed` if a unit remains, else `dropped`."""
-        return "trimmed" if self.kept else "dropped"
+        return "trimmed" if self.remaining else "dropped"
 
 
 NO_TRIMS: Mapping[str, Trim] = ReadOnlyDict()

@@ -75,8 +75,8 @@ def why(composition: Contents, pointer: str) -> Why:
     raise PromptError(f"why: unknown path {name!r}{advice.text}", name=name, suggestion=advice.suggestion)
 
 
-def _why(pointer: str, status: WhyStatus, what: str, spans: Sequence[Span] = ()) -> Why:
-    return Why(pointer, tuple(spans), _REASONS[status].format(what), status)
+def _why(pointer: str, status: WhyStatus, subject: str, spans: Sequence[Span] = ()) -> Why:
+    return Why(pointer, tuple(spans), _REASONS[status].format(subject), status)
 
 
 class _Question:
@@ -101,8 +101,8 @@ class _Question:
             return self._about_context(ContextPath((KWARGS, *self.path)))
         return self._about_context(self.path)
 
-    def _why(self, status: WhyStatus, what: str, spans: Sequence[Span] = ()) -> Why:
-        return _why(self.pointer, status, what, spans)
+    def _why(self, status: WhyStatus, subject: str, spans: Sequence[Span] = ()) -> Why:
+        return _why(self.pointer, status, subject, spans)
 
     # --- prompts and rows of the table
 
@@ -184,7 +184,7 @@ class _Question:
 
     def _spans_in(self, path: ContextPath) -> list[Span]:
         """Return the spans that show the value at a path, or a part of it."""
-        return [shown.span for shown in self._shown if any(own.is_below(path) for own in shown.paths)]
+        return [item.span for item in self._shown if any(own.is_below(path) for own in item.paths)]
 
     def _if_shown(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
         if not spans:
@@ -245,11 +245,11 @@ class _Question:
 
     def _spans_around(self, path: ContextPath) -> list[Span]:
         """Return the spans that show a value that contains the value at a path."""
-        return [shown.span for shown in self._shown if any(path.is_below(own) for own in shown.paths)]
+        return [item.span for item in self._shown if any(path.is_below(own) for own in item.paths)]
 
     def _shows_parts_of(self, root: str) -> bool:
         """True if a span shows a part of the value of that name."""
-        return any(own.root == root and len(own) > 1 for shown in self._shown for own in shown.paths)
+        return any(own.root == root and len(own) > 1 for item in self._shown for own in item.paths)
 
     def _if_not_read(self, path: ContextPath, readers: Sequence[str]) -> Why:
         """Return the result for a part of the context that no span shows and no budget removed."""

@@ -57,7 +57,7 @@ class Deriving(Derived):
                 return result
         result = function(self) if about is None else function(self, about)
         derived = getattr(self, "_derived", None)
-        # A new mapping, because other threads read the old one without a lock.
+        # A new mapping, because other threads read the old mapping without a lock.
         if derived is None or len(derived) >= MAX_CACHED_PER_OBJECT:
             derived = {}
             object.__setattr__(self, "_derived", derived)

@@ -54,8 +54,8 @@ class _Item:
 
 
 def _field_error(message: str) -> ContextError:
-    what, _, problem = message.partition(": ")
-    return ContextError(what, [("", problem)])
+    subject, _, problem = message.partition(": ")
+    return ContextError(subject, [("", problem)])
 
 
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
@@ -216,7 +216,7 @@ class Selection(_Item, Derived):
 
 def hash_of(pool: tuple[Example, ...]) -> str:
     """Return a hash of the examples available to a selector."""
-    # Scores and metadata are left out: they do not change what a selector chooses.
+    # Scores and metadata are omitted: they do not change the selection.
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

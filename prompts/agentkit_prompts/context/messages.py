@@ -62,8 +62,7 @@ class ToolCall:
                 expected = "text"
                 if name == "arguments":
                     expected = 'a mapping or JSON text, such as \'{"city": "Bern"}\''
-                what = f"tool call: {name}: expected {expected}, got {type(value).__name__}"
-                raise MessageError(what, name=name)
+                raise MessageError(f"tool call: {name}: expected {expected}, got {type(value).__name__}", name=name)
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 

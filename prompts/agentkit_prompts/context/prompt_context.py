@@ -193,7 +193,7 @@ class PromptContext(_WithNonce):
         def __init__(self, user_input: _Input, *, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
 
     else:
-        # The input is no parameter of its own: problems are listed in the order of the arguments.
+        # The input is in `args`, not a separate parameter: problems are listed in the order of the arguments.
         def __init__(self, *args, allow_media=False, **values):
             if args:
                 values = _with_input(args, values)

@@ -1,4 +1,4 @@
-"""Evaluation prompts from the rows of a dataset, with worked examples. Import it as `agentkit.prompts.evaluation`."""
+"""Evaluation prompts from the rows of a dataset, with worked examples; public as `agentkit.prompts.evaluation`."""
 
 from agentkit_prompts.lazy import exports
 

@@ -19,8 +19,8 @@ Tokens = tuple[tuple[str, str], ...]
 def safe_format(text: str, row: Mapping[str, Any] | None = None, /, **columns: Any) -> str:
     """Return `text` with each `{column}` replaced by `str()` of its value.
 
-    All other text in braces is unchanged: unknown names, `{x!r}`, `{x:>5}` and `{ x }`. `{{x}}` is the filled `{x}`
-    within braces. A value that contains `{column}` is unchanged.
+    Other text in braces is unchanged: unknown names, `{x!r}`, `{x:>5}` and `{ x }`. `{{x}}` becomes the value of `x` in
+    braces. A value that contains `{column}` is unchanged.
 
     Args:
         text: Any text.
@@ -40,7 +40,7 @@ class Slots(NamedTuple):
     text: str
     """The text as a `%` format; the text itself without columns."""
     names: tuple[str, ...]
-    """The columns, once per use, in order."""
+    """Column of each place in the text, in order."""
 
     def fill(self, row: Mapping[str, Any]) -> str:
         """Return the text with the columns of `row`.
@@ -83,7 +83,7 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
 
 
 def _check_names(names: tuple[str, ...]) -> None:
-    # Rows come from files: a table without a header has numbers as names.
+    # Rows come from files, and a table without a header has numbers as names.
     invalid = [brief(name) for name in names if not isinstance(name, str)]
     if invalid:
         raise InContextError(

@@ -27,13 +27,13 @@ class DatasetReader:
     """Columns and rows of a dataset that are read (`reader_cfg` of the OpenCompass and AISBench documents).
 
     Raises:
-        InContextError: A field has the wrong type or value; names everything at once.
+        InContextError: A field has an invalid type or value; names all problems.
     """
 
     input_columns: Sequence[str]
     """Columns of the question: names, or one text of names with spaces between them."""
     output_column: str | None = None
-    """The answer; prompts hide it."""
+    """Column of the answer, which prompts hide."""
     input_template: PromptTemplate | None = None
     """Text of a row as a query for retrieval; by default the input columns, joined by spaces."""
     output_template: PromptTemplate | None = None
@@ -102,7 +102,7 @@ class DatasetReader:
         """Return the question of a row as a query for examples.
 
         Raises:
-            InContextError: An input column is not in the row; names all that are missing.
+            InContextError: Input columns are missing in the row; names all of them.
         """
         if self.input_template is not None:
             return str(self.input_template.item(row))
@@ -157,8 +157,8 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
 
     Args:
         rows: The rows of a split.
-        size: None for all; a number of rows, or a share of them below 1, drawn with that number as seed; or a slice
-            such as `"[:16]"`. As in OpenCompass, 0 and numbers that are too large mean all.
+        size: None for all rows; a number of rows, or a share below 1, drawn with the number of rows as seed; or a slice
+            such as `"[:16]"`. As in OpenCompass, 0 and numbers that are too large select all rows.
 
     Raises:
         InContextError: `size` is invalid.
@@ -177,7 +177,7 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
 
 
 def _drawn(rows: Sequence[Any], count: int) -> Sequence[Any]:
-    # OpenCompass draws with the number of rows as seed: the same rows are read here.
+    # OpenCompass draws with the number of rows as seed; the same seed selects the same rows here.
     order = list(range(len(rows)))
     Random(count).shuffle(order)
     return [rows[position] for position in order[:count]]

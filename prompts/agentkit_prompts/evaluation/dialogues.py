@@ -42,7 +42,7 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
     messages = columns.get(column)
-    # An empty list counts as a list of texts: the other columns define the number of turns.
+    # An empty list is a list of texts, because then the other columns define the number of turns.
     if messages and is_messages(messages):
         return [*_of_messages(messages, f"column {column!r}")]
     if _are(str, columns.values()):
@@ -87,7 +87,7 @@ def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapp
 
 
 def _turn(template: RowTemplate, row: Row, reader: DatasetReader) -> list[Item]:
-    """Return one turn; a template that ends with a question is answered by the answer of the row."""
+    """Return one turn; if the template does not end with an answer, the answer of the row is added."""
     items = _role_items(template.item(row))
     if not items or items[-1]["role"] != REPLY:
         items.append({"role": REPLY, "prompt": row.get(reader.output_column or "", "")})

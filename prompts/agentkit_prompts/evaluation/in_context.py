@@ -49,7 +49,7 @@ class RowPrompt(NamedTuple):
     row: int
     """Position of the row."""
     label: Any
-    """The label that is scored; None in mode `gen`."""
+    """Scored label; None in mode `gen`."""
     ids: tuple[int, ...]
     """Positions of the worked examples among the training rows."""
     prompt: Any
@@ -93,7 +93,7 @@ class InContext:
         self._fixed = fixed_rows(retriever, len(train))
         shows = self._fixed != []
         self.reader = reader
-        self.prompt_template = _asked_with(prompt_template, ice_template)
+        self.prompt_template = _row_template(prompt_template, ice_template)
         self.ice_template = ice_template
         self.retriever = retriever
         self.train = train
@@ -267,7 +267,8 @@ class InContext:
         mode = self.inferencer.mode
         if mode is None:
             return [(yield self.prompt(row, ids))]
-        if ids:  # and no retriever chooses any
+        # A dialogue has no retriever, so the caller passed these rows.
+        if ids:
             raise InContextError(_NO_EXAMPLES, name="ids")
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
@@ -275,7 +276,7 @@ class InContext:
         """Return a prompt as input of a model: text or messages.
 
         Args:
-            prompt: What `prompt` or `requests` returned.
+            prompt: Result of `prompt` or `requests`.
             model: A meta template, or any chat template; None joins the texts of the prompt by newlines.
 
         Raises:
@@ -387,13 +388,17 @@ class InContext:
         return {**sample, "text": text + reply, "loss_spans": spans}
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
-        """Warn of columns that are probably misspelt, and of rows that are among their own worked examples, `ids`."""
+        """Warn of columns that are probably misspelt, and of rows that are in their worked examples `ids`."""
         warn_of_columns(rows, self.train, self.prompt_template, self.ice_template, self.reader.input_columns)
         if ids:
             warn_of_own_answers(rows, self.train, ids, self.reader.output_column)
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
-        """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
+        """Return the template of examples.
+
+        Raises:
+            InContextError: The template is missing, or these rows cannot be shown.
+        """
         template, size = self.ice_template, len(self.train)
         if template is None:
             raise InContextError(
@@ -431,7 +436,7 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
         return [value for number, value in enumerate(values) if value not in values[:number]]
 
 
-def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:
+def _row_template(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:
     """Return the template of rows; by default the template of the examples."""
     template = ice_template if prompt_template is None else prompt_template
     if template is None:

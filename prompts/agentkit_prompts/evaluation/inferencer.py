@@ -35,7 +35,7 @@ BUILT = (
     *("GLMChoiceInferencer", "InferencePPLOnlyInferencer", "LMMGenInferencer", "MinKPercentInferencer"),
     *("PPLOnlyInferencer", "ParallelChatMLInferencer", "SCInferencer", "SWCELossInferencer", "ToTInferencer"),
 )
-"""Names of inferencers whose prompts are built, but which cannot be run here."""
+"""Names of inferencers whose prompts can be created, but which cannot be run here."""
 
 _DEFAULT_MODES: Mapping[str, InferMode] = {
     "ChatInferencer": "last",
@@ -51,7 +51,7 @@ _GENERATION: Mapping[str, str] = {
 _FILES = ("output_json_filepath", "output_json_filename")
 _OUT = "the answers go to the file that `run(..., out=)` names"
 _MEANINGLESS = ("save_every",)
-"""Keys of the original classes without effect here: every answer is written when it arrives."""
+"""Keys of the original classes without effect here, where every answer is written when it arrives."""
 
 
 def _is_count(value: object) -> bool:
@@ -100,19 +100,19 @@ class Inferencer:
     max_out_len: int | Sequence[int] | None = None
     """Maximum tokens of a reply; a list contains one number per turn."""
     min_out_len: int | None = None
-    """Tokens of a reply at least."""
+    """Minimum tokens of a reply."""
     stopping_criteria: Sequence[str] = ()
     """Texts at which a reply ends."""
     batch_size: int | None = None
-    """Requests at once."""
+    """Maximum concurrent requests."""
     max_seq_len: int | None = None
     """Maximum tokens of a prompt: worked examples are removed from the end until it fits."""
     gen_field_replace_token: str = ""
-    """Text at the place of the answer."""
+    """Text that replaces the answer."""
     labels: Sequence[Any] | None = None
     """Labels that are scored instead of the labels of the template."""
     normalizing_str: str | None = None
-    """Scored instead of the text before the `sep_token`; its score is subtracted."""
+    """Text that is scored instead of the text before the `sep_token`; its score is subtracted."""
     generation_kwargs: Mapping[str, Any] = field(default_factory=FrozenDict)
     """`temperature`, `top_p`, `top_k`, `do_sample`."""
 
@@ -137,7 +137,7 @@ class Inferencer:
 
     def _problems_of_use(self) -> Problems:
         """Return a problem for each field that has no meaning for this inferencer."""
-        # The prompts of an inferencer that is not run are built with any settings.
+        # The prompts of an inferencer that is not run are created with any settings.
         asks: Asks | None = ASKED.get(self.name)
         has_lengths = isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
         misuses = (
@@ -150,7 +150,7 @@ class Inferencer:
 
     @property
     def asks(self) -> Asks:
-        """Kind of the requests; prompts of inferencers that are not run here are built like `gen`."""
+        """Kind of the requests; prompts of inferencers that are not run here are created like `gen`."""
         return ASKED.get(self.name, "gen")
 
     @property
@@ -162,10 +162,10 @@ class Inferencer:
 
     @classmethod
     def from_cfg(cls, name: str, cfg: Mapping[str, Any]) -> Inferencer:
-        """Read the dict of a configuration; of inferencers that are not run here any key is taken.
+        """Read the dict of a configuration. An inferencer that is not run here accepts any key.
 
         Raises:
-            InContextError: A key is unknown; otherwise as the class.
+            InContextError: A key is unknown, or a value is invalid; see the class.
         """
         if name not in ASKED:
             return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))

@@ -85,7 +85,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         """
         if ice:
             raise InContextError(
-                "MultiTurnPromptTemplate: worked examples have no place in it; use ZeroRetriever", name="ice"
+                "MultiTurnPromptTemplate: it has no place for worked examples; use ZeroRetriever", name="ice"
             )
         return self._prompt(row, self._chat(row, self._pairs(row)))
 
@@ -97,15 +97,14 @@ class MultiTurnPromptTemplate(RowTemplate):
     ) -> Generator[PromptList, str | None, list[str | None]]:
         """Yield the prompt of each request and receive the answer of the model, or None for a failed request.
 
-        A failed request ends the dialogue in mode `every`, whose next turn would need its answer. A row without
-        questions, and a dialogue without items of role BOT, has no request.
+        A failed request ends the dialogue in mode `every`, because the next turn needs its answer. A row without
+        questions, and a dialogue without items of role BOT, have no requests.
 
         Returns:
             The answers, in order.
 
         Raises:
-            InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or an
-                answer is not text.
+            InContextError: The mode is unknown, the row lacks a column or a required answer, or an answer is not text.
         """
         modes = get_args(InferMode)
         if infer_mode not in modes:

@@ -30,7 +30,7 @@ _END = "<AIS_CONTENT_TAG>"
 _TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
 
 _TWO_SCHEMES = re.compile(r"(?:file://|data:[^,]{0,80};base64,)(?:file|https?|data):")
-"""An address after `file://`, or in place of base64."""
+"""An address after `file://`, or instead of base64."""
 
 _CONTENT = ("content", "question")
 """Columns of the tagged content; the first existing column is used."""
@@ -63,7 +63,7 @@ class MMPromptTemplate(PromptTemplate):
         content = self._content(row)
         prompt = super()._render(label, form, row, ice)
         for item in prompt:
-            # The parts of worked examples are a list, and filled already.
+            # The parts of worked examples are a list, and contain their values already.
             if isinstance(item, dict) and isinstance(item.get("prompt_mm"), Mapping):
                 item["prompt_mm"] = _parts(item["prompt_mm"], content, row)
         return prompt

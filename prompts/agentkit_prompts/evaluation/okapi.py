@@ -1,4 +1,4 @@
-"""BM25 as `rank_bm25` computes it, over the words that NLTK finds: evaluations show the rows that OpenCompass shows."""
+"""BM25 with the scores of `rank_bm25` and the words of NLTK, so that evaluations show the same rows as OpenCompass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_prompts.ranking.bm25 import BM25
 __all__ = ["Okapi", "terms"]
 
 _FLOOR = 0.25
-"""Share of the mean IDF that a term has which is in more than half of the texts."""
+"""Share of the mean IDF that replaces the IDF of terms in more than half of the texts."""
 
 _SINGLE = r"?!;@#$%&*`()\[\]{}<>«»“”‘’„\u2012-\u2015"
 """Characters that are separate terms."""
@@ -60,7 +60,7 @@ class Okapi(BM25):
         super().__init__(texts, tokenize=tokenize)
         counts = {term: len(postings) for term, postings in self._postings.items()}
         idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
-        # `sum` is more exact from Python 3.12 on, and the original is not: equal scores have to stay equal.
+        # `sum` is more exact in Python 3.12, but the original is not, and equal scores must be equal here.
         total = reduce(add, idf.values(), 0.0)
         floor = _FLOOR * total / len(idf) if idf else 0.0
         self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}

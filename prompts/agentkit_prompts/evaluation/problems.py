@@ -21,7 +21,7 @@ def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], proble
 
 
 def wrong_type(place: str, value: object, kinds: type | UnionType, expected: str) -> Problems:
-    """Return a problem if a value is of no type of `kinds`."""
+    """Return a problem if a value is not of a type in `kinds`."""
     if isinstance(value, kinds):
         return []
     return [Problem(place, f"must be {expected}, got {brief(value)}")]
@@ -39,7 +39,7 @@ def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:
 
 
 def problems_of_error(place: str, error: PromptError) -> Problems:
-    """Return the problems of `error`, which the part at `place` has."""
+    """Return the problems of an error about the part at `place`."""
     return inside(place, error.problems or [(error.name or "", str(error))])
 
 
@@ -55,7 +55,7 @@ def at_row(number: int, error: InContextError) -> InContextError:
 
 
 def some(texts: Sequence[str], separator: str) -> str:
-    """Return joined texts; of many texts, the first texts and the number of the remaining texts."""
+    """Join texts; after the first texts of a long list, write the number of the remaining texts."""
     listing = [*texts[:MAX_LISTED]]
     if len(texts) > MAX_LISTED:
         listing.append(f"and {len(texts) - MAX_LISTED:,} more")

@@ -27,7 +27,7 @@ class PromptList(list[Item]):
         """Return the list with the columns filled in, in texts and in the `prompt` of role items.
 
         Raises:
-            InContextError: An item is neither text nor dict, its prompt is no text, or a value cannot become text.
+            InContextError: An item is neither text nor dict, its prompt is not text, or a value cannot become text.
         """
         values = {**(row or {}), **columns}
         return self._map(lambda text: safe_format(text, values))
@@ -95,7 +95,7 @@ class PromptList(list[Item]):
         return self
 
     def __mul__(self, times: SupportsIndex, /) -> PromptList:
-        """Return it this many times over."""
+        """Return the list repeated `times` times."""
         return PromptList([item for _ in range(times.__index__()) for item in copies(self)])
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ def section(name: str, items: Iterable[Item]) -> list[Item]:
 
 
 def is_marker(item: object) -> bool:
-    """True if an item only marks the begin or end of a section."""
+    """True if an item only marks the start or the end of a section."""
     return isinstance(item, dict) and len(item) == 2 and "section" in item and "pos" in item
 
 

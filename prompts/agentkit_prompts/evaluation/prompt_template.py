@@ -96,7 +96,7 @@ class PromptTemplate(RowTemplate):
         return self.ice_token is not None and any(self.ice_token in text for text in texts)
 
     def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
-        """Return the prompt of `row`; of label prompts, the first.
+        """Return the prompt of `row`, for the first label if the template has labels.
 
         Raises:
             InContextError: The examples have roles and their place is inside text, or a value cannot become text.
@@ -227,7 +227,7 @@ class PromptTemplate(RowTemplate):
 
 
 def _items(prompt: Any, *, is_example: bool) -> list[Item]:
-    """Return the items of a text or dialogue; of a worked example, the rounds alone."""
+    """Return the items of a text or dialogue; for a worked example, only the rounds."""
     if isinstance(prompt, str):
         return [prompt]
     if is_example:

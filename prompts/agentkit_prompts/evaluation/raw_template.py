@@ -14,7 +14,7 @@ from agentkit_prompts.evaluation.row_template import RowTemplate
 __all__ = ["Messages", "RawPromptTemplate", "is_messages"]
 
 Messages: TypeAlias = list[dict[str, Any]]
-"""Messages with `role` and `content`, in a plain list: parsers hand it on unchanged."""
+"""Messages with `role` and `content`, in a plain list, which parsers return unchanged."""
 
 _ROLES = ("system", "user", "assistant")
 

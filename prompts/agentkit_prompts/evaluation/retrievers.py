@@ -22,7 +22,7 @@ _WORD = 0xFFFFFFFF
 class BM25Selector(KeywordSelector):
     """The `k` examples with the highest BM25 scores for the query, best first, with the scores of `rank_bm25`.
 
-    The examples are the same as in OpenCompass. Of equal examples the later row is first.
+    The examples are the same as in OpenCompass. Among equal scores, the later row is first.
 
     Args:
         k: Number of examples.
@@ -73,7 +73,7 @@ class RandomSelector:
         Raises:
             InContextError: The pool has fewer than `k` examples.
         """
-        _enough("RandomSelector", self.k, len(examples))
+        _check_pool("RandomSelector", self.k, len(examples))
         generator = _legacy_generator(self.seed)
         return [
             tuple([examples[position] for position in _shuffled(generator, len(examples))[: self.k]]) for _ in queries
@@ -103,7 +103,7 @@ class WindowSelector:
             InContextError: The pool has fewer than `k` examples.
         """
         size = len(examples)
-        _enough("WindowSelector", self.k, size)
+        _check_pool("WindowSelector", self.k, size)
         return [
             tuple([examples[(row - self.k + place) % size] for place in range(self.k)]) for row in range(len(queries))
         ]
@@ -181,7 +181,7 @@ def _position(name: str, size: int) -> str:
 
 
 def _legacy_generator(seed: int) -> Random:
-    """Return the Mersenne Twister seeded as `numpy.random.seed` does; Python's own seeding differs."""
+    """Return a Mersenne Twister with the seeding of `numpy.random.seed`, which differs from Python's seeding."""
     state = [seed]
     for number in range(1, _STATE_WORDS):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + number) & _WORD)
@@ -202,7 +202,7 @@ def _shuffled(generator: Random, size: int) -> list[int]:
     return order
 
 
-def _enough(name: str, wanted: int, there: int) -> None:
-    if wanted > there:
-        text = f"{name}: {wanted} examples are requested, but only {there} exist; request fewer"
-        raise InContextError(text, name="k", value=wanted)
+def _check_pool(name: str, count: int, size: int) -> None:
+    if count > size:
+        text = f"{name}: {count} examples are requested, but only {size} exist; request fewer"
+        raise InContextError(text, name="k", value=count)

@@ -137,7 +137,7 @@ def warn_of_no_place(template: RowTemplate) -> None:
             template_name += f" for label {', '.join(map(repr, labels))}"
         text = (
             f"worked examples are not shown: {template_name} has no {template.ice_token!r} in it; "
-            "put the ice_token where they go, or retrieve none"
+            "add the ice_token at their place, or use ZeroRetriever"
         )
         warn(InContextWarning(text, name=", ".join(map(str, labels))))
 
@@ -155,14 +155,14 @@ def warn_of_own_answers(
     """
     if answer is None:
         return
-    shown = [str(number) for number, row in enumerate(rows) if answer in row and _is_shown(row, train, ids[number])]
-    if not shown:
+    numbers = [str(number) for number, row in enumerate(rows) if answer in row and _is_shown(row, train, ids[number])]
+    if not numbers:
         return
     text = (
-        f"{len(shown)} of {len(rows)} rows (the first is row {shown[0]}) have their own answer in a worked example: "
-        f"their score is meaningless; remove them from the training rows, or set another train_split"
+        f"{len(numbers)} of {len(rows)} rows (the first is row {numbers[0]}) have their own answer in a worked example,"
+        " so that their score is meaningless: remove them from the training rows, or set another train_split"
     )
-    warn(InContextWarning(text, name=", ".join(shown)))
+    warn(InContextWarning(text, name=", ".join(numbers)))
 
 
 def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
@@ -183,7 +183,7 @@ def warn_of_columns(
     """
     columns = set[str]().union(*rows)
     templates = {"prompt_template": (prompt_template, columns)}
-    # Without a prompt_template the ice_template has both roles: warn once.
+    # Without a prompt_template, the ice_template has both purposes, so it is checked once.
     if ice_template is not prompt_template:
         templates["ice_template"] = (ice_template, columns.union(*train))
     doubts: Problems = []
@@ -213,8 +213,8 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
     missing = ", ".join([repr(name) for name in asked if name in unused])
     doubts: Problems = []
     for match in _NAME.finditer(text):
-        braces, column = match[0], _meant(match[1], unused)
-        # Without a missing column, braces that look like no column mean themselves.
+        braces, column = match[0], _probable_column(match[1], unused)
+        # If no column is missing, braces without a similar column are intended as text.
         if braces[1:-1] not in columns and (column or missing):
             doubts.append(Problem(braces, _no_column(braces, column, missing)))
     return doubts
@@ -229,7 +229,7 @@ def _no_column(braces: str, column: str | None, missing: str) -> str:
     return text
 
 
-def _meant(name: str, columns: set[str]) -> str | None:
+def _probable_column(name: str, columns: set[str]) -> str | None:
     """Return the column that braces with a name or a misspelt name probably mean."""
     if name in columns:
         return name

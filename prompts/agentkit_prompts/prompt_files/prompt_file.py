@@ -1,4 +1,4 @@
-"""A prompt built from one file, or from one file per locale."""
+"""`PromptFile`: a prompt from one file, or from one file per locale."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PromptFile:
 class Entry(NamedTuple):
     """A prompt and its files, as (file, text)."""
 
-    made_from: tuple[tuple[str, str], ...]
+    sources: tuple[tuple[str, str], ...]
     prompt: BasePrompt
     file: PromptFile
 
@@ -61,20 +61,21 @@ def entries_of(
     """
     entries: dict[str, Entry] = {}
     for name, parts in sorted(_groups(texts, label, problems).items()):
-        made_from = tuple([(part.file, texts[part.file]) for part in parts])
+        sources = tuple([(part.file, texts[part.file]) for part in parts])
         entry = before.get(name)
-        if entry is None or entry.made_from != made_from:
+        # Reuse the object of an unchanged prompt, because caches identify prompts by identity.
+        if entry is None or entry.sources != sources:
             errors = _errors(parts)
             problems += errors
             if errors:
                 continue
-            entry = _entry(name, parts, made_from, label)
+            entry = _entry(name, parts, sources, label)
         entries[name] = entry
     return entries
 
 
 def _errors(parts: Sequence[Source]) -> list[PromptError]:
-    # Files are built only without contradictions, which would cause more errors.
+    # Contradictions would cause more errors when prompts are created.
     return [*_contradictions(parts)] or [*_broken(parts)]
 
 
@@ -92,14 +93,14 @@ def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -
     return groups
 
 
-def _entry(name: str, parts: Sequence[Source], made_from: tuple[tuple[str, str], ...], label: str) -> Entry:
+def _entry(name: str, parts: Sequence[Source], sources: tuple[tuple[str, str], ...], label: str) -> Entry:
     front = parts[0].front
     role = None
     if front.role != "none":
         role = front.role
     files = tuple([part.file for part in parts])
-    file = PromptFile(name, files, role, front.order, front.version, content_hash(made_from, label))
-    return Entry(made_from, _prompt(front, parts), file)
+    file = PromptFile(name, files, role, front.order, front.version, content_hash(sources, label))
+    return Entry(sources, _prompt(front, parts), file)
 
 
 def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
@@ -113,8 +114,8 @@ def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
             yield _taken(part, other)
         for key, value in part.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
-                what = f"{key} differs from {first.file}, which applies to every locale: set it there"
-                yield TemplateError(what, file=part.file, line=part.lines[key], name=key)
+                message = f"{key} differs from {first.file}, which applies to every locale: set it there"
+                yield TemplateError(message, file=part.file, line=part.lines[key], name=key)
 
 
 def _taken(part: Source, other: str) -> TemplateError:
@@ -126,7 +127,7 @@ def _taken(part: Source, other: str) -> TemplateError:
 
 
 def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
-    """Build each file separately, so that an error names the right file."""
+    """Create a prompt of each file separately, so that an error names the right file."""
     first = parts[0]
     try:
         # Check the budget first: its errors would be reported for each file.
@@ -140,6 +141,7 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
         except TemplateError as error:
             yield error
         except PromptError as error:
+            # The first file contains the schema, so all files have the same error.
             yield TemplateError(str(error), file=first.file, line=first.lines.get("schema"), name="schema")
             return
 
@@ -194,6 +196,7 @@ def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Temp
 
 def content_hash(files: Any, label: str) -> str:
     """Hash files with their names relative to the folder."""
+    # The lengths keep the borders between names and texts unambiguous.
     state = hashlib.blake2b(digest_size=8)
     for file, text in files:
         name = file.removeprefix(f"{label}/")

@@ -52,24 +52,27 @@ class _Extended(NamedTuple):
 class PromptFolder(Mapping[str, BasePrompt]):
     """Prompts by name, from the `*.prompt.j2` files of a folder and its subfolders.
 
-    A file is a template. YAML front matter between two lines of `---` may set:
+    A file is a template. YAML front matter between two lines of `---` can set:
 
-    - `role`: place in `Layers`; by default `system`, or `none` for use by name only.
+    - `role`: place in `Layers`, by default `system`; `none` for use by name only.
     - `order`: a number; prompts of one place are sorted by order, then by name.
     - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo` (documents), `recalled` (messages of earlier
       conversations), `knowledge` (facts), `summary`, `tools` or `examples`. A file without text uses the default
       template of its kind.
     - `schema`: JSON Schema of the additional kwargs, which the template reads by name (`text`, `info`), or of all
-    values of the template (other kinds). - `budget`: fields of `Size`. `volatility`, `fence`: as in `BasePrompt`.
-    `engine`: `jinja` or `fstring`. - `name`, `locale`: override the file name. `version`: text for readers, stored in
-    `files`.
+      values of the template (other kinds).
+    - `budget`: fields of `Size`.
+    - `volatility`, `fence`: as in `BasePrompt`.
+    - `engine`: `jinja` or `fstring`.
+    - `name`, `locale`: replace the name and the locale in the file name.
+    - `version`: text for readers, stored in `files`.
 
-    `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale; the file without a locale is
-    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`. A link to
-    a target outside the folder is rejected: a foreign folder could send any file to the model.
+    `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale. The file without a locale is
+    the fallback, and its front matter applies to all locales. A prompt in an inner folder is named `folder/greeting`. A
+    link to a target outside the folder is rejected, because a folder of a third party could send any file to the model.
 
     Raises:
-        PromptFilesError: Files are invalid; names each of them, with the line.
+        PromptFilesError: Files are invalid; names all of them, with their lines.
     """
 
     __slots__ = ("_label", "_latest", "_lock", "_root", "_state")
@@ -139,9 +142,11 @@ class PromptFolder(Mapping[str, BasePrompt]):
         return latest.layers
 
     def reload(self) -> Reload:
-        """Read the files again. All prompts are built before any is replaced; unchanged prompts stay the same objects.
-        If a file is broken, the old prompts stay, and the result names the problem.
+        """Read the files again. All prompts are replaced at once; unchanged prompts are the same objects as before.
+
+        If a file is broken, the old prompts are still used, and the result names the problem.
         """
+        # One reload at a time; readers use the old state until it is replaced.
         with self._lock:
             before = self._state
             try:
@@ -173,7 +178,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
             problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
         earlier: Mapping[str, Entry] = {}
         if before is not None:
-            # The same objects, so that caches by identity stay valid.
+            # Return the same objects, so that caches by identity are still valid.
             if not problems and texts == before.texts:
                 return before
             earlier = before.entries
@@ -207,7 +212,7 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                 waiting += _read_item(item, file, current.top, label, texts)
             except TemplateError as error:
                 problems.append(error)
-            # For example a path that is too long for the system.
+            # For example, a path is too long for the system.
             except (OSError, ValueError) as error:
                 problems.append(_unreadable(file, error))
     return dict(sorted(texts.items()))
@@ -271,7 +276,7 @@ def _is_folder(item: Traversable) -> bool:
     try:
         return stat.S_ISDIR(item.stat().st_mode)
     except OSError as error:
-        # A link without a target.
+        # A link can have no target.
         if error.errno in (ENOENT, ENOTDIR, ELOOP):
             return False
         raise

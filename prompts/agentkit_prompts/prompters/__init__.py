@@ -1,4 +1,4 @@
-"""Prompters: prompts from an instruction with slots. Import it as `agentkit.prompts.prompters`."""
+"""Prompters: prompts from an instruction with slots; public as `agentkit.prompts.prompters`."""
 
 from agentkit_prompts.lazy import exports
 

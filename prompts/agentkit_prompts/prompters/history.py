@@ -37,7 +37,7 @@ def read_history(given: History | None) -> list[Message]:
     """Return the messages of a history.
 
     Raises:
-        PrompterError: Names every item that is neither a message nor a pair, and a tool call that has no result.
+        PrompterError: Items are neither messages nor pairs, or a tool call has no result; names all problems.
     """
     if given is None:
         return []
@@ -46,8 +46,8 @@ def read_history(given: History | None) -> list[Message]:
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
     problems: Problems = []
     cause: MessageError | None = None
-    # Identity of a question -> its answer. Positions are not usable, because one message of a provider can become
-    # several messages.
+    # Identity of a question -> its answer. Positions would change, because a message of a provider can become several
+    # messages.
     answers: dict[int, Message] = {}
     items = [*given]
     for index, item in enumerate(items):
@@ -66,6 +66,7 @@ def read_history(given: History | None) -> list[Message]:
 
 
 def _require_complete(messages: Sequence[Message]) -> None:
+    # A provider refuses calls without results, and composing would drop them without an error.
     if len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; pass both or neither"
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
@@ -84,7 +85,7 @@ def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], prob
     """Return the question of a pair as a message; its answer is added to `answers`."""
     if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         problems.append(Problem(place, _expected_pair(pair)))
-        # An invalid pair becomes an empty message, so that the places of the other problems are right.
+        # An invalid pair becomes an empty message, so that other problems have the right places.
         return Message("user")
     question = Message("user", pair[0])
     answers[id(question)] = Message("assistant", pair[1])
@@ -102,13 +103,14 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     """Return the tools in the form of a chat request, as copies.
 
     Raises:
-        PrompterError: Names every value that is not a tool or not JSON, and every duplicate name.
+        PrompterError: Values are not tools or not JSON, or names are repeated; names all problems.
     """
     problems: Problems = []
     items: Any = () if given is None else given
     if isinstance(items, list | tuple):
         items = [_specified(tool) for tool in items]
     tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
+    # `wire_tools` also accepts the function of a tool alone, but a prompter does not.
     if isinstance(items, list):
         problems += _problems_of_tools(items)
     problems += _repeated_names(tools)

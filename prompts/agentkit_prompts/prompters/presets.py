@@ -41,7 +41,7 @@ class ChatPrompter(Prompter):
     split: ClassVar[str] = "{soa}"
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
-        """End the instruction and the block after it with a line break each."""
+        """Add a line break to the instruction and to the block after it."""
         if user is None:
             if not system and not extra:
                 return "", ""
@@ -65,6 +65,7 @@ class EmptyPrompter(Prompter):
         return_dict: bool = False,
     ) -> Any:
         """Return the input, or with `return_dict` a request with the input as last message."""
+        # Only a request contains history and tools, so they are not read, and the input can have any type.
         if not return_dict:
             self._log(input, show)
             return input

@@ -104,8 +104,8 @@ class Prompter:
         self._pre_hook = pre_hook
         self._show = show
         self.slots = slots_of(*self._words)
-        given = _checked(type(self).__name__, system, tokens, _OPTIONS)
-        self._set_up({**dict.fromkeys(TOKENS, ""), **given}, self.system if system is None else system)
+        options = _checked(type(self).__name__, system, tokens, _OPTIONS)
+        self._set_up({**dict.fromkeys(TOKENS, ""), **options}, self.system if system is None else system)
         self._require_system_place()
         if self.history:
             self._refuse_history()
@@ -124,7 +124,7 @@ class Prompter:
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
         if system is None and "{instruction}" in layout:
-            # The line includes its line break.
+            # Without the line of the system text, its line break is removed, too.
             layout = layout.replace("{system}\n", "").replace("{system}", "")
         places = set(slots_of(layout))
         self.system = system
@@ -135,7 +135,7 @@ class Prompter:
             conversation="history" in places,
             empty_messages=True,
         )
-        # No warning: the format places the slots of the instruction.
+        # Skip the warning about volatility: the layout defines the places of the slots.
         plan_of(self.layers).is_checked = True
         self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
 
@@ -210,7 +210,7 @@ class Prompter:
         show: bool = False,
         return_dict: bool = False,
     ) -> str | dict[str, Any]:
-        """Return the prompt of one call: text for a local model, or with `return_dict` the request of a hosted one.
+        """Return the prompt of one call: text for a local model, or with `return_dict` a request to a hosted model.
 
         Args:
             input: Text of the user, or a dict of slots; one key that is not a slot can contain text of the user.
@@ -243,7 +243,7 @@ class Prompter:
 
     def get_response(self, output: str, input: str | None = None) -> str:
         """Return the reply in the output of a local model: the text after the repeated prompt, or after the split."""
-        # Local models repeat the prompt.
+        # The output of some local models starts with the prompt.
         if input and output.startswith(input):
             return output[len(input) :]
         if not self.chat_template.split:
@@ -251,10 +251,10 @@ class Prompter:
         return output.rsplit(self.chat_template.split, 1)[-1]
 
     def _turn(
-        self, given: SlotValues, history: Any, tools: Any, label: Any
+        self, values: SlotValues, history: Any, tools: Any, label: Any
     ) -> tuple[PromptContext, list[Mapping[str, Any]], str | None]:
         if self._pre_hook is not None:
-            given, history, tools, label = _checked_result(self._pre_hook(given, history, tools, label))
+            values, history, tools, label = _checked_result(self._pre_hook(values, history, tools, label))
         if not isinstance(label, str | None):
             raise PrompterError(f"label: expected text, got {type(label).__name__}", name="label")
         listed = self._tools_of_call(tools)
@@ -262,7 +262,7 @@ class Prompter:
         if earlier:
             self._refuse_history()
         ctx = PromptContext(
-            user_input=self._user_input(given),
+            user_input=self._user_input(values),
             conversation=Conversation([*self.history, *earlier]),
             tools=tuple(map(tool_spec, listed)),
         )
@@ -270,12 +270,12 @@ class Prompter:
 
     def _tools_of_call(self, tools: Any) -> list[Mapping[str, Any]]:
         """Return the tools of a call; without them, the tools of the prompter."""
-        given = read_tools(tools)
-        if given and self.tools:
+        call_tools = read_tools(tools)
+        if call_tools and self.tools:
             raise PrompterError(
                 "tools are already set at construction: pass them there or with the call, not both", name="tools"
             )
-        return given or list(self.tools)
+        return call_tools or list(self.tools)
 
     def _require_system_place(self) -> None:
         if self._words[0] and not self.layers.system:
@@ -294,6 +294,7 @@ class Prompter:
         if not isinstance(given, str | int | float | None):
             kind = type(given).__name__
             raise PrompterError(f"input: expected text or a dict of slots, got {kind}", name="input", value=kind)
+        # Text fills the only slot; with several slots, its slot is unknown.
         if len(self.slots) > 1 or (self.slots and given is None):
             raise self._needs_dict(given)
         return UserInput(_text(given))
@@ -309,12 +310,12 @@ class Prompter:
         """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
         problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
-        others = [key for key in given if key not in self.slots]
+        other_keys = [key for key in given if key not in self.slots]
         advice = ""
-        has_input = len(others) == 1 and not problems and (shows_input or not given[others[0]])
+        has_input = len(other_keys) == 1 and not problems and (shows_input or not given[other_keys[0]])
         if not has_input:
-            problems += self._unexpected(others)
-            if others and shows_input:
+            problems += self._unexpected(other_keys)
+            if other_keys and shows_input:
                 advice = "; one key that is not a slot can contain text of the user"
         problems += _problems_of_values(given)
         raise_problems(PrompterError, "input", problems, advice=advice)
@@ -322,7 +323,7 @@ class Prompter:
         slots = {slot: _text(given[slot]) for slot in self.slots}
         text = ""
         if has_input:
-            text = _text(given[others[0]])
+            text = _text(given[other_keys[0]])
         return UserInput(text, additional_kwargs=slots)
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:
@@ -393,19 +394,19 @@ def _tokens_of_model(model: str | None) -> dict[str, str]:
     return {token: getattr(template, field) for token, field in _MARKERS.items()}
 
 
-def _keys(given: Any) -> tuple[str, ...]:
-    if not given:
+def _keys(keys: Any) -> tuple[str, ...]:
+    if not keys:
         return ()
-    if isinstance(given, str):
-        given = (given,)
-    if not isinstance(given, list | tuple):
-        reason = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
+    if isinstance(keys, str):
+        keys = (keys,)
+    if not isinstance(keys, list | tuple):
+        reason = f"extra_keys: expected a str or a list of str, got {type(keys).__name__}"
         raise PrompterError(reason, name="extra_keys")
-    invalid = [repr(key) for key in given if not _is_slot(key)]
+    invalid = [repr(key) for key in keys if not _is_slot(key)]
     if invalid:
         reason = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(invalid)}"
         raise PrompterError(reason, name="extra_keys")
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(keys))
 
 
 def _is_slot(key: object) -> bool:

@@ -49,7 +49,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
         ("user", len(inputs) < 2 or "{user}{input}" in layout, "write {user}{input}: together they form one message"),
         ("split", split in layout, f"{split!r}, after which the reply starts, is not in the layout"),
     )
-    problems += [Problem(place, text) for place, is_kept, text in rules if not is_kept]
+    problems += [Problem(place, text) for place, is_valid, text in rules if not is_valid]
     raise_problems(PrompterError, f"layout of {name}", problems)
 
 
@@ -58,7 +58,7 @@ def _unknown(kind: str, names: Sequence[str], valid: Sequence[str]) -> list[Prob
 
 
 class PrompterLayout:
-    """A `ChatTemplate` that writes the messages of a prompter for one model.
+    """Chat template that writes the messages of a prompter for one model.
 
     Args:
         layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
@@ -76,7 +76,7 @@ class PrompterLayout:
         self.system = system
         self._headings = [heading for text in words for heading in _HEADING.findall(text)]
         self.split = self._fill(split, {})
-        # Without a split, all of the layout is before the reply.
+        # Without a split, the complete layout precedes the reply.
         self._body, _, reply = layout.rpartition(split) if split else (layout, "", "")
         self._reply = split + reply
         self._places = frozenset(_FIELD.findall(layout))
@@ -163,7 +163,7 @@ class PrompterLayout:
         return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
-        """Fill the places once: places inside values stay unchanged."""
+        """Fill the places of a layout; places inside values are not filled."""
         return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
 
 

@@ -1,6 +1,6 @@
 """Text with slots: `{word}` is replaced by input of the user; other braces are text.
 
-A slot is one or more word characters, of any script. Values are not scanned for slots, so braces in them stay.
+A slot is one or more word characters, of any script. Values are not scanned for slots, so their braces are unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXT = ["string", "number", "boolean"]
 
 
 def slots_of(*texts: str) -> tuple[str, ...]:
-    """Return the names of the slots, each once, in the order of their first use."""
+    """Return the distinct names of the slots, in the order of their first use."""
     return tuple(dict.fromkeys(name for text in texts for name in _SLOT.findall(text)))
 
 
@@ -74,6 +74,7 @@ class SlotPrompt(BasePrompt):
         if not self.own:
             return None
         schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_TEXT)} for slot in self.own}}
+        # The input of the user fills a missing slot if the prompter has no other slot.
         if len(self.slots) > 1:
             schema["required"] = list(self.own)
         return schema
@@ -93,7 +94,8 @@ class SlotPrompt(BasePrompt):
         """Return the value of every slot, and the input if no slot shows it.
 
         Raises:
-            PrompterError: Names every slot that has no value; `compose` converts it to a KwargsError for all prompts.
+            PrompterError: Slots have no value; names all of them. `compose` converts the error to a KwargsError for all
+                prompts.
         """
         kwargs = ctx.user_input.additional_kwargs
         if self._takes_input(ctx):
@@ -114,7 +116,7 @@ class SlotPrompt(BasePrompt):
         values = self.values(ctx)
         if self.input is False and values["user_input"] and ctx.user_input.input:
             raise PrompterError(
-                "the input has no place: this prompter shows input in slots only; write a slot such as {input} into "
+                "the input has no place: this prompter shows input only in slots; write a slot such as {input} into "
                 "its instruction, or add a slot to extra_keys",
                 name="input",
             )

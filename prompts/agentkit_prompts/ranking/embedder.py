@@ -77,11 +77,11 @@ class Vectors:
 
 
 def _check_dimensions(name: str, dimensions: int, vectors: Iterable[Sequence[float]]) -> None:
-    others = {len(vector) for vector in vectors} - {dimensions}
-    if others:
+    other_dimensions = {len(vector) for vector in vectors} - {dimensions}
+    if other_dimensions:
         raise PromptError(
             f"{name}: the vector of the query has {dimensions} dimensions, other vectors have "
-            f"{', '.join(map(str, others))}; an embedder must use one model",
+            f"{', '.join(map(str, other_dimensions))}; an embedder must use one model",
             name=name,
             value=dimensions,
         )

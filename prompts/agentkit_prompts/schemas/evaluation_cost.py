@@ -24,15 +24,15 @@ from agentkit_prompts.schemas.value_groups import TooManyGroupsError, ValueGroup
 __all__ = ["EvaluationCost", "TooExpensiveError", "ValueCost"]
 
 _MAX_EVALUATIONS = 10_000_000
-"""Evaluations of schemas, at most 80 nanoseconds each."""
+"""Maximum evaluations of schemas; each takes at most 80 nanoseconds."""
 _MAX_STEPS = 500_000
-"""Applications of schemas to groups that are weighed, at most a microsecond each."""
+"""Maximum applications of schemas to groups while the cost is computed; each takes at most a microsecond."""
 _MAX_UNITS = 4_000_000
-"""Maximum values in all errors that the library creates at once: 0.3 microseconds each."""
+"""Maximum values in all errors that the library creates; each takes 0.3 microseconds."""
 _UNITS_PER_ERROR = 30
-"""An error takes the time of this number of values."""
+"""Time of an error, as a number of values."""
 _COPIES = 2
-"""Times that the errors inside alternatives are copied into the error of the schema with these alternatives."""
+"""Number of copies of the errors of alternatives in the error of the schema that contains them."""
 _MAX_HASHED_BITS = 62
 _BITS_PER_COMPARISON = 32
 _Weights: TypeAlias = dict[ValueGroup, dict[int, int]]
@@ -82,8 +82,8 @@ class ValueCost:
         except TooExpensiveError:
             if not graph.remembered:
                 raise
-            # A value can be valid that takes too long without remembered results. Its errors are not made: for them
-            # the library follows each reference again.
+            # With remembered results, the validation can be fast enough. The errors of such a value are not created,
+            # because the library then follows each reference again.
             _Weighing(graph, self._groups, value, graph.remembered)
 
     @property
@@ -98,7 +98,7 @@ class ValueCost:
 
     def _errors(self, weights: _Weights, *, of_one: bool) -> _Errors:
         errors = _Errors(self._graph, self._groups, of_one=of_one)
-        # Parts are before the group that contains them, and schemas applied in place before the others.
+        # Add the parts before the group that contains them, and schemas that are applied in place before their users.
         for group in reversed(self._groups):
             errors.add(group, sorted(weights[group]))
         return errors
@@ -212,7 +212,7 @@ class _Errors:
         size += sum([self._sizes[part] * self._times(part) for part in group.parts])
         if group.names is not None:
             # An error of a name contains the object with that name.
-            self._sizes[group.names] = size * (1 if self._of_one else group.names.most)
+            self._sizes[group.names] = size * (1 if self._of_one else group.names.max_per_value)
         return size
 
     def add(self, group: ValueGroup, indexes: list[int]) -> None:
@@ -257,7 +257,7 @@ class _Errors:
 
     def _times(self, part: ValueGroup) -> int:
         """Return the factor of the errors of a part: errors of all its values are counted already."""
-        return part.most if self._of_one else 1
+        return part.max_per_value if self._of_one else 1
 
 
 def _applied_to_parts(node: SchemaNode, group: ValueGroup) -> Iterator[tuple[int, ValueGroup]]:

@@ -1,4 +1,4 @@
-"""Schemas with alternatives and references, written as one object."""
+"""Conversion of schemas with alternatives and references to one object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
     for keyword in ("anyOf", "oneOf"):
         options = [resolved(option, schema) for option in root.pop(keyword, ()) if isinstance(option, Mapping)]
         _add_options(root, options)
-    # Alternatives that cannot be joined are left out; the validator checks them when the tool is called.
+    # Alternatives that cannot be joined are omitted; the validator checks them when the tool is called.
     for keyword in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
         root.pop(keyword, None)
     return {**root, "type": "object", "properties": root.get("properties", {})}
@@ -67,13 +67,13 @@ class _Joining:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
-        self._left = _MAX_JOINED
+        self._joins_left = _MAX_JOINED
 
     def resolved(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema that is joined with its parts."""
         result = dict(schema)
-        while self._left > 0:
-            self._left -= 1
+        while self._joins_left > 0:
+            self._joins_left -= 1
             whole = self._joined_once(result)
             if whole is None:
                 break
@@ -87,10 +87,10 @@ class _Joining:
             return intersection(_without(schema, "$ref"), target)
         if not schema.get("allOf"):
             return None
-        first, *others = schema["allOf"]
+        first, *more = schema["allOf"]
         rest = _without(schema, "allOf")
-        if others:
-            rest["allOf"] = others
+        if more:
+            rest["allOf"] = more
         if not isinstance(first, Mapping):
             return rest
         return intersection(rest, self.resolved(first))

@@ -21,7 +21,7 @@ class _EmptyError(Exception):
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the intersection of two schemas; None if it is empty or no schema can express it.
 
-    Of two texts, or two rules that cannot be joined, such as patterns, the first is used.
+    If two texts, or two rules such as patterns, cannot be joined, the result contains the text or rule of `first`.
     """
     result = dict(first)
     try:
@@ -36,9 +36,9 @@ def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 
 
 def _join_types(first: Any, second: Any) -> Any:
-    left, right = _kinds(first), _kinds(second)
-    kinds = [kind for kind in left if _includes(right, kind)]
-    kinds += [kind for kind in right if kind not in left and _includes(left, kind)]
+    first_kinds, second_kinds = _kinds(first), _kinds(second)
+    kinds = [kind for kind in first_kinds if _includes(second_kinds, kind)]
+    kinds += [kind for kind in second_kinds if kind not in first_kinds and _includes(first_kinds, kind)]
     if not kinds:
         raise _EmptyError
     if len(kinds) == 1:
@@ -103,4 +103,4 @@ _JOINERS: Mapping[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
     **dict.fromkeys(("const", "anyOf", "oneOf", "allOf", "$ref"), _refuse),
 }
-"""Keyword -> join of two different values of it."""
+"""Keyword -> function that joins two different values of the keyword."""

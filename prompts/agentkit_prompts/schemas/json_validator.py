@@ -37,13 +37,13 @@ __all__ = ["MAX_SCHEMA_VALUES", "JsonValidator"]
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SCHEMA_VALUES = 200_000
-"""Values in a schema, at all levels."""
+"""Maximum values in a schema, at all levels."""
 _MAX_PATTERNS = 100_000
-"""Characters of all patterns of a schema, see `pattern_size`: compiling them takes up to a second."""
+"""Maximum size of all patterns of a schema, see `pattern_size`: compiling them takes up to a second."""
 _MAX_LISTED_VALUES = 2_000
-"""Values of a schema, and characters of its first error, for which all errors are listed."""
+"""Maximum values of a schema, and characters of its first error, if all errors are listed."""
 _MAX_BACKTRACKS = 1_000
-"""Steps back in a pattern with look-around or back-references. All other patterns run in linear time."""
+"""Maximum backtracks of a pattern with look-around or back-references. Other patterns run in linear time."""
 
 
 class JsonValidator:
@@ -77,9 +77,7 @@ class JsonValidator:
         if not is_lenient and (cycle := reference_cycle(schema)):
             # The library accepts every value by such a schema.
             steps = " -> ".join([shown_name(step) for step in cycle[:MAX_LISTED]])
-            raise InvalidSchemaError(
-                [("", f"its references lead back to themselves, so it describes nothing: {steps}")]
-            )
+            raise InvalidSchemaError([("", f"its references form a cycle, so it describes no value: {steps}")])
         self._cost = EvaluationCost(schema)
 
     def check(self, value: Any) -> None:
@@ -100,11 +98,11 @@ class JsonValidator:
         if self._validator.is_valid(value):
             return []
         if not cost.allows_one_error:
-            return [SchemaProblem((), "anyOf", "does not match the schema, and its problems are too many to list")]
+            return [SchemaProblem((), "anyOf", "does not match the schema, and has too many problems to list")]
         if cost.allows_all_errors:
             return list(self._listed(value))
         # One error is cheap, even if all errors would repeat a large schema.
-        return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
+        return [*self._first(value), SchemaProblem((), "limit", "may have more problems, too many to list")]
 
     def problems_of_object(self, value: Any) -> list[SchemaProblem]:
         """Return all problems of a value that may contain models, dataclasses and other objects, see `plain_data`."""
@@ -133,9 +131,9 @@ def _refuse(uri: str) -> Any:
 
 
 def _settle_references(schema: dict[str, Any]) -> None:
-    """Write each reference in one form, and escape characters that addresses cannot contain.
+    """Write all references in one spelling, and escape characters that addresses cannot contain.
 
-    Generators write `#/$defs/Page[Item]`. The library compiles a target again for each spelling of a reference.
+    Some generators write `#/$defs/Page[Item]`. The library compiles a target again for each spelling of a reference.
 
     Raises:
         InvalidSchemaError: The target of a reference is missing.
@@ -205,7 +203,7 @@ def _draft_validator() -> Draft202012Validator:
 
 
 def _patterns(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the patterns of a schema, each with the object whose key `pattern`, or whose name, it is."""
+    """Yield the patterns of a schema, each with the object that contains it as the value of `pattern` or as a key."""
     for node in iter_nodes(schema):
         if isinstance(node, dict):
             if isinstance(pattern := node.get("pattern"), str):
@@ -225,7 +223,7 @@ def _check_pattern_sizes(schema: dict[str, Any]) -> None:
 
 
 def _drop_patterns(schema: dict[str, Any]) -> None:
-    """Delete the patterns that cannot be compiled, and those after the size of all is too large."""
+    """Delete the patterns that cannot be compiled, and all patterns after the limit of their total size."""
     # Build the list first, because the loop deletes keys of the visited objects.
     remaining = _MAX_PATTERNS
     for node, pattern in list(_patterns(schema)):

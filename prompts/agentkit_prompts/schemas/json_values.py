@@ -19,7 +19,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def is_json(value: Any, name: str) -> bool:
-    """True if a value has the JSON type of that name; True for a name that is no type."""
+    """True if a value has the JSON type of that name, or if the name is unknown."""
     if isinstance(value, bool):
         return name == "boolean"
     # JSON has one kind of number: 5.0 is an integer.

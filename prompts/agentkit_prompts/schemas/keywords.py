@@ -1,4 +1,4 @@
-"""Keywords of JSON Schema by the kind of their values, and the walks over a schema that these kinds allow."""
+"""Keywords of JSON Schema by the kind of their values, and functions that visit all schemas in a schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "listed_values", "rewri
 NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that contain schemas by name."""
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
-"""Keywords that contain values, which are no schemas."""
+"""Keywords whose values are data, not schemas."""
 
 
 def as_object(schema: Any) -> Mapping[str, Any]:

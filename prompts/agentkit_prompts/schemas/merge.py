@@ -16,10 +16,10 @@ from agentkit_prompts.schemas.schema_problems import place_of
 __all__ = ["merge_schemas"]
 
 REQUIRED_BY = "x-required-by"
-"""Schema keyword that lists the prompts a property is needed by."""
+"""Schema keyword that lists the prompts that need a property."""
 
 _MAX_WRITTEN = 200
-"""Nodes of a schema that a message writes out with its references resolved."""
+"""Maximum nodes of a schema with resolved references in a message."""
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
@@ -40,7 +40,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
 
 
 class _Origin(NamedTuple):
-    """The first prompt that needs a property, and its schema of it."""
+    """First prompt that needs a property, and its schema of the property."""
 
     owner: str
     schema: Any
@@ -48,7 +48,7 @@ class _Origin(NamedTuple):
 
 
 class _Merging:
-    """The schemas merged so far."""
+    """Merge of schemas, one after the other."""
 
     def __init__(self) -> None:
         self._merged: JsonSchema | None = None
@@ -100,7 +100,7 @@ def _owners(item: Any, path: str) -> list[str]:
 
 def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
     problems = [(origin.owner, _shown(origin.schema, origin.document)) for origin in (first, second)]
-    both = ", ".join([f"{owner or _OWN} wants {schema}" for owner, schema in problems])
+    both = ", ".join([f"{owner or _OWN} requires {schema}" for owner, schema in problems])
     message = f"additional kwarg {name!r}: {both}; rename one of them or use the same schema for both"
     return SchemaConflict(message, name=name, problems=problems)
 
@@ -230,35 +230,35 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class _Comparison:
-    """Compares the meaning of parts of several schemas: references are followed, annotations ignored.
+    """Comparison of the meaning of parts of several schemas. References are followed, annotations are ignored.
 
-    Parts with the same meaning form a set. Two parts are compared once, whichever way leads to them. Parts that lead
-    back to themselves have the same meaning unless a part that can be reached from both differs.
+    Parts with the same meaning form a set. Two parts are compared once, also if several paths lead to them. Recursive
+    parts have the same meaning unless a part that both contain differs.
     """
 
     def __init__(self) -> None:
         self._above: dict[_Key, _Key] = {}
         """Part -> its parent part in the same set; the root of a set has no parent."""
         self._sizes: dict[_Key, int] = {}
-        self._kept: dict[_Key, tuple[Any, Any]] = {}
+        self._objects: dict[_Key, tuple[Any, Any]] = {}
         """Documents and parts, stored so that no other object gets their ids."""
 
-    def same(self, one: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
-        """True if `one` in the document `root` has the meaning of `other` in the document `other_root`."""
+    def same(self, part: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
+        """True if `part` of the document `root` has the meaning of `other` of the document `other_root`."""
         joined: list[tuple[_Key, _Key]] = []
-        waiting: list[tuple[Any, Any]] = [(one, other)]
+        waiting: list[tuple[Any, Any]] = [(part, other)]
         while waiting:
-            left, right = waiting.pop()
-            left, left_key = self._followed(left, root)
-            right, right_key = self._followed(right, other_root)
-            if not self._join(left_key, right_key, joined):
-                # Compared, or being compared.
+            node, other_node = waiting.pop()
+            node, key = self._followed(node, root)
+            other_node, other_key = self._followed(other_node, other_root)
+            if not self._join(key, other_key, joined):
+                # The parts have been compared, or their comparison has started.
                 continue
-            left_outline, right_outline = _outline(left), _outline(right)
-            if left_outline.label != right_outline.label:
+            outline, other_outline = _outline(node), _outline(other_node)
+            if outline.label != other_outline.label:
                 self._undo(joined)
                 return False
-            waiting += zip(left_outline.parts, right_outline.parts, strict=True)
+            waiting += zip(outline.parts, other_outline.parts, strict=True)
         return True
 
     def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
@@ -275,20 +275,20 @@ class _Comparison:
 
     def _key(self, root: JsonSchema, node: Any) -> _Key:
         key = (id(root), id(node))
-        self._kept[key] = (root, node)
+        self._objects[key] = (root, node)
         return key
 
-    def _join(self, one: _Key, other: _Key, joined: list[tuple[_Key, _Key]]) -> bool:
+    def _join(self, key: _Key, other_key: _Key, joined: list[tuple[_Key, _Key]]) -> bool:
         """Put two parts into one set; return False if they were in one set before."""
-        one, other = self._top(one), self._top(other)
-        if one == other:
+        smaller, larger = self._top(key), self._top(other_key)
+        if smaller == larger:
             return False
-        if self._sizes.setdefault(one, 1) > self._sizes.setdefault(other, 1):
-            one, other = other, one
+        if self._sizes.setdefault(smaller, 1) > self._sizes.setdefault(larger, 1):
+            smaller, larger = larger, smaller
         # Attach the smaller set to the larger set, so that the root of a set is found in few steps.
-        self._above[one] = other
-        self._sizes[other] += self._sizes[one]
-        joined.append((one, other))
+        self._above[smaller] = larger
+        self._sizes[larger] += self._sizes[smaller]
+        joined.append((smaller, larger))
         return True
 
     def _top(self, key: _Key) -> _Key:
@@ -297,9 +297,9 @@ class _Comparison:
         return key
 
     def _undo(self, joined: list[tuple[_Key, _Key]]) -> None:
-        for one, other in reversed(joined):
-            del self._above[one]
-            self._sizes[other] -= self._sizes[one]
+        for smaller, larger in reversed(joined):
+            del self._above[smaller]
+            self._sizes[larger] -= self._sizes[smaller]
 
 
 def _rules_next_to_reference(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,17 +359,17 @@ class _Expansion:
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
-        self._left = _MAX_WRITTEN
+        self._nodes_left = _MAX_WRITTEN
 
     def expand(self, node: Any, path: tuple[str, ...]) -> Any:
         """Return a schema with its references resolved; `path` are the references that led to it."""
-        self._left -= 1
+        self._nodes_left -= 1
         if isinstance(node, list | tuple):
             return [self.expand(item, path) for item in node[:_MAX_WRITTEN]]
         if not isinstance(node, Mapping):
             return node
         # A message shows a part of a large schema.
-        if self._left < 0:
+        if self._nodes_left < 0:
             return {"...": "..."}
         return self._expand_mapping(node, path)
 

@@ -55,7 +55,7 @@ def with_resolved_names(schema: ParamsSchema) -> ParamsSchema:
     Raises:
         PromptError: A name is not defined.
     """
-    # To pydantic a text is the name of a type; here it is probably a schema as JSON text.
+    # For pydantic, a text is the name of a type, but here it is probably a schema as JSON text; see `_adapter`.
     if isinstance(schema, TypeAdapter | Mapping | type | str):
         return schema
     frame = caller()
@@ -72,7 +72,7 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     The adapter of a class that uses a name before the name is defined is not complete, see `_completed`.
 
     Raises:
-        PromptError: pydantic cannot create a validator for it.
+        PromptError: pydantic cannot create a validator for the type.
     """
     if isinstance(schema, TypeAdapter):
         return schema
@@ -146,7 +146,7 @@ def check_params_schema(schema: ParamsSchema) -> None:
     """Reject a schema that would reject context values, which a prompt passes in addition to declared values.
 
     Raises:
-        PromptError: Names every problem of the schema at once; `problems` has them with their places.
+        PromptError: The schema has problems; `problems` contains all of them with their places.
     """
     if isinstance(schema, Mapping):
         kind = "the JSON Schema"
@@ -246,7 +246,7 @@ def _named(schema: object) -> str:
 
 
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
-    """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
+    """Return a function that returns values completed with their defaults, and all problems of the values."""
     if isinstance(schema, Mapping):
         document, validator = dict(schema), _validator_of(schema)
         return lambda values: (_with_defaults(document, values), _json_problems(document, validator, values))
@@ -254,7 +254,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
 
 
 class _TypeChecker:
-    """Checks values by a type."""
+    """Checker of values by a type."""
 
     def __init__(self, schema: TypeAdapter[Any] | type) -> None:
         self._schema = schema
@@ -319,7 +319,7 @@ def _value_at(value: Any, path: Sequence[Step]) -> Any:
     """Return the value at a path; if it is inside an object that is not JSON, that object."""
     for step in path:
         if isinstance(value, Mapping):
-            # JSON has texts as names only.
+            # All names in JSON are texts.
             value = next(item for name, item in value.items() if str(name) == str(step))
         elif isinstance(value, list | tuple):
             value = value[int(step)]

@@ -1,4 +1,4 @@
-"""Regular expressions in schemas: the cost of compiling and running one, and whether all servers can read it."""
+"""Regular expressions in schemas: cost of compiling and running a pattern, and support of a pattern by servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ slowly."""
 
 
 def pattern_size(pattern: str) -> int:
-    """Return about how many characters a pattern has when all that it repeats is written out."""
+    """Return the approximate number of characters of a pattern with its repetitions expanded."""
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         text = token[0]

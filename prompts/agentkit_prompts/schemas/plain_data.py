@@ -16,14 +16,14 @@ __all__ = ["NotPlainError", "Step", "fields_of", "foreign_objects", "plain_data"
 Step = int | str
 """Name of a property, or index of an item."""
 _MAX_LEVELS = 2 * MAX_DEPTH
-"""Nested mappings and lists: a level of a schema is two of them, `properties` and a name."""
+"""Maximum levels of nested mappings and lists: a level of a schema has two of them, `properties` and a name."""
 
 _CHARS_PER_VALUE = 100
 """Characters of a text that count as another value."""
 
 
 class NotPlainError(ValueError):
-    """Data that JSON cannot contain: a number that is not finite, or too much data.
+    """JSON cannot contain the data: a number is not finite, or the data is too large.
 
     Attributes:
         path: Place of the number; empty for too much data.
@@ -64,7 +64,7 @@ _KNOWN = (str, int, float, BaseModel, type(None))
 
 class _Copy:
     def __init__(self, maximum: int) -> None:
-        self._left = self._maximum = maximum
+        self._values_left = self._maximum = maximum
 
     def copy(self, value: Any, level: int) -> Any:
         self._spend(1)
@@ -74,7 +74,7 @@ class _Copy:
             return self._text(value)
         if isinstance(value, int | float):
             return _number(value)
-        # Data that contains itself ends here, too.
+        # This limit also stops at data that contains itself.
         if level > _MAX_LEVELS:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
         return self._container(value, level)
@@ -86,8 +86,8 @@ class _Copy:
         return {self._text(str(name)): self._below(str(name), item, level) for name, item in fields.items()}
 
     def _spend(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
+        self._values_left -= count
+        if self._values_left < 0:
             raise NotPlainError(f"has more than {self._maximum:,} values")
 
     def _text(self, value: str) -> str:

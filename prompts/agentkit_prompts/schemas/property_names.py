@@ -1,4 +1,4 @@
-"""Names of properties that a provider refuses: the names that are sent instead, and the way back."""
+"""Replacement of property names that a provider refuses, and the conversion of replaced names to original names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OF_ANTHROPIC", "OF_GEMINI", "original_names", "wire_property", "with
 
 OF_ANTHROPIC = r"[a-zA-Z0-9_.-]{1,64}"
 OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
-"""The names of properties that a provider accepts; `provider_rules` has the sources."""
+"""Pattern of the property names that a provider accepts; `provider_rules` has the sources."""
 
 _REFUSED = re.compile(r"[^a-zA-Z0-9_]+")
 # The provider that accepts the fewest names.
@@ -27,12 +27,12 @@ _PATTERNS = (OF_ANTHROPIC, OF_GEMINI)
 def wire_property(name: str, accepted: str) -> str:
     """Return a name that matches the pattern `accepted`, or any name if `accepted` is "".
 
-    A name that does not match ends in 8 hex digits of its hash: `filter[id]` and `filter(id)` stay apart, in every
-    process.
+    A replaced name ends with 8 hex digits of the hash of `name`, so that `filter[id]` and `filter(id)` have different
+    names, which are the same in all processes.
     """
     if not accepted or re.fullmatch(accepted, name):
         return name
-    # A number would depend on the other names of the tool.
+    # A hash, because a number would depend on the other names of the tool.
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _REFUSED.sub("_", name).strip("_")[: MAX_WIRE_NAME_CHARS - len(digest) - 2] or "field"
     if readable[0].isdigit():
@@ -81,7 +81,7 @@ def _with_wire_names(node: dict[str, Any], accepted: str) -> dict[str, Any]:
 
 
 def _wire_steps(steps: list[str], accepted: str) -> Iterator[str]:
-    """Yield the steps of a reference; names of properties become those that a provider accepts."""
+    """Yield the steps of a reference, with names of properties that a provider accepts."""
     for before, step in pairwise(["", *steps]):
         name = step.replace("~1", "/").replace("~0", "~")
         wire = wire_property(name, accepted)

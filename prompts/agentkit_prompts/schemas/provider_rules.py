@@ -27,9 +27,9 @@ class ProviderRules:
     names: str = ""
     """Regular expression of property names; "" for any name."""
     max_description: int | None = None
-    """Characters of the description of a tool."""
+    """Maximum characters of the description of a tool."""
     max_min_items: int | None = None
-    """The largest `minItems`."""
+    """Maximum value of `minItems`."""
     references: Literal["recursive", "flat", "none"] = "recursive"
     """`recursive` if a schema can refer to itself, `flat` if only to other schemas, `none` if `$ref` is not
     supported."""
@@ -42,15 +42,15 @@ class ProviderRules:
     only_text_enums: bool = False
     """True if an enum lists texts only."""
     max_properties: int | None = None
-    """Properties of all objects together."""
+    """Maximum properties of all objects together."""
     max_levels: int | None = None
     """Maximum levels of nested objects."""
     max_enum_values: int | None = None
-    """Values of all enums together."""
+    """Maximum values of all enums together."""
     max_name_chars: int | None = None
-    """Characters of all names of properties and definitions and all values of enums and constants together."""
+    """Maximum characters of all names of properties and definitions and all values of enums and constants together."""
     max_unions: int | None = None
-    """Parameters that have several types."""
+    """Maximum parameters that have several types."""
 
 
 OPENAI = ProviderRules(

@@ -19,13 +19,13 @@ from agentkit_prompts.schemas.references import target_in
 __all__ = ["Fitted", "fitted", "nullable"]
 
 _MAX_NODES = 20_000
-"""Schemas in a tool with its references written out, which multiply: a larger tool is not sent."""
+"""Maximum schemas in a tool with its references expanded; larger parts accept any value."""
 _MAX_JOINED = 50
-"""Times that a schema is joined with the rules next to it."""
+"""Maximum joins of a schema with the rules next to it."""
 _MAX_REFERENCES = 32
-"""References inside of each other that are written out."""
+"""Maximum levels of nested references that are expanded."""
 _LOST = ("patternProperties", "prefixItems")
-"""Keywords by which values are valid and that no subset has."""
+"""Keywords for valid values that no subset has."""
 _STRUCTURE = frozenset(
     ("$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions", "enum", "items", "nullable")
 )
@@ -53,10 +53,10 @@ class Fitted(NamedTuple):
 
 
 def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> Fitted:
-    """Write the parameters of a tool in the subset of `rules`.
+    """Convert the parameters of a tool to the subset of `rules`.
 
-    Rules outside of the subset are left out: arguments are still validated with the whole schema. Definitions
-    without a reference are left out, too.
+    Keywords outside of the subset are omitted: arguments are still validated with the full schema. Definitions without
+    a reference are omitted, too.
     """
     fitting = _Fitting(schema, rules)
     try:
@@ -92,7 +92,7 @@ def _is_flat(schema: Mapping[str, Any], kinds: list[str]) -> bool:
 
 
 class _Fitting:
-    """One document under one set of rules."""
+    """Conversion of one document to the subset of one set of rules."""
 
     def __init__(self, document: Mapping[str, Any], rules: ProviderRules) -> None:
         self.document = document
@@ -120,7 +120,7 @@ class _Fitting:
         return {**self.anything(path), **outside}
 
     def problem(self, path: str, text: str) -> None:
-        """Note that the value at a path does not fit into the subset."""
+        """Add the problem of a value at a path that does not fit into the subset."""
         self.problems.append(f"{path or 'parameters'} {text}")
 
     def without_description(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class _Fitting:
         return self.fit_inside(reference, whole, path, level)
 
     def recursive_reference(self, path: str) -> dict[str, Any]:
-        """Return any object: written out, a schema that contains itself would never end."""
+        """Return a schema of any object, because the expansion of a recursive schema would not finish."""
         if self.rules.references == "flat":
             self.problem(path, "contains itself")
         return {"type": "object"}
@@ -216,7 +216,7 @@ class _Fitting:
         alternatives = self.alternatives(node, options)
         if not alternatives:
             return self.plain(node, path, level)
-        rest = [one for one in alternatives if _kinds(one) != ["null"]]
+        rest = [schema for schema in alternatives if _kinds(schema) != ["null"]]
         if rest and len(rest) < len(alternatives) and not self.rules.lists_types:
             # The provider has no type for null.
             return nullable(self.fit(_any_of(rest), path, level), self.rules)
@@ -234,7 +234,7 @@ class _Fitting:
         return _any_of(_distinct(fitted_options))
 
     def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:
-        """Return the alternatives that some value fulfils, each with the rules next to them."""
+        """Return the alternatives that can have valid values, each with the rules next to them."""
         result: list[dict[str, Any]] = []
         for option in options:
             schema = self.alternative(node, option)
@@ -250,7 +250,7 @@ class _Fitting:
         if not node:
             return schema
         if not schema.keys() - {"required", *ANNOTATIONS}:
-            # It only decides which properties go together.
+            # The alternative only requires combinations of properties.
             return None
         return intersection(resolved(schema, self.document), node)
 
@@ -286,7 +286,7 @@ class _Fitting:
     def add_keywords(self, result: dict[str, Any], node: Mapping[str, Any]) -> None:
         keywords = (self.rules.keywords or frozenset()) - _STRUCTURE
         for keyword, value in node.items():
-            if keyword in keywords and self.is_right(keyword, value):
+            if keyword in keywords and self.is_supported(keyword, value):
                 result[keyword] = value
 
     def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], path: str) -> None:
@@ -306,16 +306,16 @@ class _Fitting:
             return {}
         return {"enum": listed}
 
-    def is_right(self, key: str, value: Any) -> bool:
+    def is_supported(self, key: str, value: Any) -> bool:
         """True if a keyword can be sent with this value."""
         if key in ("format", "pattern"):
-            return isinstance(value, str) and self.takes_text_rule(key, value)
+            return isinstance(value, str) and self.supports_text_rule(key, value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         limit = self.rules.max_min_items
         return key != "minItems" or limit is None or value <= limit
 
-    def takes_text_rule(self, key: str, value: str) -> bool:
+    def supports_text_rule(self, key: str, value: str) -> bool:
         """True if a format or a pattern can be sent."""
         if key == "format":
             return value in self.rules.formats

@@ -1,5 +1,5 @@
 """Conversion of tools to the form of each provider: values that its rules reject are rewritten, shortened with a
-warning, or left out.
+warning, or omitted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
     """Return a function declaration for Gemini; without `parameters` for a tool without parameters.
 
     Invalid names of properties are replaced, references are resolved, and rules that its `Schema` cannot express are
-    left out.
+    omitted.
     """
     if tool.native is not None:
         return tool.native
@@ -115,18 +115,18 @@ def _has_uncommon_pattern(node: Mapping[str, Any]) -> bool:
 
 
 def _cut(tool: ToolSpec, rules: ProviderRules) -> str:
-    text, most = tool.description, rules.max_description
-    if most is None or len(text) <= most:
+    text, limit = tool.description, rules.max_description
+    if limit is None or len(text) <= limit:
         return text
     warn(
-        f"tool {tool.name}: its description has {len(text):,} characters, {rules.provider} takes {most:,}: the rest is"
-        " cut. Shorten it",
+        f"tool {tool.name}: its description has {len(text):,} characters, {rules.provider} accepts {limit:,}: the rest"
+        " is cut. Shorten it",
         ToolFormWarning,
     )
-    return text[: most - 3].rstrip() + "..."
+    return text[: limit - 3].rstrip() + "..."
 
 
 def _frozen(value: Mapping[str, Any]) -> FrozenDict:
-    found = freeze(value)
-    assert isinstance(found, FrozenDict)
-    return found
+    frozen = freeze(value)
+    assert isinstance(frozen, FrozenDict)
+    return frozen

@@ -1,4 +1,4 @@
-"""Unions of pydantic that contain themselves: pydantic tries each member again at each level of the value."""
+"""Recursive unions in schemas of pydantic, which tries each member of a union again at each level of a value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agentkit_prompts.context.nested import iter_nodes, values_in
 __all__ = ["core_nodes", "has_recursive_union", "recursion_problem"]
 
 _MAX_LEVELS = 12
-"""Levels of a value that is validated by a recursive union."""
+"""Maximum levels of a value that is validated by a recursive union."""
 _MAX_VALUES = 4_000
-"""Values in it, at all levels."""
+"""Maximum values in such a value, at all levels."""
 _SCALARS = frozenset({"any", "none", "bool", "int", "float", "str", "literal", "enum", "missing-sentinel"})
 _DATA = frozenset({"metadata", "serialization", "default", "function", "cls", "config", "expected"})
 """Keys of a core schema that contain no schemas of values."""
@@ -65,12 +65,12 @@ def _schemas_in(node: Any) -> Iterable[Any]:
 
 
 def recursion_problem(value: Any) -> str:
-    """Return the problem of a value that is too large or too deep for a recursive union; "" if it is not."""
+    """Return the problem of a value that is too large or too deep for a recursive union; "" for other values."""
     if sum(1 for _ in iter_nodes(value)) > _MAX_VALUES:
         return f"has more than {_MAX_VALUES:,} values, too many for alternatives that contain each other"
     level: list[Any] = [value]
     for _ in range(_MAX_LEVELS + 1):
-        # One of each: a part can be at several places.
+        # Visit each part once, because a part can be at several places.
         level = list({id(part): part for node in level for part in _parts(node)}.values())
         if not level:
             return ""

@@ -21,7 +21,7 @@ APPLIED_IN_PLACE = (*_LISTS, *_SINGLE, "dependentSchemas", *_REFERENCES)
 
 
 def target_in(document: Mapping[str, Any], reference: object) -> Any:
-    """Return the value at a reference such as `#/$defs/Page`; None if the document has no such place."""
+    """Return the target of a reference such as `#/$defs/Page`; None if the target is missing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     if reference != "#" and not reference.startswith("#/"):
@@ -118,7 +118,7 @@ def reference_cycle(document: Mapping[str, Any]) -> list[str]:
     """
     graph = _in_place_graph(document)
     try:
-        TopologicalSorter({key: [id(one) for one in inner] for key, (_, inner) in graph.items()}).prepare()
+        TopologicalSorter({key: [id(schema) for schema in inner] for key, (_, inner) in graph.items()}).prepare()
     except CycleError as error:
         names = [str(graph[key][0].get("$ref", "")) for key in error.args[1]]
         return [name for name in dict.fromkeys(names) if name]
@@ -133,7 +133,7 @@ def _in_place_graph(document: Mapping[str, Any]) -> dict[int, tuple[Mapping[str,
     while waiting:
         schema = waiting.pop()
         if id(schema) not in graph:
-            inner = [one for one in in_place(schema, references) if isinstance(one, Mapping)]
+            inner = [applied for applied in in_place(schema, references) if isinstance(applied, Mapping)]
             graph[id(schema)] = schema, inner
             waiting += inner
     return graph

@@ -1,4 +1,4 @@
-"""Graph of the schemas of a document: which schemas apply to a value by which, and how much each of them costs."""
+"""Graph of the schemas of a document: the schemas that each schema applies, and the cost of each schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SchemaGraph", "SchemaNode"]
 
 _PATTERN_CHARS_PER_UNIT = 10
 _BACKTRACKING = 1_500
-"""Weight of a pattern with look-around or back-references, which is tried once and has a limit of steps."""
+"""Weight of a pattern with look-around or back-references, which is tried once with a limit of steps."""
 _MULTIPLE_OF = 15
 """Weight of `multipleOf`: the library computes exact decimals."""
 _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
@@ -31,9 +31,9 @@ _WITHOUT_MEMORY = frozenset({*_UNEVALUATED, "$id", "$anchor", "$dynamicAnchor", 
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 """Reference to a schema that the library compiles only for references."""
 _MAX_STEPS = 200_000
-"""Schemas that are visited to find the references with a memory, at most half a microsecond each."""
+"""Maximum schemas that are visited to find remembered references; each takes at most half a microsecond."""
 _LISTED = ("enum", "const", "required", "dependentRequired")
-"""Keywords whose values are read with each value, and are a part of an error."""
+"""Keywords whose values are compared with each value, and are contained in errors."""
 _WITH_ONE_SCHEMA = (
     *("additionalProperties", "propertyNames", "unevaluatedProperties"),
     *("items", "contains", "unevaluatedItems"),
@@ -46,7 +46,7 @@ _ANYTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class SchemaNode:
-    """A schema: its own costs, and the indexes in the graph of the schemas that it applies."""
+    """Costs of a schema without the schemas inside it, and the indexes in the graph of the schemas that it applies."""
 
     evaluations: int
     """Cost of evaluating the schema without the schemas inside it, for each unit of the size of a value."""
@@ -100,9 +100,9 @@ class SchemaGraph:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._references = ReferenceTable(document)
         self._indexes: dict[int, int] = {}
-        self._kept: list[Mapping[str, Any]] = [*self._ordered(document)]
+        self._schemas: list[Mapping[str, Any]] = [*self._ordered(document)]
         self.root = self._indexes[id(document)]
-        self.nodes = [self._node(schema) for schema in self._kept]
+        self.nodes = [self._node(schema) for schema in self._schemas]
         self.places = Places(
             names=frozenset[str]().union(*[node.properties for node in self.nodes]),
             longest_prefix=max([len(node.prefix) for node in self.nodes]),
@@ -115,24 +115,24 @@ class SchemaGraph:
 
         These references can only be reached through their target: the library meets them while it compiles the target.
         """
-        if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._kept)):
+        if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._schemas)):
             return frozenset()
         references: dict[int, list[int]] = {}
-        for index, schema in enumerate(self._kept):
+        for index, schema in enumerate(self._schemas):
             if _DEFINITION.fullmatch(str(schema.get("$ref"))):
                 references.setdefault(self._index(self._references.target(schema["$ref"])), []).append(index)
         steps = 0
         remembered: set[tuple[int, int]] = set()
         for target, sources in references.items():
-            others = self._reachable_without(target)
+            reachable = self._reachable_without(target)
             steps += len(self.nodes)
             if steps > _MAX_STEPS:
                 break
-            remembered.update([(source, target) for source in sources if source not in others])
+            remembered.update([(source, target) for source in sources if source not in reachable])
         return remembered
 
     def _reachable_without(self, target: int) -> set[int]:
-        """Return the schemas that are applied to a value, or to a part of it, if the target is left out."""
+        """Return the schemas that are applied to a value, or to a part of it, without the target."""
         reached = {target}
         waiting = [self.root]
         while waiting:
@@ -164,7 +164,7 @@ class SchemaGraph:
     def _applied_in_place(self, schema: Mapping[str, Any]) -> list[Any]:
         applied = [*in_place(schema, self._references)]
         if not _UNEVALUATED.isdisjoint(schema):
-            # The library evaluates them again, and their alternatives once more, to find the parts that are left.
+            # The library evaluates these schemas and their alternatives again to find the unevaluated parts.
             applied *= 3
         return applied + _unknown(schema)
 
@@ -228,7 +228,7 @@ def _applied_to_parts(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _unknown(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the objects in keywords that are not known here: they count as schemas of the value itself."""
+    """Return the objects in unknown keywords, which count as schemas of the value itself."""
     waiting = [value for keyword, value in schema.items() if keyword not in _KNOWN]
     objects: list[Any] = []
     while waiting:
@@ -268,5 +268,5 @@ def _pattern_weight(pattern: str) -> int:
         return pattern_size(pattern) // _PATTERN_CHARS_PER_UNIT
     if pattern.startswith("^") and "|" not in pattern:
         return _BACKTRACKING
-    # It is tried from each character.
+    # The library tries such a pattern from each character.
     return _BACKTRACKING * CHARS_PER_UNIT

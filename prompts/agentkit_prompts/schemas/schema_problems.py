@@ -1,4 +1,4 @@
-"""Problems of a value that does not match a JSON Schema: place and expectation, in words for a model or a developer."""
+"""Problems of a value that does not match a JSON Schema, with place and expected value, for models and developers."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class SchemaProblem(NamedTuple):
 
 
 class InvalidSchemaError(ValueError):
-    """A schema that cannot be used.
+    """A schema is invalid.
 
     Attributes:
-        problems: (place in the schema, problem) of every problem.
+        problems: Place in the schema and text of each problem.
     """
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
@@ -72,10 +72,10 @@ class InvalidSchemaError(ValueError):
 
 
 class InvalidValueError(ValueError):
-    """A value that does not match its schema.
+    """A value does not match its schema.
 
     Attributes:
-        problems: Every problem.
+        problems: All problems.
     """
 
     def __init__(self, problems: list[SchemaProblem]) -> None:
@@ -167,7 +167,7 @@ def _expected(error: ValidationError) -> str:
     kind: Any = error.kind
     if kind.name in _WRITERS:
         return f"expected {_WRITERS[kind.name](kind)}"
-    # The engine gave up.
+    # The engine for patterns reached its limit.
     if kind.name == "pattern" and not hasattr(kind, "pattern"):
         return "cannot be checked against the pattern of its schema: the check takes too long"
     if kind.name not in _EXPECTED:

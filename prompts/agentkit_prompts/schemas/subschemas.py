@@ -71,7 +71,7 @@ def _options(document: Mapping[str, Any], schemas: Sequence[Any]) -> list[Mappin
     """Return the schemas at the ends of references and alternatives, which have rules themselves."""
     options: list[Mapping[str, Any]] = []
     waiting = list(reversed(schemas))
-    # Alternatives that contain each other have no end.
+    # Alternatives that contain each other would never end.
     for _ in range(_MAX_OPTIONS):
         if not waiting:
             break

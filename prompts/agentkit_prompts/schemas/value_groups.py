@@ -1,4 +1,4 @@
-"""Values in groups that a schema cannot distinguish: the items of all lists at one place, the properties of one name.
+"""Groups of values that a schema cannot distinguish: the items of all lists at one place, the properties of one name.
 
 A list of 10,000 objects with ten properties has twelve groups, so its cost is computed as fast as the cost of one
 object.
@@ -34,7 +34,7 @@ def number_units(number: float) -> int:
 
 
 class TooManyGroupsError(ValueError):
-    """A value has too many values that a schema can distinguish."""
+    """A value has too many groups that a schema can distinguish."""
 
 
 class Places(NamedTuple):
@@ -56,17 +56,17 @@ class ValueGroup:
         containers: Number of the values that are objects or lists.
         size: Number of the values, and units of their characters and digits.
         largest: The size of the largest value, without its parts.
-        most: Maximum number of values of the group in one value of the outer group.
+        max_per_value: Maximum number of values of the group in one value of the outer group.
         properties: Name -> values of that property; None -> values of all properties that no schema names.
         items: Index -> items; None -> items that belong to no prefix.
         names: The names of properties, as texts, if a schema is applied to them.
     """
 
-    __slots__ = ("containers", "count", "items", "largest", "most", "names", "properties", "size", "values")
+    __slots__ = ("containers", "count", "items", "largest", "max_per_value", "names", "properties", "size", "values")
 
-    def __init__(self, most: int, values: list[Any]) -> None:
+    def __init__(self, max_per_value: int, values: list[Any]) -> None:
         self.values = values
-        self.most = most
+        self.max_per_value = max_per_value
         self.containers, self.count, self.size, self.largest = 0, 0, 0, 1
         self.properties: dict[str | None, ValueGroup] = {}
         self.items: dict[int | None, ValueGroup] = {}
@@ -99,7 +99,7 @@ class ValueGroup:
         self.containers = len(objects) + len(lists)
         self._divide_objects([value for value in objects if value], places)
         self._divide_lists([value for value in lists if value], places)
-        # The values themselves are not needed any more: their parts are in the next groups.
+        # The values are not needed any more, because the next groups contain their parts.
         self.values = []
 
     def _measure(self, *units: list[int]) -> None:
@@ -108,29 +108,29 @@ class ValueGroup:
         self.largest = 1 + max([max(some, default=0) for some in units])
 
     def _divide_objects(self, objects: list[dict[str, Any]], places: Places) -> None:
-        most = max(map(len, objects), default=0)
+        max_per_value = max(map(len, objects), default=0)
         for value in objects:
             for name, inner in value.items():
                 if name in places.names:
                     _add(self.properties, name, 1, [inner])
                 else:
-                    _add(self.properties, None, most, [inner])
+                    _add(self.properties, None, max_per_value, [inner])
         if objects and places.with_names:
-            self.names = ValueGroup(most, [name for value in objects for name in value])
+            self.names = ValueGroup(max_per_value, [name for value in objects for name in value])
 
     def _divide_lists(self, lists: list[list[Any]], places: Places) -> None:
-        most = max(map(len, lists), default=0)
+        max_per_value = max(map(len, lists), default=0)
         for value in lists:
             for index, item in enumerate(value[: places.longest_prefix]):
                 _add(self.items, index, 1, [item])
-            _add(self.items, None, most, value[places.longest_prefix :])
+            _add(self.items, None, max_per_value, value[places.longest_prefix :])
 
 
-def _add(groups: dict[K, ValueGroup], key: K, most: int, values: Any) -> None:
+def _add(groups: dict[K, ValueGroup], key: K, max_per_value: int, values: Any) -> None:
     if key in groups:
         groups[key].values += values
     elif values:
-        groups[key] = ValueGroup(most, [*values])
+        groups[key] = ValueGroup(max_per_value, [*values])
 
 
 def grouped(value: Any, places: Places) -> list[ValueGroup]:

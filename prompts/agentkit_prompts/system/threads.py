@@ -86,12 +86,12 @@ class Threads:
         If the waiting task is cancelled, the cancellation is raised after a started call has finished, so that no write
         continues during later code. A waiting call never starts.
         """
-        begun = self.submit(function, *args, **kwargs)
-        future = asyncio.wrap_future(begun)
+        call = self.submit(function, *args, **kwargs)
+        future = asyncio.wrap_future(call)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not begun.cancel() and not future.cancelled():
+            if not call.cancel() and not future.cancelled():
                 await asyncio.wait([future])
                 # asyncio logs an exception that is never retrieved.
                 future.exception()

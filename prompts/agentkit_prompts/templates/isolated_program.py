@@ -15,9 +15,9 @@ from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
 from agentkit_prompts.templates.request_loop import serve
-from agentkit_prompts.templates.sandbox.faults import Fault, require
 from agentkit_prompts.templates.sandbox.finalise import json_text, parts_of, text
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.program import Program, Syntax, compile_program
 from agentkit_prompts.templates.sandbox.trace import Mark, Trace
 from agentkit_prompts.templates.sandbox.values import RenderedText, Site
@@ -98,7 +98,7 @@ def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
 def _data(value: object, tag: str, name: str, file: str | None) -> Any:
     try:
         return _as_json(Meter(DEFAULT), value, tag, 0)
-    except Fault as error:
+    except TemplateOperationError as error:
         raise TemplateError(f"{name}: {error}", file=file, variable=name) from None
 
 
@@ -107,11 +107,11 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
     kind = type(value)
     meter.visit(1)
     if depth > MAX_DEPTH:
-        raise Fault(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
+        raise TemplateOperationError(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
     if value is None or kind in (str, bool, int, float):
         return value
     if kind is RenderedText:
-        raise Fault(_ONLY_DATA.format("text of other prompts"))
+        raise TemplateOperationError(_ONLY_DATA.format("text of other prompts"))
     require(value)
     if isinstance(value, str):
         return str.__str__(value)
@@ -125,7 +125,7 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
 
 def _require_text_keys(mapping: Mapping[Any, Any]) -> None:
     if not all(isinstance(key, str) for key in mapping):
-        raise Fault("isolated=True passes JSON data to the template: mapping keys must be text")
+        raise TemplateOperationError("isolated=True passes JSON data to the template: mapping keys must be text")
 
 
 def _is_list(value: Any) -> bool:
@@ -137,7 +137,7 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
     if not isinstance(value, Media) and not hasattr(type(value), "__prompt__"):
         return json.loads(json_text(meter, value))
     if any(isinstance(part, Media) for part in parts_of(meter, value)):
-        raise Fault(_ONLY_DATA.format("media"))
+        raise TemplateOperationError(_ONLY_DATA.format("media"))
     fields = json.loads(json_text(meter, value))
     if not isinstance(fields, dict):
         fields = {}
@@ -145,13 +145,13 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
     return {**fields, "text": fields.get("text", printed), tag: printed}
 
 
-class _Shown(dict[str, Any]):
+class _ContextObject(dict[str, Any]):
     """Fields and text of a context object in the other process."""
 
-    shown = ""
+    printed = ""
 
     def __prompt__(self) -> str:
-        return self.shown
+        return self.printed
 
 
 def _made(request: dict[str, Any]) -> Any:
@@ -183,8 +183,8 @@ def _with_text(value: Any, tag: str) -> Any:
     fields = {key: _with_text(item, tag) for key, item in value.items() if key != tag}
     if tag not in value:
         return fields
-    result = _Shown(fields)
-    result.shown = value[tag]
+    result = _ContextObject(fields)
+    result.printed = value[tag]
     return result
 
 

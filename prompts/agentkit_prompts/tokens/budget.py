@@ -63,7 +63,7 @@ class Size:
             raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
 
     def _invalid(self) -> Iterator[Problem]:
-        """Yield the fields whose values are invalid on their own."""
+        """Yield the problems of single fields."""
         for name in ("min", "target", "max"):
             number = getattr(self, name)
             if number is not None and number < 0:

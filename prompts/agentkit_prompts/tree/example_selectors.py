@@ -51,11 +51,11 @@ class LengthSelector:
 
 
 class KeywordSelector:
-    """The `k` examples with the highest BM25 scores for the query, best first; ties stay in order.
+    """The `k` examples with the highest BM25 scores for the query, best first; equal scores keep their order.
 
     Args:
         k: Number of examples. Examples without a common word fill the rest in order, with score 0.
-        tokenize: Splits text into terms; by default Unicode words, and pairs of characters for CJK.
+        tokenize: Function that splits text into terms; by default Unicode words, and pairs of characters for CJK.
     """
 
     __slots__ = ("_pools", "k", "tokenize")
@@ -72,7 +72,7 @@ class KeywordSelector:
         self._pools: dict[tuple[str, ...], BM25] = {}
 
     def index(self, examples: Sequence[Example]) -> BM25:
-        """Return the index of a pool, built at its first use."""
+        """Return the index of a pool, created on first use."""
         texts = tuple([example.input for example in examples])
         index = self._pools.get(texts)
         if index is None:
@@ -87,12 +87,12 @@ class KeywordSelector:
 
 
 class VectorSelector:
-    """The `k` examples with the highest cosine to the query, best first; ties stay in order.
+    """The `k` examples with the highest cosine to the query, best first; equal scores keep their order.
 
     Each example is embedded once. An async embedder requires `select_examples`, which awaits the selection.
 
     Args:
-        embedder: Computes the vectors. `select_examples` calls a sync embedder in a thread.
+        embedder: Embedder of queries and examples. `select_examples` calls a sync embedder in a thread.
         k: Number of examples.
     """
 
@@ -112,11 +112,12 @@ class VectorSelector:
         self.blocking = not inspect.iscoroutinefunction(embedder.embed)
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection | Awaitable[_Selection]:
-        """Return the nearest examples with their cosines; for a query without text the first examples, without scores.
+        """Return the nearest examples with their cosines; for a blank query the first examples, without scores.
 
         Raises:
             PromptError: The embedder failed, or returned invalid vectors.
         """
+        # The vector of a blank query has no meaning, and an embedder can refuse blank text.
         if not self.k or not query.strip():
             return tuple(examples[: self.k])
         return self._found(query, tuple(examples))
@@ -129,7 +130,7 @@ class VectorSelector:
             return ()
         query_vector, vectors = yield from self._vectors.steps(query, [example.input for example in examples])
         scores = [cosine(query_vector, vector) for vector in vectors]
-        return self._chosen(examples, scores, lambda one, other: cosine(vectors[one], vectors[other]))
+        return self._chosen(examples, scores, lambda first, second: cosine(vectors[first], vectors[second]))
 
     def _chosen(self, examples: _Selection, scores: Sequence[float], likeness: _Likeness) -> _Selection:
         return _best(examples, scores, self.k)
@@ -184,9 +185,9 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
     return tuple([examples[position].scored(scores[position]) for position in order])
 
 
-def whole(what: str, number: int, refused: type[PromptError] = PromptError) -> int:
+def whole(place: str, number: int, refused: type[PromptError] = PromptError) -> int:
     """Return a non-negative integer; raise `refused` for another value."""
     if type(number) is not int or number < 0:
-        argument = what.rpartition(": ")[2]
-        raise refused(f"{what} must be a whole number of 0 or more, got {brief(number)}", name=argument)
+        argument = place.rpartition(": ")[2]
+        raise refused(f"{place} must be a whole number of 0 or more, got {brief(number)}", name=argument)
     return number

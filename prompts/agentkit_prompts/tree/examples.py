@@ -26,9 +26,9 @@ __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
 @runtime_checkable
 class ExampleSelector(Protocol):
-    """Chooses whole examples for a query, in the order they are shown; the same input gives the same choice.
+    """Selector of examples for a query, in the order of the prompt. Equal inputs have equal results.
 
-    A selector that blocks its thread sets `blocking = True`: `select_examples` calls it in a thread of its own.
+    A selector that blocks its thread sets `blocking = True`: `select_examples` calls it in a separate thread.
     """
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
@@ -52,20 +52,24 @@ class StaticSelector:
             self.ids = tuple(ids)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
-        """Return the chosen examples; ids that are not there are an error."""
+        """Return the first `k` examples, of all examples or of the examples with `ids`.
+
+        Raises:
+            PromptError: No example has one of the ids.
+        """
         if self.ids is not None:
-            known = {example.id: example for example in examples}
-            missing = [name for name in self.ids if name not in known]
+            by_id = {example.id: example for example in examples}
+            missing = [name for name in self.ids if name not in by_id]
             if missing:
                 raise PromptError(
                     f"StaticSelector: no example has the id {', '.join(map(repr, missing))}",
                     name="ids",
                     value=", ".join(map(str, missing)),
                 )
-            chosen = tuple(known[name] for name in self.ids)
+            chosen = tuple(by_id[name] for name in self.ids)
         else:
             chosen = tuple(examples)
-        return chosen[: self.k]  # None is no limit
+        return chosen[: self.k]
 
 
 def _problems_of_count(k: object) -> Problems:
@@ -84,9 +88,9 @@ def _problems_of_ids(ids: object) -> Problems:
 
 
 class ExamplesPrompt(BasePrompt):
-    """Worked examples: its own, or those of the context, narrowed by the selector for this user input.
+    """Worked examples, from this prompt or from the context, which the selector chooses for the user input.
 
-    Under a budget the last selected go first, input and output together.
+    If the budget is too small, examples are removed in reverse order of selection, each with input and output.
     """
 
     _positional: ClassVar[tuple[str, ...]] = ("examples", "template")
@@ -95,9 +99,9 @@ class ExamplesPrompt(BasePrompt):
 
     size: Size = Size(cut="items", priority=20)
     examples: tuple[Example, ...] = ()
-    """The pool to choose from; the examples of the context when empty."""
+    """Pool of the selector; the examples of the context if empty."""
     selector: ExampleSelector = Field(default_factory=StaticSelector)
-    """Which of them to show."""
+    """Selector of the examples of a turn."""
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for example in examples %}{% if not loop.first %}\n\n{% endif %}"
@@ -128,12 +132,12 @@ class ExamplesPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         if self.examples and type(self.selector) is StaticSelector:
-            # Finds unknown ids now, instead of in the first turn.
+            # Select here, so that unknown ids are reported now and not in the first turn.
             self.selector.select("", self.examples)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """A static selector reads the pool only; others also read the input, and what they selected before."""
+        """Fields of the context that the prompt reads. A static selector reads only the pool of examples."""
         if has_own_code(self):
             return None
         reads = self.template.reads | {"examples"}
@@ -149,10 +153,10 @@ class ExamplesPrompt(BasePrompt):
         return {**ctx.view, "examples": chosen}
 
     def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
-        """Return the selected examples: those `ctx.selections` names for this prompt, else selected now.
+        """Return the selected examples, from `ctx.selections` if it has a selection for this prompt.
 
         Raises:
-            PromptError: The selector failed, or has to be awaited and `select_examples` was not called.
+            PromptError: The selector failed, or must be awaited and `select_examples` was not called.
         """
         if type(self.selector) is StaticSelector:
             return self.selector.select("", self.pool(ctx))
@@ -163,39 +167,39 @@ class ExamplesPrompt(BasePrompt):
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
             if item.answers(path, self, query, pool):
-                # Without a path the prompt may be one of several that are equal, so it must not be bound.
+                # Without a path, several equal prompts are possible, so the selection must not be bound to one of them.
                 if path is None:
                     return item
                 return item.bound(self, pool)
         return None
 
     def select(self, ctx: PromptContext, path: str = "") -> Selection:
-        """Select now. Raises like `chosen`."""
-        found = self.ask(ctx)
-        if isinstance(found, Awaitable):
-            give_up(found)
+        """Call the selector, and return its selection. Raises like `chosen`."""
+        answer = self.ask(ctx)
+        if isinstance(answer, Awaitable):
+            give_up(answer)
             selector = type(self.selector).__name__
             raise PromptError(
-                f"{selector} has to be awaited: render with the context that `await select_examples(layers, ctx)` "
+                f"{selector} must be awaited: render with the context that `await select_examples(layers, ctx)` "
                 "returns, as Chain.run and Agent.run do",
                 name=selector,
             )
-        return self.selection(ctx, path, found)
+        return self.selection(ctx, path, answer)
 
     def ask(self, ctx: PromptContext) -> Sequence[Example] | Awaitable[Sequence[Example]]:
         """Return the result of the selector."""
         with self.failing():
             return self.selector.select(ctx.user_input.text, self.pool(ctx))
 
-    def selection(self, ctx: PromptContext, path: str, found: object) -> Selection:
-        """Return the selector's result as a selection."""
-        if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
-            selector, got = type(self.selector).__name__, type(found).__name__
+    def selection(self, ctx: PromptContext, path: str, answer: object) -> Selection:
+        """Return the result of the selector as a selection."""
+        if not isinstance(answer, Sequence) or not all(isinstance(item, Example) for item in answer):
+            selector, got = type(self.selector).__name__, type(answer).__name__
             raise PromptError(
                 f"{selector}: expected select to return a sequence of Example, got {got}", name=selector, value=got
             )
         pool = self.pool(ctx)
-        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(found)).bound(self, pool)
+        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(answer)).bound(self, pool)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

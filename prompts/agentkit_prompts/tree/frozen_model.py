@@ -63,6 +63,7 @@ class Declared(_Model):
         """Return a copy. A copy with updated fields is validated like a new object."""
         if not update:
             return super().model_copy(deep=deep)
+        # `BaseModel.model_copy` does not validate the updated fields.
         duplicate = type(self).__new__(type(self))
         Declared.__init__(duplicate, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
         if deep:
@@ -77,13 +78,14 @@ def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str,
         raise PromptError(f"{kind.__name__}: expected at most {len(fields)} positional arguments, got {len(args)}")
     for name, value in zip(fields, args, strict=False):
         if name in data:
-            raise PromptError(f"{kind.__name__}: {name} is given twice", name=name)
+            raise PromptError(f"{kind.__name__}: {name} is passed twice", name=name)
         data[name] = value
 
 
 def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
     """Raise an error that names all unknown fields; pydantic checks a class with aliases or extra fields."""
     fields = kind.model_fields
+    # With aliases or extra fields, the names of the fields are not the valid names.
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return
     unknown = [name for name in data if name not in fields]

@@ -137,7 +137,7 @@ class Layers(Declared):
 
 def _own_problems(prompt: BasePrompt, kwargs: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of kwargs that the prompt itself reads."""
-    # The schema of a wrapper contains those of its children, which report their problems with their own paths.
+    # The schema of a wrapper contains the schemas of its children, which report their problems with their own paths.
     if not prompt.children or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems:
         return prompt.kwargs_problems(kwargs)
     schema = prompt.template.kwargs_schema

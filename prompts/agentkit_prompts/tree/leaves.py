@@ -60,7 +60,7 @@ class TextPrompt(BasePrompt):
 
 
 def _prompts(value: Any) -> tuple[Any, ...]:
-    """Accept one prompt or many. A str is literal text; a `Template` becomes a `TextPrompt`."""
+    """Convert a prompt or a list to a tuple of prompts. A str is literal text; a `Template` becomes a `TextPrompt`."""
     if isinstance(value, str | Template | BasePrompt):
         value = (value,)
     if not isinstance(value, list | tuple):
@@ -141,7 +141,7 @@ class ConversationPrompt(BasePrompt):
 class RecalledPrompt(BasePrompt):
     """The recalled messages of earlier conversations, each with its author and time.
 
-    Under a budget the last go first.
+    A budget removes the last messages first.
     """
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
@@ -160,7 +160,7 @@ class RecalledPrompt(BasePrompt):
 
 
 class MemoPrompt(BasePrompt):
-    """The recalled documents, each with its label and its title. Under a budget the last go first."""
+    """The recalled documents, each with its label and its title. A budget removes the last documents first."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
     items: ClassVar[str | None] = "documents"
@@ -178,7 +178,7 @@ class MemoPrompt(BasePrompt):
 
 
 class KnowledgePrompt(BasePrompt):
-    """The recalled facts, one per line. Under a budget the last go first."""
+    """The recalled facts, one per line. A budget removes the last facts first."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})")
     items: ClassVar[str | None] = "knowledge"
@@ -194,7 +194,7 @@ class KnowledgePrompt(BasePrompt):
 
 
 class SummaryPrompt(BasePrompt):
-    """The summary of the messages that are not sent; empty without a summary."""
+    """The summary of earlier messages that are not sent; empty without a summary."""
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
 
@@ -224,6 +224,7 @@ class ToolPrompt(BasePrompt):
 
     def _check(self) -> None:
         super()._check()
+        # A custom `render` can show the tools without a template.
         if "tools" not in self.template.names and self.reads is not None:
             raise TemplateError(
                 f"{self.label}: its template does not read `tools`, so it shows no tool: use the default template, or "

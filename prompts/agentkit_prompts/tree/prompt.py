@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 class BasePrompt(Declared, ABC):
-    """Renders a context to text and media.
+    """Base of prompts, which render a context to text and media.
 
-    A class that defines one of `render`, `format_2_str` and `format_2_multimodal` gets the other two from it; the most
-    specific override is used everywhere.
+    If a class defines one of `render`, `format_2_str` and `format_2_multimodal`, the other two methods are derived from
+    it. The most specific override has precedence.
 
     Raises:
         TypeError: The class is `BasePrompt` itself.
@@ -82,7 +82,7 @@ class BasePrompt(Declared, ABC):
     """True to put the prompt between two lines that untrusted text cannot forge: their nonce is derived from a secret
     of the session. Needs `PromptContext.session_key`."""
     size: Size = Size()
-    """Maximum tokens, and the kind of cut under a budget. By default the prompt is sent whole."""
+    """Maximum tokens, and the kind of cut under a budget. By default the prompt is not cut."""
 
     # Type checkers report the operator themselves, unless they see this method.
     if not TYPE_CHECKING:
@@ -164,7 +164,7 @@ class BasePrompt(Declared, ABC):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The context names that the rendering depends on; None if they are unknown, as for a custom `render`.
+        """Context names on which the rendering depends; None if they are unknown, as for a custom `render`.
 
         The rendering is reused while these values are the same objects. To reuse renderings of a class that overrides
         `render` or `values`, override `reads` too.
@@ -188,7 +188,7 @@ class BasePrompt(Declared, ABC):
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
         values: Mapping[str, Any] = {}
-        # Text without slots needs no values, and the view of a context is made when it is first used.
+        # Text without slots needs no values, and the view of a context is created on first use.
         if self.template.names or self.template.params_schema is not None:
             values = self.values(ctx)
         return render_values(self, values, ctx)
@@ -256,7 +256,8 @@ def _complete_formats(kind: type[BasePrompt]) -> None:
     """
     definer = next(base for base in kind.__mro__ if not _METHODS.isdisjoint(vars(base)))
     if definer is not kind and issubclass(definer, BasePrompt):
-        return  # already complete, or `BasePrompt`
+        # The class inherits complete methods, or is `BasePrompt`.
+        return
     defined = _METHODS & vars(definer).keys()
 
     def call(prompt: BasePrompt, method: str, ctx: PromptContext) -> Any:

@@ -11,7 +11,7 @@ __all__ = ["RANKS", "VolatilityWarning", "volatile_before_stable", "volatility_o
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """Rank of each volatility; a higher rank changes more often."""
 _SESSION = frozenset({"tools", "examples", "extra"})
-"""Context names that usually stay the same for a whole session."""
+"""Context names that usually do not change during a session."""
 
 
 class VolatilityWarning(UserWarning):
@@ -33,7 +33,8 @@ def volatility_of(prompt: BasePrompt) -> Volatility:
 def _own_volatility(prompt: BasePrompt) -> Volatility:
     """Return the volatility of the text of a prompt without its children."""
     reads = prompt.reads
-    if prompt.children:  # the names read by the children count for the children
+    # The names that the children read determine the volatility of the children.
+    if prompt.children:
         reads = frozenset(prompt.template.names) - prompt.supplies
     if reads is None:
         return "turn"
@@ -62,8 +63,8 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
             advice.append(f"{culprit} changes more often than {path} ({prompt.label}): move it after that prompt")
     if worst == "turn" and conversation:
         advice.append(
-            f"{culprit} changes every turn and is before the conversation, so no cache can keep the conversation: "
-            'put it into before_input or, if it stays the same during a session, give it volatility="session"'
+            f"{culprit} changes every turn and is before the conversation, so no cache can store the conversation: "
+            'put it into before_input or, if it does not change during a session, set volatility="session"'
         )
     return advice
 

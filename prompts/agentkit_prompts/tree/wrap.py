@@ -25,8 +25,7 @@ __all__ = ["WrapPrompt", "render_around"]
 
 
 class WrapPrompt(BasePrompt):
-    """Renders the wrapped prompts, joins them with a line break, and passes the result to its template as
-    `wrapped_str`. The rendered text is data: it is never compiled.
+    """Prompts inside a template, which shows their joined renderings as `wrapped_str`. The text is never compiled.
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
@@ -51,7 +50,7 @@ class WrapPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         check_extent("", self)
-        # To merge the schemas of the tree finds a conflict now, instead of in the first turn.
+        # Merge the schemas here, so that a conflict is reported now and not in the first turn.
         _ = self.additional_kwargs_schema
 
     @property
@@ -98,7 +97,7 @@ class WrapPrompt(BasePrompt):
 def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
     """Join the renderings of the wrapped prompts, and render the template around them."""
     around = wrap.template.around("wrapped_str", ctx.locale)
-    # Most wrappers are text around one slot. To render them by the engine would double the cost of a warm turn.
+    # Most wrappers are text around one slot; rendering them by the engine would double the time of a warm turn.
     if around is not None and type(wrap).values is WrapPrompt.values:
         return Joined(children, "\n", *around, step="wrapped_prompts")
     wrapped = wrapped_value(Joined(children, "\n", step="wrapped_prompts"))

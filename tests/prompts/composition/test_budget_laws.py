@@ -211,7 +211,7 @@ def test_higher_priority_grows_first() -> None:
             ]
         )
         trims = compose(layers, ctx, budget=80).trims
-        return tuple(trims[path].kept if path in trims else 999 for path in ("system[0]", "system[1]"))  # type: ignore[return-value]
+        return tuple(trims[path].remaining if path in trims else 999 for path in ("system[0]", "system[1]"))  # type: ignore[return-value]
 
     one, other = kept(1, 0)
     assert one > other

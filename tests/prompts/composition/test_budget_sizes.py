@@ -86,7 +86,7 @@ def least(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> int:
     try:
         return max(1, compose(layers, ctx, budget=1, counter=counter).tokens)
     except BudgetError as error:
-        return int(str(error).partition("needs ")[2].partition(" tokens")[0])
+        return error.required
 
 
 def text_alone(composition: Composition) -> bool:
@@ -154,9 +154,9 @@ def test_a_larger_limit_keeps_at_least_as_much_of_every_layer(
     assert more is not None, "what fitted the smaller limit fits the larger one"
     assert set(more.trims) <= set(less.trims)
     for path, trim in more.trims.items():
-        assert less.trims[path].kept <= trim.kept
+        assert less.trims[path].remaining <= trim.remaining
         assert less.trims[path].of == trim.of
-    assert all(trim.kept < trim.of for trim in less.trims.values())
+    assert all(trim.remaining < trim.of for trim in less.trims.values())
     sent, recent = list(more.conversation), list(more.intermediate)
     assert list(less.conversation) == sent[len(sent) - len(less.conversation) :]
     assert list(less.intermediate) == recent[len(recent) - len(less.intermediate) :]
@@ -217,7 +217,7 @@ def test_the_report_counts_the_steps_that_are_sent() -> None:
     ctx = PromptContext(user_input="x", conversation=TURNS)
     for limit in range(300, 5_000, 333):
         fit = compose(Layers("Be brief."), ctx, budget=limit)
-        assert fit.trims["conversation"].kept * 2 == len(fit.conversation)
+        assert fit.trims["conversation"].remaining * 2 == len(fit.conversation)
 
 
 def test_equal_conversations_are_cut_alike_whatever_log_they_are_a_view_of() -> None:
@@ -243,7 +243,7 @@ def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
     fit = compose(Layers("S"), PromptContext(user_input="x", conversation=huge), budget=100)
     assert [message.role for message in fit.messages] == ["system", "user"]
     assert fit.why("conversation[0]").status == "cut"
-    assert (fit.trims["conversation"].kept, fit.trims["conversation"].of) == (0, 1)
+    assert (fit.trims["conversation"].remaining, fit.trims["conversation"].of) == (0, 1)
 
 
 def test_traffic_larger_than_the_budget_is_an_error_that_names_it() -> None:

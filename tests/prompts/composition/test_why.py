@@ -195,7 +195,7 @@ def test_a_layer_tells_where_it_is_sent_and_what_the_budget_did_to_it() -> None:
     assert row.trim.why in composition.why("documents[8]").reason
     dropped = composed(Layers("S", before_input=MemoPrompt()), 12, documents=documents)
     assert dropped.why("before_input[0]").status == "cut"
-    assert (dropped.trims["before_input[0]"].kept, dropped.trims["before_input[0]"].of) == (0, 9)
+    assert (dropped.trims["before_input[0]"].remaining, dropped.trims["before_input[0]"].of) == (0, 9)
 
 
 def test_the_reason_has_a_column_of_its_own() -> None:

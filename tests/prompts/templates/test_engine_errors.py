@@ -7,8 +7,8 @@ from datetime import datetime
 import pytest
 
 from agentkit.prompts import Template, TemplateError
-from agentkit_prompts.templates.sandbox.faults import LimitReached
 from agentkit_prompts.templates.sandbox.meter import Limits
+from agentkit_prompts.templates.sandbox.operation_errors import LimitReached
 from agentkit_prompts.templates.sandbox.program import compile_program
 from tests.cases import for_cases
 

@@ -57,7 +57,7 @@ def test_a_budget_drops_the_last_of_them_first_and_says_so() -> None:
         assert shown == list(range(len(shown)))
         assert composition.tokens <= limit
     trim = compose(Layers(before_input=RecalledPrompt(size=Size(max=90, cut="items"))), ASK).trims["before_input[0]"]
-    assert (trim.kept, trim.of) == (2, 4)
+    assert (trim.remaining, trim.of) == (2, 4)
 
 
 def test_what_is_wrong_is_named_with_its_place() -> None:

@@ -142,7 +142,7 @@ async def test_a_returned_iterator_is_a_list_and_may_be_endless() -> None:
     for one in (endless, endless_later):
         result = await ask(one)
         assert result.status == "too_large"
-        assert "goes on" in str(result.content)
+        assert "is longer" in str(result.content)
 
 
 class Other(collections.UserDict[Any, Any]):

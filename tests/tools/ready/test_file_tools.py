@@ -83,7 +83,7 @@ async def test_a_file_is_read_whole_or_in_lines(root: Path) -> None:
     assert (await reply(tools, "read_file", path="long.txt")).endswith("x\n[lines 1 to 2000 of 5001]")
     assert (await reply(tools, "read_file", path="long.txt", first_line=5001)) == "end\n[lines 5001 to 5001 of 5001]"
     assert "has 3 lines" in str((await ask(tools, "read_file", path="notes.md", first_line=4)).content)
-    assert "are 1 or more" in str((await ask(tools, "read_file", path="notes.md", lines=0)).content)
+    assert "must be 1 or more" in str((await ask(tools, "read_file", path="notes.md", lines=0)).content)
 
 
 async def test_what_is_no_text_or_too_large_is_an_error(root: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
     assert await reply(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains the text"
     assert ".env:1: KEY=second" in await reply(file_tools(root, hidden=True), "search_files", text="second")
     for text in ("", "a\nb"):
-        assert "not empty" in str((await ask(tools, "search_files", text=text)).content)
+        assert "must not be empty" in str((await ask(tools, "search_files", text=text)).content)
     assert "at most 1000" in str((await ask(tools, "list_files", pattern="*" * 1_001)).content)
 
 
@@ -151,9 +151,9 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.ready.file_tools.MAX_ENTRIES", 1)
     found = (await reply(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
-    assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
+    assert found[-1] == "[incomplete: only the first 1 files were searched; search a folder inside]"
     assert all(line.startswith("docs/guide.md:") for line in found[:-1])
-    assert (await reply(file_tools(root), "list_files")).endswith("only the first 1 are listed, name a folder inside]")
+    assert (await reply(file_tools(root), "list_files")).endswith("only the first 1 are listed; list a folder inside]")
 
 
 async def test_names_that_could_be_taken_for_lines_are_quoted(root: Path) -> None:
@@ -331,7 +331,7 @@ async def test_links_that_are_swapped_in_while_a_tool_runs_are_not_followed(root
                 await ask(tools, "write_file", path="race/other.txt", content="inside", overwrite=True),
                 await ask(tools, "search_files", path="race", text=SECRET),
             ):
-                assert SECRET not in str(result.content).replace("line contains it", "")
+                assert SECRET not in str(result.content).replace("line contains the text", "")
     finally:
         done.set()
         swapper.join()

@@ -120,7 +120,7 @@ def _end(thread: BackgroundLoop, sessions: _Sessions, pid: int) -> None:
 
 
 class _Sessions:
-    """Successive sessions of a connection. Only `changes` and `kill` may be used outside of the thread."""
+    """Successive sessions of a connection. Other threads use only `changes`, `stderr_tail` and `kill`."""
 
     def __init__(self, target: Target, connect_timeout: float, changes: int = 0) -> None:
         self._target = target

@@ -39,7 +39,7 @@ _MIN_MEDIA_BYTES = 64 * 1024
 def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     """Convert the result of a server's tool; `value` is its structured content, or else its content.
 
-    A result that is marked as an error becomes an error result with a `ToolFailure`. The caller sets `call_id`.
+    A result that is marked as an error becomes an error result with a `ToolFailure`. `finished` sets its call id.
     """
     structured = answer.structured_content
     content = _content(answer.content)

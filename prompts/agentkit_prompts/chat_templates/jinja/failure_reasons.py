@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from agentkit_prompts.chat_templates.jinja.environment import Refusal
-from agentkit_prompts.templates.sandbox.faults import Fault, message_of
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, message_of
 
 __all__ = ["reason_of"]
 
@@ -34,7 +34,7 @@ def reason_of(error: Exception) -> Reason:
             return Reason(f"the template refuses this conversation: {error}", refusal=str(error))
         case RecursionError():
             return Reason("the template or its data nests too deeply")
-        case Fault():
+        case TemplateOperationError():
             return Reason(f"{error} (limits=None disables the limits of a trusted template)")
     message = message_of(error)
     undefined = re.match(r"UndefinedError: '(\w+)' is undefined", message)

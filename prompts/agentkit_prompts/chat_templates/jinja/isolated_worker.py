@@ -26,17 +26,17 @@ def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
 
 
 def _made(request: dict[str, Any]) -> Any:
-    source, what = request["source"], request["what"]
+    source, task = request["source"], request["what"]
     limits = Limits(**request["limits"]) if request["limits"] else None
     now = datetime.fromisoformat(request["now"]) if request.get("now") else None
     template = JinjaChatTemplate(source, limits=limits, file=request["file"], now=now)
-    if what == "render":
+    if task == "render":
         variables = {**template.clock, **request["variables"]}
         messages, tools, prompt = request["given"]
         return template.run(source, messages, tools, prompt, variables, request["marks"])
-    if what == "literals":
+    if task == "literals":
         return list(literals(source))
-    return sorted(read_names(source)) if what == "names" else None
+    return sorted(read_names(source)) if task == "names" else None
 
 
 if __name__ == "__main__":

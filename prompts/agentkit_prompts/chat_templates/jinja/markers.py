@@ -10,7 +10,7 @@ from jinja2 import nodes
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.templates.sandbox.faults import LimitReached
+from agentkit_prompts.templates.sandbox.operation_errors import LimitReached
 
 __all__ = ["literals", "tokens_of_texts"]
 
@@ -86,9 +86,9 @@ def _glued(sides: Iterable[nodes.Node]) -> list[str]:
     texts = [""]
     for side in sides:
         # A value that is not text separates the text.
-        first, *others = _joined(side) or ["", ""]
+        first, *rest = _joined(side) or ["", ""]
         texts[-1] += first
-        texts += others
+        texts += rest
     return texts
 
 

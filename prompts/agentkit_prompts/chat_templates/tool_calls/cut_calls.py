@@ -34,7 +34,7 @@ def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> boo
 
 
 def _goes_on(text: str, at: int, form: Form) -> bool:
-    start = at + len(form.opening) - form.kept
+    start = at + len(form.opening) - form.call_chars
     # A sentence can contain the opening of a call without a call.
     if _BEGUN.match(text, start) is None:
         return False

@@ -52,7 +52,7 @@ class Form(NamedTuple):
     closing: str
     """Text after calls. It can be missing at the end of the reply, because it is a stop word of some templates."""
     read: Reader
-    kept: int = 0
+    call_chars: int = 0
     """Number of characters at the end of `opening` that belong to the first call."""
     may_stay_open: bool = False
     """True if `closing` can be missing anywhere, because a model can leave out the texts around calls."""

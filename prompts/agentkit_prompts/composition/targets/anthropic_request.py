@@ -28,8 +28,8 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     """Return `{"system": [...], "messages": [...], "tools": [...]}`, without empty fields. Nested values are read-only.
 
     User and assistant alternate: neighbouring messages of one role are merged, and tool results are sent by the user.
-    Blank blocks are left out, and system messages of the conversation follow the system prompt. The breakpoints of the
-    composition get cache marks. An output schema becomes `output_config`.
+    Blank blocks are omitted, and system messages of the conversation follow the system prompt. The breakpoints of the
+    composition become cache marks. An output schema becomes `output_config`.
 
     Raises:
         MediaError: The API does not accept the type or the place of a media part.
@@ -82,7 +82,7 @@ class _Turns:
         self.system: list[FrozenDict] = []
         """Blocks of the system messages in the conversation."""
         self._messages: list[FrozenDict] = []
-        """All messages but the last. The last message has the role `_role` and the blocks `_blocks`, which can grow."""
+        """All messages except the last message, which has the role `_role` and the blocks `_blocks`, which can grow."""
         self._role = ""
         self._blocks: list[FrozenDict] = []
         self._seen: set[str] = set()

@@ -133,7 +133,7 @@ def _pieces(composition: Contents, frame: Frame) -> list[str | _StoredText]:
     head = _head(composition, frame.heads[talk[0].role if talk else "user"])
     if head is None:
         raise NotAloneError
-    # The same set object each time, because it is a part of a cache key.
+    # `derive` returns the same set object each time, which is a part of a cache key.
     words = composition.declarations.derive(_words)
     pieces: list[str | _StoredText] = [
         head,
@@ -153,7 +153,7 @@ def _words(declared: Declarations) -> frozenset[str]:
 
 
 def _has_closed_borders(composition: Contents, frame: Frame) -> bool:
-    """Return True if no token can span two messages, and the text ends where the reply begins."""
+    """True if no token can span two messages, and the text ends at the start of the reply."""
     last = "user"
     if composition.intermediate and not composition.closing.text:
         last = composition.intermediate[-1].role

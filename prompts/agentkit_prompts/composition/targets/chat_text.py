@@ -177,7 +177,7 @@ def _titles_and_texts(documents: Any) -> Any:
     """Return documents with the two fields that retrieval templates read; return other values unchanged."""
     if not isinstance(documents, list | tuple):
         return documents
-    return [{"title": one.title, "text": one.text} if isinstance(one, Document) else one for one in documents]
+    return [{"title": item.title, "text": item.text} if isinstance(item, Document) else item for item in documents]
 
 
 def _copied(message: CheckedTree) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class TreeReader:
     """Converter of stored messages to trees, in the form of a chat-completions request."""
 
     tokens: ControlTokens
-    known: frozenset[str]
+    trusted_words: frozenset[str]
     """Names of tools and parameters, written by the developer: trusted if they are a whole text."""
     is_split: bool
     """True if the JSON of arguments is split into its strings, which are untrusted, and its syntax."""
@@ -125,7 +125,7 @@ class TreeReader:
         return {"id": self._word(call.id, f"{pointer}.id"), "type": "function", "function": function}
 
     def _word(self, text: str, pointer: str) -> Segments:
-        if text in self.known:
+        if text in self.trusted_words:
             return Segments([Segment(text, pointer)])
         return untrusted(text, pointer)
 
@@ -145,7 +145,7 @@ class TreeReader:
 
     def _literal(self, text: str, pointer: str) -> Iterator[Segment]:
         """Split the content of a JSON string. An escape of a character of a control token is decoded."""
-        if text in self.known:
+        if text in self.trusted_words:
             yield Segment(text, pointer)
             return
         start = 0
@@ -165,7 +165,7 @@ def checked(tree: Tree, tokens: ControlTokens) -> CheckedTree:
 
 @dataclass(frozen=True, slots=True)
 class PromptReader:
-    """Reads the rendering of the prompt at `path`."""
+    """Converter of the rendering of the prompt at `path` to segments."""
 
     path: str
     tokens: ControlTokens

@@ -64,7 +64,7 @@ def _form_of_tools(provider: str | None, required: Required | None) -> Literal["
 
 
 def _tools(declared: Declarations, form: str) -> FrozenList:
-    """Return the wire form of the tools: for the provider, for a server that speaks its protocol, or for Gemini."""
+    """Return the wire form of the tools: for the provider, for a server with its protocol, or for Gemini."""
     from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
     if form == "gemini":

@@ -158,7 +158,7 @@ class StoredWriter:
             NotAloneError: The template cannot write the message, or its markers depend on the content.
         """
         content, frame = message.content, self.frame
-        # Inlined, because it runs for every message of a new conversation.
+        # A separate function would be slower, and this runs for every message of a new conversation.
         has_more = message.tool_calls or message.tool_call_id or message.name or message.thinking
         if has_more or type(content) is not str or self._may_be_in(content):
             return self._text_of_tree(message)
@@ -274,7 +274,7 @@ class HeadWriter:
         return self._frame.tokens.is_reached_from_right(text, is_start=True)
 
     def _lacks_border(self, pieces: Sequence[str]) -> bool:
-        """Return True if the template puts a line break between the last piece and the first message."""
+        """True if the template puts a line break between the last piece and the first message."""
         return len(pieces) > 1 and not all(pieces[-1] or begin for begin in self._frame.begins[self._first])
 
 

@@ -68,7 +68,7 @@ def _check_shown(composition: Contents) -> None:
     if missing := [name for name in names if name not in text]:
         raise ChatTemplateError(
             f"the chat template has no place for tools, and no prompt shows {', '.join(missing[:10])}: show them by a "
-            "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and keep it whole under a budget",
+            "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and exclude it from cuts of the budget",
             problems=[Problem("tools", f"no prompt shows {name}") for name in missing],
         )
 
@@ -90,7 +90,7 @@ def calls_as_text(message: Message) -> Message:
         result = message.text
         if message.name:
             result = f"{message.name}: {result}"
-        # Without the break a result could close its tag and continue as text of the user.
+        # Without the break, a result could close its tag and imitate text of the user.
         result = _TAG.sub(f"<{BREAK}", result)
         return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:

@@ -39,8 +39,8 @@ def sample(
     offsets in `text` of the content and tool calls that the assistant wrote, in the history, in this turn and in the
     reply, without the role; with `reply_only` only in the reply.
 
-    With a chat template, `text` is the input of that model, and the spans are its own output: the `{% generation %}`
-    blocks of the template, or the text after its generation prompt up to the end of each reply.
+    With a chat template, `text` is the input of that model, and the spans are the output of the model: the
+    `{% generation %}` blocks of the template, or the text after its generation prompt up to the end of each reply.
 
     Raises:
         PromptError: The reply is not an assistant message.
@@ -52,7 +52,7 @@ def sample(
     if "tools" in payload:
         row["tools"] = payload["tools"]
     if chat_template is not None:
-        return {**row, **_spoken(composition, reply, chat_template, kwargs, reply_only=reply_only)}
+        return {**row, **_templated(composition, reply, chat_template, kwargs, reply_only=reply_only)}
     if kwargs:
         raise ChatTemplateError(
             f"to_sample: {', '.join(kwargs)}: only a chat template reads these options; pass chat_template",
@@ -68,9 +68,9 @@ def _plain(composition: Contents, reply: Message, *, reply_only: bool) -> dict[s
     start = 0
     for number, line in enumerate(lines, 1):
         end = start + len(line.text)
-        is_wanted = number == len(lines) or not reply_only
+        is_included = number == len(lines) or not reply_only
         # An empty reply has no span.
-        if is_wanted and line.is_reply and line.text != _HEAD:
+        if is_included and line.is_reply and line.text != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(SEPARATOR)
     return {"text": SEPARATOR.join([line.text for line in lines]), "loss_spans": spans}
@@ -89,7 +89,7 @@ def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
     raise PromptError(f"to_sample: expected the reply of an assistant, got {received}", name="reply", value=value)
 
 
-def _spoken(
+def _templated(
     composition: Contents, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any], *, reply_only: bool
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
@@ -105,15 +105,16 @@ def _spoken(
 
 
 def _of_the_reply(
-    spans: Spans, text: str, template: ChatTemplate, asked: Mapping[str, Any], kwargs: dict[str, Any]
+    spans: Spans, text: str, template: ChatTemplate, request: Mapping[str, Any], kwargs: dict[str, Any]
 ) -> Spans:
     """Return the spans of the reply: the spans that the conversation without its reply does not contain."""
     # The reply starts at the first difference to the text without the reply.
-    before = template.render(asked["messages"][:-1], asked["tools"], False, **kwargs)
+    before = template.render(request["messages"][:-1], request["tools"], False, **kwargs)
     pairs = zip(before, text, strict=False)
-    same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(text)))
-    new = [span for span in spans if span[1] > same]
+    differences = (index for index, (old, new) in enumerate(pairs) if old != new)
+    same = next(differences, min(len(before), len(text)))
+    new_spans = [span for span in spans if span[1] > same]
     if callable(getattr(template, "spans", None)):
-        return new
-    # Count the replies, because the template can write earlier replies differently: each reply has one span.
-    return new[-1:]
+        return new_spans
+    # The template can write earlier replies differently, and each reply has one span.
+    return new_spans[-1:]

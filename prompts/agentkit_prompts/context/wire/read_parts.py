@@ -116,13 +116,13 @@ class PartReader:
         unknown = self.extras(part, {"type", kind}, where)
         return Text(text, kind=kind, opaque=self._opaque(unknown))
 
-    def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
-        """Return the entries of `data` whose keys are not in `known`, without empty values. They must be JSON."""
+    def extras(self, data: Mapping[str, Any], known_keys: Collection[str], where: str) -> dict[str, Any]:
+        """Return the entries of `data` whose keys are not in `known_keys`, without empty values. They must be JSON."""
         unknown: dict[str, Any] = {}
         if self.provider == "anthropic":
-            known = {*known, "cache_control"}
+            known_keys = {*known_keys, "cache_control"}
         for key, value in data.items():
-            if key in known or value in _EMPTY:
+            if key in known_keys or value in _EMPTY:
                 continue
             if not isinstance(key, str):
                 self.note(where, f"keys must be text, got {brief(key)}")
@@ -194,9 +194,11 @@ class PartReader:
             keys.remove("id")
         return self.extras(call, keys, where)
 
-    def _extras_inside(self, key: str, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
+    def _extras_inside(
+        self, key: str, data: Mapping[str, Any], known_keys: Collection[str], where: str
+    ) -> dict[str, Any]:
         """Return the unknown entries of a mapping under its key, if it has any."""
-        unknown = self.extras(data, known, where)
+        unknown = self.extras(data, known_keys, where)
         if not unknown:
             return {}
         return {key: unknown}

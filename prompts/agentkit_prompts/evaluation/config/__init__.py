@@ -1,1 +1,1 @@
-"""The configurations that evaluation suites ship: read, bounded, and never run."""
+"""Readers of the configurations of evaluation suites, which have limits and run no code."""

@@ -57,7 +57,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise InContextError(f"{file}: is no Python ({error})", path=file) from error
+            raise InContextError(f"{file}: is not valid Python ({error})", path=file) from error
         # Restore the scope of this file: an import reads another file.
         outer, self.scope = self.scope, ChainMap({"__file__": file})
         try:
@@ -181,8 +181,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
     def _import_variables(self, names: list[ast.alias], variables: Mapping[str, Any], module: str) -> None:
         for alias in names:
             if alias.name == "*":
-                # Collections of many files import each file's variables with `*`: so each import is charged for its
-                # copies.
+                # Collections import the variables of many files with `*`, so each import is charged for its copies.
                 self.charge(len(variables))
                 self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
             elif alias.name in variables:
@@ -202,8 +201,8 @@ def _reason_of(error: Exception) -> Unreadable:
 def _variables_of(node: ast.AST) -> set[str]:
     """Return the variables that a statement can set or change."""
     names: set[str] = set()
-    # Extra names are harmless: an unread variable is an error only if it is used. A missing name would cause a wrong
-    # prompt.
+    # Extra names are harmless, because an unread variable is an error only at its use. A missing name would cause an
+    # invalid prompt.
     for inner in ast.walk(node):
         names |= _names_changed_by(inner)
     return names

@@ -35,12 +35,12 @@ from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_VALUES
 __all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread"]
 
 _MAX_STEPS = MAX_VALUES
-"""Steps of all files of a configuration: nodes of the code, some 1.3 microseconds each."""
+"""Maximum steps of all files of a configuration: nodes of the code, each about 1.3 microseconds."""
 _ITEMS_PER_STEP = 2
-"""Items of a container that are copied or read in the time of a step, at least."""
+"""Minimum items of a container that are copied or read in the time of a step."""
 _CHARS_PER_STEP = 64
 _BITS_OF_QUICK_NUMBER = 400
-"""Bits of an integer that is written and divided in no time; the time grows with the square of the bits."""
+"""Maximum bits of an integer that costs no steps; the time to write or divide it grows with the square of the bits."""
 _SQUARES_PER_STEP = 8
 _LOOKUPS = frozenset(("append", "get", "setdefault"))
 """Methods that create no container."""
@@ -71,7 +71,7 @@ class Function:
         self.parameters = [parameter.arg for parameter in node.args.args]
         self.defaults = dict(zip(self.parameters[len(self.parameters) - len(defaults) :], defaults, strict=True))
 
-    # A list of functions can be copied; a copy of the scope of each would be as large as the file.
+    # A list of functions can be copied; copies of their scopes would be as large as the file.
     def __deepcopy__(self, memo: object) -> Function:
         return self
 
@@ -98,7 +98,7 @@ class Continue(Unreadable):
 
 
 class ExpressionReader(ast.NodeVisitor):
-    """Computes the values of expressions, within limits that all files of a configuration share."""
+    """Evaluator of expressions, within limits that all files of a configuration share."""
 
     def __init__(self) -> None:
         self.scope: Scope = ChainMap()
@@ -242,15 +242,15 @@ class ExpressionReader(ast.NodeVisitor):
         return value
 
     def visit_Compare(self, node: ast.Compare) -> bool:
-        left = self.visit(node.left)
+        value = self.visit(node.left)
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
-            right = self.visit(comparator)
+            other = self.visit(comparator)
             # An identity test is free for all values.
             if not isinstance(operator, ast.Is | ast.IsNot):
-                self._charge_comparison(left, right, is_search=isinstance(operator, ast.In | ast.NotIn))
-            if not COMPARISONS[type(operator)](left, right):
+                self._charge_comparison(value, other, is_search=isinstance(operator, ast.In | ast.NotIn))
+            if not COMPARISONS[type(operator)](value, other):
                 return False
-            left = right
+            value = other
         return True
 
     def _charge_comparison(self, left: Any, right: Any, *, is_search: bool) -> None:
@@ -351,14 +351,14 @@ class ExpressionReader(ast.NodeVisitor):
         method = METHODS.get(type(value), {}).get(name)
         if method is None:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
-        # The container is already charged: charging it again would make loops quadratic.
+        # The container was charged before; charging it again would make loops quadratic.
         if name in _LOOKUPS:
             result = method(value, *args, **kwargs)
             bounded(value)
             return result
         sources = [*args, *kwargs.values()]
         if name in _EXTENDING:
-            # Their sizes are checked first: a container that is too large is an error of the line, not of the file.
+            # Check the sizes first, so that a container that is too large is an error of the line, not of the file.
             result = method(value, *args, **kwargs)
             self._charge_arguments(name, sources)
             return result

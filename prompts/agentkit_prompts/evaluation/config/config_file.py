@@ -1,4 +1,4 @@
-"""`load_datasets`: the datasets of a configuration file as suites ship it, Python or YAML. No code is run."""
+"""`load_datasets`: reader of the datasets of a configuration file of a suite, Python or YAML, without running code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Copy(NamedTuple):
 
 
 class _Copier:
-    """Copies values: containers are new, imported names are texts. A container that is shared is copied once."""
+    """Copier of values: containers are new, imported names become texts, and a shared container is copied once."""
 
     def __init__(self) -> None:
         self.copies: dict[int, _Copy] = {}
@@ -80,7 +80,7 @@ class _Copier:
         return self.copies[id(value)]
 
     def uncounted(self, value: Any) -> Sequence[Any]:
-        """Return the values to count for a variable: of a list that was not copied yet, its items."""
+        """Return the uncounted values of a variable: the items of a list, or the value, unless it was copied before."""
         if id(value) in self.copies:
             return ()
         if isinstance(value, list):
@@ -130,7 +130,7 @@ def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
     """Return the root folder of a configuration, which contains all its files.
 
-    It is `root`, else the nearest parent folder named `configs`, else the folder of the file.
+    The root is `root`, or else the nearest parent folder named `configs`, or else the folder of the file.
 
     Raises:
         InContextError: The file is outside of the folder, or its name is invalid.
@@ -177,7 +177,7 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
 def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
 
-    These are the list `datasets`, else all lists of datasets in the file.
+    These are the items of the list `datasets`, or else of all lists of datasets in the file.
 
     Args:
         path: As for `load_config`.

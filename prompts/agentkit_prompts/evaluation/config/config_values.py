@@ -54,7 +54,7 @@ class Unreadable(Exception):
     """
 
     def __init__(self, reason: str, name: str | None = None) -> None:
-        # A reason contains the reason of the variable that the code uses, and so on.
+        # A reason contains the reason of an unreadable variable, which can contain another reason.
         super().__init__(reason[: MAX_MESSAGE_CHARS // 2])
         self.name = name
 
@@ -82,7 +82,11 @@ def check_size(size: int) -> None:
 
 
 def bounded(value: T) -> T:
-    """Return a value that is not too large."""
+    """Return a value.
+
+    Raises:
+        Unreadable: The value is too large.
+    """
     if isinstance(value, str | list | tuple | dict | set | range):
         check_size(len(value))
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
@@ -112,7 +116,7 @@ def text_of(value: Any) -> str:
 
 
 def items_of(values: Any) -> Sequence[Any]:
-    """Return the items of which a loop over a value consists."""
+    """Return the items of a loop over a value."""
     if isinstance(values, str | list | tuple):
         return values
     if not isinstance(values, dict | set | range):
@@ -332,7 +336,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "copy.deepcopy": _deep_copy,
     "itertools.product": _product,
     "math.exp": math.exp,
-    # The process's own environment stays unread: a configuration would send it to the model.
+    # The environment of the process is not read, because a configuration would send it to the model.
     "os.environ.get": lambda name, default=None: default,
     "os.getenv": lambda name, default=None: default,
     "os.path.dirname": lambda path: posixpath.dirname(text_of(path)),

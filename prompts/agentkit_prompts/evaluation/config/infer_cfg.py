@@ -28,7 +28,7 @@ __all__ = ["read_cfg", "shows_examples"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
-"""Some configurations have it next to the inferencer."""
+"""Key of an inferencer, which some configurations have next to the inferencer."""
 _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
@@ -89,7 +89,7 @@ def read_cfg(
 
 
 def shows_examples(infer_cfg: Mapping[str, Any]) -> bool:
-    """Return True if an `infer_cfg` names a retriever that chooses worked examples."""
+    """True if an `infer_cfg` names a retriever that chooses worked examples."""
     retriever = infer_cfg.get("retriever") if isinstance(infer_cfg, Mapping) else None
     if isinstance(retriever, Mapping):
         return _name(retriever.get("type")) != "ZeroRetriever"
@@ -107,7 +107,7 @@ def _reader(cfg: Any, problems: Problems) -> Any:
     settings = {"input_columns": (), **{key: value for key, value in cfg.items() if key in names}}
     for key in ("input_template", "output_template"):
         settings[key] = _template(cfg.get(key), f"reader_cfg[{key!r}]", problems)
-    return _made("reader_cfg", lambda: DatasetReader(**settings), problems)
+    return _created("reader_cfg", lambda: DatasetReader(**settings), problems)
 
 
 def _template(cfg: Any, place: str, problems: Problems) -> Any:
@@ -122,15 +122,15 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
     if cls is None:
         problems.append(Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
         return None
-    wrong = _problems_of_settings(cls, settings, place)
+    own_problems = _problems_of_settings(cls, settings, place)
     # A configuration with neither key is often the template itself.
     if not {"type", "template"} & cfg.keys():
-        wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
-    # The class would name the same keys again, with less about them.
-    if wrong:
-        problems += wrong
+        own_problems.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
+    # The class would report the same keys again, in less detail.
+    if own_problems:
+        problems += own_problems
         return None
-    return _made(place, partial(cls, **settings), problems)
+    return _created(place, partial(cls, **settings), problems)
 
 
 def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems:
@@ -164,10 +164,10 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
     if name not in _RETRIEVERS:
         problems.append(Problem(f"{place}.type", f"unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}"))
         return {}
-    make, keys = _RETRIEVERS[name]
+    create, keys = _RETRIEVERS[name]
     problems += unknown_names(place, cfg, (*_COMMON, *keys))
     return {
-        "retriever": _made(place, lambda: make(cfg, embedder), problems),
+        "retriever": _created(place, lambda: create(cfg, embedder), problems),
         "separator": _separator(cfg, "ice_separator", place, problems),
         "end": _separator(cfg, "ice_eos_token", place, problems),
     }
@@ -196,7 +196,7 @@ def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
     # Some shipped files have the length next to the inferencer; the length inside the inferencer takes precedence.
     if length is not None:
         settings.setdefault(_LENGTH, length)
-    return {"inferencer": _made(place, lambda: Inferencer.from_cfg(_name(cfg["type"]), settings), problems)}
+    return {"inferencer": _created(place, lambda: Inferencer.from_cfg(_name(cfg["type"]), settings), problems)}
 
 
 def _name(kind: object) -> str:
@@ -206,10 +206,10 @@ def _name(kind: object) -> str:
     return str(kind).rpartition(".")[2].rpartition(":")[2]
 
 
-def _made(place: str, make: Callable[[], Any], problems: Problems) -> Any:
-    """Return the result of `make`; None if it fails."""
+def _created(place: str, create: Callable[[], Any], problems: Problems) -> Any:
+    """Return the result of `create`; None if it raises an error, whose problems are added to `problems`."""
     try:
-        return make()
+        return create()
     except PromptError as error:
         problems += problems_of_error(place, error)
         return None

@@ -1,4 +1,4 @@
-"""`ApiMetaTemplate`: a prompt without a model becomes the messages that an API is sent.
+"""`ApiMetaTemplate`: conversion of a prompt to the messages of an API.
 
 The documents: OpenCompass and AISBench, meta template with `api_role`, and as a list of messages.
 """
@@ -37,11 +37,11 @@ class ApiMetaTemplate(MetaParser):
     `parse` returns messages `{"role", "prompt"}`, with neighbouring messages of one role joined by a newline. A
     conversation (a list of messages with `content`) is unchanged.
 
-    OpenCompass drops text without a role, such as worked examples that are text. Here it belongs to the first role of
-    the round that does not reply. `keep_text=False` drops it with a warning, to reproduce published scores.
+    OpenCompass drops text without a role, such as worked examples that are text. Here such text belongs to the first
+    role of the round that does not reply. `keep_text=False` drops it with a warning, to reproduce published scores.
 
     Raises:
-        InContextError: The configuration is wrong; names everything that is.
+        InContextError: The configuration is invalid; names all problems.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ApiMetaTemplate(MetaParser):
         if meta.ids and self._decode is None:
             raise self._undecoded()
         if meta.end:
-            text = "meta template: `end` is not sent to an API, whose messages have no end; leave it out"
+            text = "meta template: `end` is not sent to an API, whose messages have no end; remove it"
             warn(InContextWarning(text, name="end"))
 
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any:
@@ -111,7 +111,7 @@ class ApiMetaTemplate(MetaParser):
         messages = PromptList()
         for turn in script:
             if isinstance(turn, str):
-                # Newlines that only separate worked examples are no message.
+                # Newlines that only separate worked examples are not a message.
                 if turn.strip():
                     _add(messages, asker, turn)
             # The API starts the reply itself.
@@ -153,17 +153,17 @@ def _add(messages: PromptList, api_role: str, content: str | list[Any]) -> None:
 
 
 def _without_texts(script: Script) -> Script:
-    """Return the turns of a prompt, and warn of texts without a role that this leaves out."""
+    """Return the turns of a prompt, and warn of texts without a role, which are omitted."""
     texts = [turn for turn in script if isinstance(turn, str) and turn.strip()]
     if texts:
         listing = ", ".join(map(brief, texts))
-        problem = f"prompt: text without a role is left out: {listing}; keep_text=True sends it"
+        problem = f"prompt: text without a role is omitted: {listing}; keep_text=True sends it"
         warn(InContextWarning(problem, name=texts[0]))
     return [turn for turn in script if isinstance(turn, Turn)]
 
 
 def _joined(first: Any, second: Any, separator: str = "") -> Any:
-    """Return two contents as one: text, or content parts if one of them is parts."""
+    """Join two contents to text, or to content parts if a content has parts."""
     # The content of a message that only calls tools is None.
     if isinstance(first, str) and isinstance(second, str | None):
         return f"{first}{separator}{second or ''}"

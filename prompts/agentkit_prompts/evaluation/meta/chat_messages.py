@@ -50,8 +50,8 @@ def _chat_role(name: str) -> str:
 def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, Any]]:
     """Return the messages `{"role", "content"}` of a chat request (AISBench, chat models).
 
-    HUMAN, BOT, SYSTEM and TOOL become user, assistant, system and tool; other roles and other keys stay. Text or a list
-    of content parts is one user message. Text at the start of a prompt list is a system message.
+    HUMAN, BOT, SYSTEM and TOOL become user, assistant, system and tool; other roles and other keys are unchanged. Text
+    or a list of content parts is one user message. Text at the start of a prompt list is a system message.
 
     Raises:
         InContextError: The prompt has another form; lists every invalid item.
@@ -84,8 +84,8 @@ def _message(position: int, item: object, problems: Problems) -> dict[str, Any]:
         problems.append(Problem(f"[{position}]", text))
         return {}
     content = item.get("prompt", item.get("content"))
-    others = {name: deepcopy(value) for name, value in item.items() if name not in _MESSAGE_KEYS}
-    return {"role": _chat_role(item["role"]), "content": deepcopy(content), **others}
+    other_fields = {name: deepcopy(value) for name, value in item.items() if name not in _MESSAGE_KEYS}
+    return {"role": _chat_role(item["role"]), "content": deepcopy(content), **other_fields}
 
 
 def _has_content(item: object) -> TypeGuard[Mapping[str, Any]]:
@@ -95,10 +95,10 @@ def _has_content(item: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
-    """Return the same as `Message` objects, media as parts; base64 is decoded.
+    """Return the messages of `chat_messages` as `Message` objects, with decoded media as parts.
 
     Raises:
-        InContextError: A role is unknown in a chat, or a content part cannot be read; names everything.
+        InContextError: A role is unknown in a chat, or a content part cannot be read; names all problems.
     """
     try:
         return read_messages(chat_messages(prompt), where="messages", is_linked=False, allow_media=True)
@@ -137,7 +137,7 @@ def as_prompt_list(
 
 
 def _item(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> dict[str, Any]:
-    """Return a message as a role item; of a message without a place, an empty item."""
+    """Return a message as a role item; for a message without a place, an empty item and a problem."""
     if isinstance(message, Message):
         message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
     problem = _problem_of(place, message, roles)
@@ -235,7 +235,7 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles = _roles_by_name(meta)
     _add_roles_by_use(roles, meta)
-    # A template without a system role gets the instructions as a text of the user.
+    # Without a system role, instructions are text of the user.
     if "user" in roles:
         roles.setdefault("system", roles["user"])
     return {**{name: name for name in meta.roles}, **roles}

@@ -1,4 +1,4 @@
-"""Base of both kinds of meta templates: reading prompts, and joining a prompt without a template."""
+"""Base of both kinds of meta templates, and the form of a prompt without a template."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class MetaParser(ABC):
         """Return a list of messages with roles and contents as input of a model."""
 
     def _text(self, flat: Sequence[str | int]) -> str:
-        """Return texts and token ids as one text, each run of ids decoded at once."""
+        """Return texts and token ids as one text; neighbouring ids are decoded together."""
         return "".join([run if isinstance(run, str) else self._decoded(run) for run in runs(flat)])
 
     def _decoded(self, ids: Sequence[int]) -> str:
@@ -129,7 +129,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     """Return the form of a prompt list without a template: texts joined by newlines, and content parts.
 
     A role item is its `begin`, its prompt and its `end` (OpenCompass document). A newline at the end of `end` replaces
-    the joining newline. Section markers are left out, and the text after an empty item is on a new line.
+    the joining newline. Section markers are omitted, and the text after an empty item is on a new line.
 
     Raises:
         InContextError: An item is neither text nor dict, or its prompt is not text; lists all of them.

@@ -188,12 +188,12 @@ def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
 
 
 def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
-    """Return the turns of a dialogue with the entries of the template's round that they leave out."""
+    """Return the turns of a dialogue, completed with the missing entries of the template's round."""
     script: Script = []
     place = 0
     for turn in turns:
         order = meta.order.get(turn.role)
-        # A reserved role has no place in the round: it follows the turn that it follows in the dataset.
+        # A reserved role has no place in the round; it has the same place as in the dataset.
         if order is not None:
             # A role that does not follow the previous role in the order of the round starts a new round.
             if order < place:
@@ -206,7 +206,7 @@ def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
 
 
 def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
-    """Return the entries of a round that the dataset leaves out: roles with their default text."""
+    """Return turns for the entries of a round that are missing in the dataset, with their default text."""
     script: Script = []
     for entry in entries:
         if isinstance(entry, str):
@@ -285,14 +285,14 @@ def _use_default_text(turn: Turn) -> None:
 
 
 def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Pieces:
-    """Return the marker at the begin or end of an item. An item that sets it to None has no marker."""
+    """Return the marker at the start or the end of an item. An item that sets the marker to None has no marker."""
     if key not in item.fields:
         return default
     return read_marker(item.fields[key], f"[{item.position}].{key}", problems)
 
 
 def _role(meta: MetaFormat, item: _Item, problems: Problems) -> RoleFormat | None:
-    """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
+    """Return the format of an item's role, or of its fallback; without a round, any role is valid."""
     name, fallback = item.fields.get("role"), item.fields.get("fallback_role")
     for candidate in (name, fallback):
         if isinstance(candidate, str) and candidate in meta.roles:

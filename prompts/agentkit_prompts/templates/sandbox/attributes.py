@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
 from agentkit_prompts.limits import MAX_CACHED, MAX_FOREIGN_NAME_CHARS, MAX_SHOWN_CHARS
-from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, require
+from agentkit_prompts.templates.sandbox.operation_errors import PromptUndefined, TemplateOperationError, require
 
 __all__ = [
     "attribute",
@@ -67,7 +67,9 @@ def readable(name: str) -> set[type]:
 def refuse_private(name: str) -> None:
     """Raise an error for a name that starts with an underscore."""
     if name[:1] == "_":
-        raise Fault(f"{name[:MAX_SHOWN_CHARS]!r} is private: templates read public names only", name[:MAX_SHOWN_CHARS])
+        raise TemplateOperationError(
+            f"{name[:MAX_SHOWN_CHARS]!r} is private: templates read public names only", name[:MAX_SHOWN_CHARS]
+        )
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -127,7 +129,7 @@ def element(value: Any, key: Any) -> Any:
                 return value[key]
             return PromptUndefined(obj=value, name=key)
         except TypeError:
-            raise Fault(f"a {type(key).__name__} cannot be a key") from None
+            raise TemplateOperationError(f"a {type(key).__name__} cannot be a key") from None
     if isinstance(key, str):
         return attribute(value, str.__str__(key))
     if type(key) is int and _has_elements(value):
@@ -135,7 +137,7 @@ def element(value: Any, key: Any) -> Any:
             return value[key]
         except LookupError:
             return PromptUndefined(obj=value, name=key)  # type: ignore[arg-type]
-    raise Fault(f"{kind.__name__} has no elements with a {type(key).__name__} as key")
+    raise TemplateOperationError(f"{kind.__name__} has no elements with a {type(key).__name__} as key")
 
 
 def _has_fields(kind: type) -> bool:

@@ -18,10 +18,10 @@ from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS, MAX_SOURCE_CHARS
 from agentkit_prompts.templates.sandbox.attributes import refuse_private
 from agentkit_prompts.templates.sandbox.calls import checked_filters, checked_tests, fill_fields, guarded_call, unique
 from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.operations import FUNCTIONS, Dict
 from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
@@ -170,4 +170,4 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def refuse_call(self, target: Any) -> NoReturn:
         """Raise the error of a value that templates cannot call."""
-        raise Fault(f"{type(target).__name__} cannot be called from a template")
+        raise TemplateOperationError(f"{type(target).__name__} cannot be called from a template")

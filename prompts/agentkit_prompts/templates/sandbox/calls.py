@@ -12,9 +12,9 @@ from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.utils import Namespace
 
-from agentkit_prompts.templates.sandbox.faults import Fault, require
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.operations import Dict, Operation, method_row, rows_of
 
 __all__ = ["checked_filters", "checked_tests", "fill_fields", "guarded_call", "is_offered", "unique"]
@@ -102,7 +102,7 @@ def _caller(run: Callable[..., Any]) -> Callable[[Context, Any, tuple[Any, ...],
 
 def _check_length(name: str, chars: int, limit: int) -> None:
     if chars > limit:
-        raise Fault(f"the filter {name} reads at most {limit:,} characters, got {chars:,}")
+        raise TemplateOperationError(f"the filter {name} reads at most {limit:,} characters, got {chars:,}")
 
 
 def _check_path(meter: Meter, value: Any, path: Any) -> None:
@@ -251,14 +251,14 @@ def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
     """True if templates can call this method of a value.
 
     Raises:
-        Fault: The method is removed from templates.
+        TemplateOperationError: The method is removed from templates.
     """
     row = method_row(value, name)
     # A row covers several types, and a mapping can contain a macro with the name of a set method.
     if row is None or not hasattr(value, name):
         return False
     if row.is_removed(is_prompt=is_prompt):
-        raise Fault(f"{type(value).__name__}.{name} is not available in templates: {row.reason}", name)
+        raise TemplateOperationError(f"{type(value).__name__}.{name} is not available in templates: {row.reason}", name)
     return True
 
 
@@ -270,7 +270,9 @@ def _check_method(
     name = target.__name__
     if not is_offered(owner, name, is_prompt=False):
         if not _is_of_developer(target):
-            raise Fault(f"{type(owner).__name__}.{name} is not one of the methods that templates can call", name)
+            raise TemplateOperationError(
+                f"{type(owner).__name__}.{name} is not one of the methods that templates can call", name
+            )
         return
     row = method_row(owner, name)
     if row is not None and row.guard is not None:

@@ -1,4 +1,4 @@
-"""Code generators for Jinja: one with limits, and one that also records the origin of each piece of output.
+"""Code generators for Jinja: `BoundedCodeGenerator` limits templates, `TracingCodeGenerator` also records origins.
 
 These classes use private parts of `jinja2.compiler`. A test imports each of them, and the version of Jinja
 is limited in `pyproject.toml`.
@@ -16,7 +16,7 @@ from jinja2 import Undefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
 
 from agentkit_prompts.templates.sandbox.attributes import attribute, readable
-from agentkit_prompts.templates.sandbox.faults import false_if_undefined, require
+from agentkit_prompts.templates.sandbox.operation_errors import false_if_undefined, require
 
 __all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
 
@@ -189,12 +189,12 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         # A sum of many texts becomes one call.
         operands: list[nodes.Expr] = [node.right]
-        left = node.left
-        while isinstance(left, nodes.Add):
-            operands.append(left.right)
-            left = left.left
+        first = node.left
+        while isinstance(first, nodes.Add):
+            operands.append(first.right)
+            first = first.left
         self.write("context.add(")
-        for operand in (left, *reversed(operands)):
+        for operand in (first, *reversed(operands)):
             self.visit(operand, frame)
             self.write(", ")
         self.write(")")

@@ -25,9 +25,9 @@ from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.sandbox.attributes import is_python_class
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.guards import MAX_INDENT
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.values import Composed, RenderedText, Trusted
 
 __all__ = ["concat", "is_content", "json_text", "number_text", "parts_of", "text", "text_kept"]
@@ -46,7 +46,7 @@ def text(meter: Meter, value: object) -> str:
     """Return the text of one value, as a plain str.
 
     Raises:
-        Fault: The value has no text that is equal in every process.
+        TemplateOperationError: The value has no text that is equal in every process.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -93,7 +93,7 @@ def _without_other_markers(buffer: Sequence[str], real: Sequence[str]) -> str:
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """Return canonical JSON: keys in insertion order, characters unescaped, objects by their public fields."""
     if indent is not None and not 0 <= indent <= MAX_INDENT:
-        raise Fault(f"JSON indent must be between 0 and {MAX_INDENT}, got {indent}")
+        raise TemplateOperationError(f"JSON indent must be between 0 and {MAX_INDENT}, got {indent}")
     meter.deep(value)
     data = _as_data(meter, value, 0, indent or 0)
     written = json.dumps(data, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
@@ -124,26 +124,30 @@ def _text_of_content(meter: Meter, value: object) -> str:
 def _str_of(value: object) -> str:
     try:
         return str(value)
-    except (Fault, TemplateError):
+    except (TemplateOperationError, TemplateError):
         raise
     except Exception as error:
-        raise Fault(f"the __str__ of {type(value).__name__} failed with {type(error).__name__}") from error
+        raise TemplateOperationError(
+            f"the __str__ of {type(value).__name__} failed with {type(error).__name__}"
+        ) from error
 
 
 def _own_text(meter: Meter, value: object) -> str:
     """Call the `__str__` of a class and check the result."""
     kind = type(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        raise Fault(f"{kind.__name__} is not text: decode it, or pass it as an image, audio, video or file part")
+        raise TemplateOperationError(
+            f"{kind.__name__} is not text: decode it, or pass it as an image, audio, video or file part"
+        )
     if isinstance(value, set | frozenset):
-        raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+        raise TemplateOperationError(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
-        raise Fault(f"{kind.__name__} has no text: print a field, or define __str__ in its class")
+        raise TemplateOperationError(f"{kind.__name__} has no text: print a field, or define __str__ in its class")
     result = _str_of(value)
     meter.make(len(result))
     meter.tick()
     if not isinstance(value, _AS_STR) and _ADDRESS.search(result):
-        raise Fault(f"the text of {kind.__name__} contains a memory address: print a field")
+        raise TemplateOperationError(f"the text of {kind.__name__} contains a memory address: print a field")
     return str.__str__(result)
 
 
@@ -178,7 +182,7 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
     """Yield the text and media of an object with `__prompt__`, or of a sequence of such objects."""
     meter.visit(1)
     if depth > MAX_DEPTH:
-        raise Fault(f"{type(value).__name__} nests deeper than {MAX_DEPTH} levels")
+        raise TemplateOperationError(f"{type(value).__name__} nests deeper than {MAX_DEPTH} levels")
     if isinstance(value, Media):
         yield value
     elif isinstance(value, str):
@@ -189,7 +193,7 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
         for part in value:
             yield from parts_of(meter, part, depth + 1)
     else:
-        raise Fault(f"__prompt__ must return text or content parts, got {type(value).__name__}")
+        raise TemplateOperationError(f"__prompt__ must return text or content parts, got {type(value).__name__}")
 
 
 def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
@@ -197,7 +201,7 @@ def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
     if type(value) in _LEAVES:
         return value
     if depth > MAX_DEPTH:
-        raise Fault(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
+        raise TemplateOperationError(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
     if isinstance(value, Enum):
         return _as_data(meter, value.value, depth + 1, indent)
     if isinstance(value, Mapping):
@@ -270,4 +274,4 @@ def _key(key: object) -> str | int | float | bool | None:
         if isinstance(key, str):
             return str.__str__(key)
         return key
-    raise Fault(f"JSON keys must be text or numbers, got {type(key).__name__}")
+    raise TemplateOperationError(f"JSON keys must be text or numbers, got {type(key).__name__}")

@@ -7,9 +7,9 @@ from typing import Any
 
 from jinja2.sandbox import SandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.guards import check_format_spec
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 
 __all__ = ["BoundFormat"]
 
@@ -73,7 +73,9 @@ class _Formatter(SandboxedFormatter):
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if self._shown is not None and conversion not in (None, "s"):
-            raise Fault(f"!{conversion} in a format shows Python code: use a format without a conversion")
+            raise TemplateOperationError(
+                f"!{conversion} in a format shows Python code: use a format without a conversion"
+            )
         self._meter.deep(value)
         return super().convert_field(value, conversion)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.limits import MAX_PATTERN_CHARS
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 
 __all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "json_guard"]
 
@@ -61,7 +61,7 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
     """Yield the `%` fields of a text.
 
     Raises:
-        Fault: A field is too wide, or its width is computed at run time.
+        TemplateOperationError: A field is too wide, or its width is computed at run time.
     """
     for field in _FIELD.finditer(template):
         meter.visit(1)
@@ -69,9 +69,11 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
             continue
         # Python reads a name up to its last bracket, and then a width.
         if field["kind"] == "(":
-            raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
+            raise TemplateOperationError(f"the format field {field[0][:40]!r} has brackets in its name")
         if _is_wide(field["width"]) or _is_wide(field["precision"]):
-            raise Fault(f"the format field {field[0][:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
+            raise TemplateOperationError(
+                f"the format field {field[0][:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters"
+            )
         yield field
 
 
@@ -192,7 +194,7 @@ def search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
     # The search of Python from the right is not linear, and `strip` compares each character with all characters to
     # strip.
     if _length(part) > 1 and _length(value) * _length(part) > MAX_SEARCH:
-        raise Fault(
+        raise TemplateOperationError(
             f"the texts are too long: {len(value):,} times {len(part):,} characters is more than {MAX_SEARCH:,}"
         )
     if _length(value) * _length(part) > MAX_SEARCH // 100:
@@ -217,20 +219,22 @@ def splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
     if isinstance(value, str):
         breaks = list("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
     meter.make(len(value))
-    meter.make_items(sum([value.count(one) for one in breaks]), _CHARS_PER_PART)
+    meter.make_items(sum([value.count(line_break) for line_break in breaks]), _CHARS_PER_PART)
 
 
 def codec(meter: Meter, value: Any, encoding: Any = "utf-8", errors: Any = "strict") -> None:
     for name, names in ((encoding, CODECS), (errors, CODEC_ERRORS)):
         if not isinstance(name, str) or name.lower().replace("_", "-") not in names:
             valid = ", ".join(sorted(names))
-            raise Fault(f"templates cannot use the encoding or error handler {str(name)[:40]!r}; valid: {valid}")
+            raise TemplateOperationError(
+                f"templates cannot use the encoding or error handler {str(name)[:40]!r}; valid: {valid}"
+            )
 
 
 def sets(meter: Meter, value: Any, *others: Any) -> None:
     for other in others:
         if not isinstance(other, Collection):
-            raise Fault(f"expected a list or a set, got {type(other).__name__}")
+            raise TemplateOperationError(f"expected a list or a set, got {type(other).__name__}")
         meter.visit(len(other))
         meter.keys(other if isinstance(other, list | tuple | set | frozenset) else list(other))
     meter.make_items(len(value) + sum(map(len, others)), _CHARS_PER_PART)
@@ -239,20 +243,20 @@ def sets(meter: Meter, value: Any, *others: Any) -> None:
 def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
     """Reject long patterns, and directives whose meaning depends on the machine."""
     if not isinstance(pattern, str):
-        raise Fault(f"strftime expects a text, got {type(pattern).__name__}")
+        raise TemplateOperationError(f"strftime expects a text, got {type(pattern).__name__}")
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise Fault(f"the strftime format is longer than {MAX_PATTERN_CHARS:,} characters")
+        raise TemplateOperationError(f"the strftime format is longer than {MAX_PATTERN_CHARS:,} characters")
     for match in _DIRECTIVE.finditer(pattern):
         if match[1] not in TIME_DIRECTIVES and not any_directive:
             valid = ", ".join("%" + letter for letter in sorted(TIME_DIRECTIVES))
-            raise Fault(f"strftime: {match[0]!r} is not one of {valid}")
+            raise TemplateOperationError(f"strftime: {match[0]!r} is not one of {valid}")
 
 
 def check_format_spec(spec: str) -> None:
     """Reject a `{}` field that is too wide."""
     digits = "".join([letter if letter.isdigit() else " " for letter in spec]).split()
     if any(len(number) > 5 or int(number) > MAX_FIELD_WIDTH for number in digits):
-        raise Fault(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
+        raise TemplateOperationError(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
 
 
 def read_text(meter: Meter, value: Any, *rest: Any, **options: Any) -> None:
@@ -275,7 +279,7 @@ def search_owner(meter: Meter, value: Any, *rest: Any) -> None:
 
 def fromkeys(meter: Meter, value: Any, keys: Any = (), *rest: Any) -> None:
     if not isinstance(keys, Collection):
-        raise Fault(f"expected a list or text, got {type(keys).__name__}")
+        raise TemplateOperationError(f"expected a list or text, got {type(keys).__name__}")
     meter.visit(len(keys))
     meter.keys(keys)
 
@@ -295,7 +299,7 @@ def slice_filter(meter: Meter, value: Any, slices: Any = 1, fill_with: Any = Non
 def indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> None:
     if not isinstance(value, str):
         # Jinja's filter appends to a list before it fails.
-        raise Fault(f"indent expects text, got {type(value).__name__}")
+        raise TemplateOperationError(f"indent expects text, got {type(value).__name__}")
     size = len(width) if isinstance(width, str) else _count(width)
     meter.make(len(value) + (len(value.splitlines()) + 1) * (size + 1))
 
@@ -313,13 +317,13 @@ def join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) ->
 def round_filter(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> None:
     refuse_large(value)
     if isinstance(precision, int) and abs(precision) > MAX_PRECISION:
-        raise Fault(f"round: the precision is at most {MAX_PRECISION} digits")
+        raise TemplateOperationError(f"round: the precision is at most {MAX_PRECISION} digits")
 
 
 def striptags(meter: Meter, value: Any) -> None:
     text = str(value)
     if text.count("<") * len(text) > _MAX_TAG_WORK:
-        raise Fault("the text has too many tags for the filter striptags")
+        raise TemplateOperationError("the text has too many tags for the filter striptags")
     meter.make(len(text))
 
 
@@ -344,7 +348,7 @@ def json_guard(
     """Count the JSON text of a value before its creation."""
     step = len(indent) if isinstance(indent, str) else _count(indent)
     if step > MAX_INDENT:
-        raise Fault(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
+        raise TemplateOperationError(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
     size = meter.size(value)
     between = 4
     if isinstance(separators, Collection):
@@ -362,7 +366,7 @@ def urlize(
     extra_schemes: Any = None,
 ) -> None:
     if _length(extra_schemes) > _MAX_URL_SCHEMES:
-        raise Fault(f"urlize: at most {_MAX_URL_SCHEMES} schemes")
+        raise TemplateOperationError(f"urlize: at most {_MAX_URL_SCHEMES} schemes")
     words = 1 + _length(value) // 2
     meter.make(_length(value) * 3 + words * (60 + _length(target) + _length(rel)))
 
@@ -379,7 +383,7 @@ def wordwrap(
     longest = max((len(run[0]) for run in _RUN.finditer(str(value))), default=0)
     lines = _length(value) // max(1, _count(width)) + 1
     if min(lines, longest // max(1, _count(width))) * longest > MAX_SEARCH:
-        raise Fault("a word of the text is too long for the filter wordwrap")
+        raise TemplateOperationError("a word of the text is too long for the filter wordwrap")
     meter.make(_length(value) + lines * (1 + _length(wrapstring)) + str(value).count("\n") * _length(wrapstring))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jinja2.utils import Namespace
 
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
-from agentkit_prompts.templates.sandbox.faults import Fault, LimitReached
+from agentkit_prompts.templates.sandbox.operation_errors import LimitReached, TemplateOperationError
 
 __all__ = [
     "CHAT_LIMITS",
@@ -91,15 +91,15 @@ class Size(NamedTuple):
         return self.chars + self.values * (_CHARS_PER_VALUE + self.depth)
 
 
-def _too_long(chars: int, max_chars: int) -> Fault:
-    return Fault(f"the template makes a text of {chars:,} characters: more than {max_chars:,}")
+def _too_long(chars: int, max_chars: int) -> TemplateOperationError:
+    return TemplateOperationError(f"the template makes a text of {chars:,} characters: more than {max_chars:,}")
 
 
 def join_output(texts: Collection[str], max_chars: int) -> str:
     """Join the parts of an output, after a check of the length: one long text can be repeated in many parts.
 
     Raises:
-        Fault: The output is longer than `max_chars`.
+        TemplateOperationError: The output is longer than `max_chars`.
     """
     length = sum(map(len, texts))
     if length > max_chars:
@@ -111,9 +111,9 @@ def refuse_large(*numbers: Any) -> None:
     """Reject integers whose arithmetic or printing would be slow."""
     for number in numbers:
         if isinstance(number, int) and number.bit_length() > MAX_INT_BITS:
-            raise Fault(f"the number is too large: it has more than {MAX_INT_BITS:,} bits")
+            raise TemplateOperationError(f"the number is too large: it has more than {MAX_INT_BITS:,} bits")
         if isinstance(number, Decimal) and number.is_finite() and number.adjusted() > _MAX_INT_DIGITS:
-            raise Fault(f"the number is too large: it has more than {_MAX_INT_DIGITS:,} digits")
+            raise TemplateOperationError(f"the number is too large: it has more than {_MAX_INT_DIGITS:,} digits")
 
 
 class Meter:
@@ -213,7 +213,7 @@ class Meter:
         """Start a macro, a recursive loop or a block."""
         self._level += 1
         if self._level > MAX_DEPTH:
-            raise Fault(f"macros or recursive loops nest deeper than {MAX_DEPTH} levels")
+            raise TemplateOperationError(f"macros or recursive loops nest deeper than {MAX_DEPTH} levels")
         self.tick()
 
     def leave(self) -> None:
@@ -238,7 +238,7 @@ class Meter:
         nested lists can contain each other a million times.
 
         Raises:
-            Fault: The value is too large or nests too deeply.
+            TemplateOperationError: The value is too large or nests too deeply.
         """
         if isinstance(value, str):
             return Size(1, len(value), 0)
@@ -249,13 +249,13 @@ class Meter:
             for container in level:
                 values += len(container)
                 if values > MAX_VALUES:
-                    raise Fault(_TOO_LARGE)
+                    raise TemplateOperationError(_TOO_LARGE)
                 chars += _scan(container, inner)
                 if chars > self.limits.text_chars:
-                    raise Fault(_TOO_LARGE)
+                    raise TemplateOperationError(_TOO_LARGE)
             depth += 1
             if depth > MAX_DEPTH + 4 and inner:  # arguments and pairs of a mapping are also levels
-                raise Fault(f"a value nests deeper than {MAX_DEPTH} levels")
+                raise TemplateOperationError(f"a value nests deeper than {MAX_DEPTH} levels")
             level = inner
         if values + chars > _LARGE:
             self.look()
@@ -265,7 +265,7 @@ class Meter:
         """Check values before they become keys of one mapping or set."""
         self.deep(keys)
         if sum(map(_allows_hash_collisions, keys)) > _MAX_COLLIDING_KEYS:
-            raise Fault(f"more than {_MAX_COLLIDING_KEYS:,} keys are tuples or large numbers")
+            raise TemplateOperationError(f"more than {_MAX_COLLIDING_KEYS:,} keys are tuples or large numbers")
 
     def items(self, value: Iterable[Any]) -> list[Any]:
         """Return the items of an iterator, counting each item before the next item is created."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.names import nearest
-from agentkit_prompts.templates.sandbox.faults import Fault, UndefinedName, message_of
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, UndefinedName, message_of
 from agentkit_prompts.templates.sandbox.trace import Trace
 from agentkit_prompts.templates.sandbox.values import Site
 
@@ -104,7 +104,7 @@ class Program:
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return an error with its line of the template."""
         message = _message(error, values)
-        if not isinstance(error, Fault):
+        if not isinstance(error, TemplateOperationError):
             return TemplateError(message, file=self.file, line=code.line_of(error))
         return TemplateError(message, file=self.file, line=error.line or code.line_of(error), variable=error.variable)
 
@@ -117,7 +117,7 @@ def _message(error: Exception, values: Mapping[str, object]) -> str:
         case UndefinedName():
             names = [name for name in values if isinstance(name, str)]
             return f"{error}{nearest(str(error.variable), names)}"
-        case Fault():
+        case TemplateOperationError():
             return str(error)
         case RecursionError():
             return "the template or its data nests too deeply"

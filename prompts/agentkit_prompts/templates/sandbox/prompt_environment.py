@@ -17,11 +17,11 @@ from agentkit_prompts.templates.sandbox.attributes import attribute, element
 from agentkit_prompts.templates.sandbox.bounded_environment import BoundedEnvironment
 from agentkit_prompts.templates.sandbox.calls import is_offered
 from agentkit_prompts.templates.sandbox.code_generator import TracingCodeGenerator
-from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, require
 from agentkit_prompts.templates.sandbox.finalise import json_text, text
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS, check_strftime
 from agentkit_prompts.templates.sandbox.meter import VIEWS, Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import PromptUndefined, TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
 __all__ = ["PromptEnvironment", "prompt_environment"]
@@ -50,7 +50,7 @@ def _percent(meter: Meter, template: str, values: Any) -> str:
 def _int(value: Any, default: Any = 0, base: int = 10) -> Any:
     try:
         refuse_large(value)
-    except Fault:
+    except TemplateOperationError:
         return default
     return _JINJA_FILTERS["int"](value, default, base)
 
@@ -139,7 +139,9 @@ class PromptEnvironment(BoundedEnvironment):
     def refuse_call(self, target: Any) -> NoReturn:
         require(target)
         kind = type(target).__name__
-        raise Fault(f"{kind} cannot be called: templates call macros and methods of data, and a few built-in functions")
+        raise TemplateOperationError(
+            f"{kind} cannot be called: templates call macros and methods of data, and a few built-in functions"
+        )
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
         if isinstance(__obj, BuiltinMethodType | MethodType) and __obj.__name__ == "strftime":

@@ -323,9 +323,9 @@ class _Walk:
     def either(self, node: nodes.And | nodes.Or, guarded: bool) -> _Value:
         # The left side of `or` can be undefined.
         is_or = isinstance(node, nodes.Or)
-        left = self.value(node.left, is_or).roots
+        roots = self.value(node.left, is_or).roots
         with self.knowing(self.shown(node.left, not is_or)):
-            return _Value(left | self.value(node.right, is_or and guarded).roots)
+            return _Value(roots | self.value(node.right, is_or and guarded).roots)
 
     def conditional(self, node: nodes.CondExpr) -> _Value:
         self.value(node.test)

@@ -16,10 +16,10 @@ from agentkit_prompts.context.parts import Media
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.attributes import attribute, refuse_private
 from agentkit_prompts.templates.sandbox.calls import is_offered
-from agentkit_prompts.templates.sandbox.faults import Fault, require
 from agentkit_prompts.templates.sandbox.finalise import concat, is_content, number_text, parts_of, text, text_kept
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, refuse_large
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Trusted
 
 __all__ = ["BoundedContext", "PromptContext"]
@@ -215,15 +215,17 @@ class PromptContext(BoundedContext):
         if isinstance(value, Namespace | Mapping):
             return attribute(value, name)
         label = name[:MAX_SHOWN_CHARS]
-        raise Fault(f"{type(value).__name__}.{label}(...) is not one of the methods that templates can call", label)
+        raise TemplateOperationError(
+            f"{type(value).__name__}.{label}(...) is not one of the methods that templates can call", label
+        )
 
 
 def _refuse_unordered(value: Any) -> None:
     """Reject values without ordered items."""
     kind = type(value)
     if isinstance(value, set | frozenset):
-        raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+        raise TemplateOperationError(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if isinstance(value, bytes | bytearray | memoryview):
-        raise Fault(f"{kind.__name__} is not text: decode it before the template")
+        raise TemplateOperationError(f"{kind.__name__} is not text: decode it before the template")
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
+        raise TemplateOperationError(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")

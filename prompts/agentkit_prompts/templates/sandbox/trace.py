@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, neutralise_markers
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.meter import join_output
+from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Site, Trusted
 
 __all__ = ["Mark", "Piece", "Trace"]
@@ -51,7 +51,7 @@ class Trace:
         text: The whole text, one marker for each media part.
 
     Raises:
-        Fault: The text is longer than `max_chars`.
+        TemplateOperationError: The text is longer than `max_chars`.
     """
 
     __slots__ = ("has_parts", "marks", "sites", "text", "texts")
@@ -70,7 +70,7 @@ class Trace:
         self.has_parts = has_parts
         try:
             self.text = join_output(texts, max_chars)
-        except Fault as error:
+        except TemplateOperationError as error:
             error.line = self._line_of_limit(max_chars)
             raise
         if "<" in self.text and MEDIA_OPENING in self.text:

@@ -13,9 +13,9 @@ from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, MAX_SHOWN
 from agentkit_prompts.names import nearest
 
 __all__ = [
-    "Fault",
     "LimitReached",
     "PromptUndefined",
+    "TemplateOperationError",
     "UndefinedName",
     "false_if_undefined",
     "message_of",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class Fault(TemplateRuntimeError):
+class TemplateOperationError(TemplateRuntimeError):
     """Invalid operation of a template; its place in the template is added later."""
 
     def __init__(self, message: str, variable: str | None = None, line: int | None = None) -> None:
@@ -33,15 +33,15 @@ class Fault(TemplateRuntimeError):
         """Line of the file, if known when the error is raised."""
 
 
-class LimitReached(Fault):
+class LimitReached(TemplateOperationError):
     """The template exceeds its limit of rounds, characters or time."""
 
 
-class UndefinedName(Fault, UndefinedError):
+class UndefinedName(TemplateOperationError, UndefinedError):
     """A missing variable; the nearest names are added to the message later."""
 
 
-class _UndefinedValue(Fault, UndefinedError):
+class _UndefinedValue(TemplateOperationError, UndefinedError):
     """A missing attribute or element."""
 
 
