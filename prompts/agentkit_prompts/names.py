@@ -102,18 +102,24 @@ def _checked_init(
     names = [item.name for item in fields(dataclass) if item.init]
     valid = set(names)
 
+    # Programs create thousands of documents, so names are compared only after a failure.
     @wraps(init)
     def checked_init(self: Any, *args: Any, **given: Any) -> None:
-        if len(args) > places:
+        try:
+            init(self, *args, **given)
+        except TypeError:
             kind = dataclass.__name__
-            example = ", ".join(f"{name}=..." for name in names)
-            raise error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
-        if given.keys() - valid:
-            raised = error(
-                f"{dataclass.__name__}: {'; '.join(unknown_fields(dataclass.__name__, given, valid, elsewhere))}"
-            )
-            raise _named(raised, [name for name in given if name not in valid])
-        init(self, *args, **given)
+            if len(args) > places:
+                example = ", ".join(f"{name}=..." for name in names)
+                raised = error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
+            elif given.keys() - valid:
+                raised = error(f"{kind}: {'; '.join(unknown_fields(kind, given, valid, elsewhere))}")
+                raised = _named(raised, [name for name in given if name not in valid])
+            else:
+                raise
+        else:
+            return
+        raise raised
 
     return checked_init
 
