@@ -108,7 +108,7 @@ def made_up(text: str) -> Callable[[Asked], Response]:
             "chunk docs/a.md#99999 was cited and never recalled",
         ),
         ("guessing", "It is 294.", "the tool was not called, or did not return 294"),
-        ("forgetful", "No idea.", "the answer does not say 294"),
+        ("forgetful", "No idea.", "the answer does not contain 294"),
     ],
 )
 def test_the_demo_fails_when_an_answer_is_not_what_it_should_be(
