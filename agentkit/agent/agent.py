@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent"]
 
-Deps = TypeVar("Deps", default=None)
+# An agent that accepts any deps is also an agent without deps.
+Deps = TypeVar("Deps", default=None, contravariant=True)
 _DEFAULT_LIMITS = Limits()
 
 

@@ -84,6 +84,10 @@ async def agents(model: Model) -> None:
     typed.run_sync("hi", deps=Db("sqlite://"), tools=[look, fetch])
     typed.run_sync("hi", tools=[visit])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
+    without_deps: Agent = Agent(model, tools=[fetch, plain])
+    assert_type(without_deps.run_sync("hi"), RunResult[str])
+    without_deps = Agent(model, tools=[look])  # type: ignore[list-item]  # pyright: ignore[reportAssignmentType, reportArgumentType]
+
     # The deps of tools whose first parameter is the context are checked.
     assert_type(Agent(model, tools=[look]), Agent[Db, str])
     assert_type(Agent(model, tools=[fetch, look, plain], deps=Db), Agent[Db, str])
