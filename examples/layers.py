@@ -1,4 +1,4 @@
-"""A prompt of several layers, looked at without a model: what it costs, what it demands, what a budget would drop.
+"""A prompt of several layers without a model: its tokens, its required kwargs, and its cuts by a budget.
 
 Prints:
 
@@ -36,7 +36,7 @@ context = PromptContext(
     user_input=UserInput("Where is the loop?", additional_kwargs={"project_root": "~/agentkit"}),
     documents=[
         Document("The loop is a generator without I/O.", id="1", source="docs/architecture.md"),
-        Document("Drivers perform what it asks for.", id="2", source="docs/architecture.md"),
+        Document("Drivers perform its I/O requests.", id="2", source="docs/architecture.md"),
     ],
 )
 

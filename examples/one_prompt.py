@@ -51,7 +51,7 @@ from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, JinjaC
 from agentkit.prompts.evaluation import DatasetReader
 from agentkit.prompts.example_selectors import KeywordSelector
 
-# The one definition. Worked examples are chosen for what the user asks.
+# The one definition. Worked examples are selected for the input of the user.
 layers = Layers(
     "You classify reviews of tea shops as good or bad.",
     before_input=ExamplesPrompt(selector=KeywordSelector(1)),

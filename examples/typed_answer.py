@@ -1,6 +1,6 @@
 """An agent whose tools receive typed dependencies, and whose answer is a typed object. No key needed.
 
-A `ScriptedModel` plays the language model here; put `OpenAIModel("...")` in its place and nothing else changes.
+A `ScriptedModel` replaces the language model; with `OpenAIModel("...")` the other code stays the same.
 
 Prints:
 
@@ -17,7 +17,7 @@ from agentkit import Agent, Message, ScriptedModel, Session, ToolCall, ToolConte
 
 @dataclass
 class Shop:
-    """What the tools need and the model never sees."""
+    """Data of the tools, which the model never receives."""
 
     late: dict[int, int]
 

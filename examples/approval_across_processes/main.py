@@ -1,6 +1,6 @@
-"""A run that waits for a person, on two workers: one of them is killed while it waits, the other goes on.
+"""A run that waits for a person, on two workers: one worker is killed during the wait, the other resumes the run.
 
-RUNS_URL names a PostgreSQL database. Without it one of its own is started.
+RUNS_URL names a PostgreSQL database. Without RUNS_URL, the program starts a database.
 
 Prints:
 

@@ -1,4 +1,4 @@
-"""Asks a model the rows of a shipped configuration, two worked examples in front of each, and scores its answers.
+"""Evaluation of a model on the rows of a shipped configuration, with two worked examples before each row.
 
 Prints:
 

@@ -1,4 +1,4 @@
-"""An agent that uses the tools of an MCP server beside a function of its own. No key needed.
+"""An agent that uses the tools of an MCP server and a local function. It needs no key.
 
 Prints:
 

@@ -1,4 +1,4 @@
-"""A shop as an MCP server: `python server.py` speaks the protocol on stdin and stdout."""
+"""A shop as an MCP server: `python server.py` serves the protocol on stdin and stdout."""
 
 from agentkit.tools import serve_mcp, tool
 
@@ -7,7 +7,7 @@ PRICES = {"lamp": 20, "desk": 120}
 
 @tool
 def price(item: str, count: int = 1) -> dict[str, int]:
-    """Say what something costs, in euros."""
+    """Return the price of an item, in euros."""
     return {"total": PRICES[item] * count}
 
 

@@ -1,12 +1,12 @@
-"""Memory of many users in one PostgreSQL database and one Qdrant server. Nobody recalls what another one wrote.
+"""Memory of many users in one PostgreSQL database and one Qdrant server. Each user recalls only their own messages.
 
-DATABASE_URL and QDRANT_URL name the servers. Without them a PostgreSQL of its own is started, and Qdrant's client keeps
-the vectors in this process.
+DATABASE_URL and QDRANT_URL name the servers. Without them, the program starts PostgreSQL, and the client of Qdrant
+stores the vectors in this process.
 
 Prints:
 
-    Ada asks what she drinks: I drink green tea.
-    Bob asks what he drinks: I drink black coffee.
+    Ada asks: I drink green tea.
+    Bob asks: I drink black coffee.
     a stranger asks: nothing is known
 """
 
@@ -28,8 +28,8 @@ with Memory(database, scope="cafe", index=index) as cafe:
         cafe.within(Scope("cafe", user=user)).session("breakfast").append(Message("user", text))
     cafe.worker().drain()
     for user, who in (
-        ("ada", "Ada asks what she drinks"),
-        ("bob", "Bob asks what he drinks"),
+        ("ada", "Ada asks"),
+        ("bob", "Bob asks"),
         ("eve", "a stranger asks"),
     ):
         found = cafe.within(Scope("cafe", user=user)).recall("What do I drink?").recalled
