@@ -75,7 +75,7 @@ def loaded_agent(
     model_name: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
-    """Return the agent of a file or a module; modules are searched in the working folder too.
+    """Return the agent of a file or a module. Modules may be in the working directory.
 
     Raises:
         AgentDefinitionError: The file or module is missing or invalid.
@@ -94,12 +94,12 @@ def loaded_agent(
     folder = None
     if home != HOME:
         folder = home
-    model_id = None
+    full_model_name = None
     if model is not None:
-        model_id = full_name(utf8(model))
+        full_model_name = full_name(utf8(model))
     template = chat_template or model_name
     try:
-        return load_agent(source, home=folder, model=model_id, chat_template=template, memories=memories)
+        return load_agent(source, home=folder, model=full_model_name, chat_template=template, memories=memories)
     except AgentFileError as error:
         problems = list(error.problems)
         for index, problem in enumerate(problems):
@@ -128,8 +128,8 @@ def opened_agent(
         home: The folder of the memory.
         model: The value of `--model`.
         embedder: The value of `--embedder`.
-        creates: True to create a missing memory; otherwise the default agent has no memory then.
-        verbose: True to print the model.
+        creates: True to create a missing memory; if False and the memory is missing, the default agent has no memory.
+        verbose: True to print the model, and the name of the agent of `--agent`.
         chat_template: The value of `--chat-template`.
         model_name: The value of `--model-name`.
     """
@@ -142,7 +142,7 @@ def opened_agent(
         finally:
             loaded.close()
         return
-    # Showing a prompt needs no model that can answer.
+    # Commands that only show prompts need no real model.
     if creates or model is not None:
         default_model = choose_model(model, chat_template, model_name)
     else:
@@ -170,12 +170,15 @@ def _display_model(template: str | None) -> Model:
 
 def _note_tools(model: Model) -> None:
     if not has_place_for_tools(model):
-        note("the chat template has no place for tools: the tools are in its prompt, and called in its text")
+        note("the chat template has no place for tools: the system prompt describes them, and they are called in text")
 
 
 @contextmanager
 def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
-    """Yield the memory of the agent of `--agent`; exit with an error if the agent has no memory."""
+    """Yield the memory of the agent of `--agent`; exit with an error if the agent has no memory.
+
+    The command also exits with an error if `embedder` is passed, because an agent defines its embedder.
+    """
     if embedder is not None:
         fail("--embedder is only valid without --agent: an agent defines its embedder", code=2)
     loaded = loaded_agent(source, home=home)
@@ -201,7 +204,7 @@ def existing_memory(
 
 
 def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None = None) -> Scope:
-    """Return the scope of a command: the scope of the memory or of a tenant, narrowed to a user."""
+    """Return the scope of a command: the scope of the memory, or the scope of `tenant`, narrowed to `user`."""
     scope = Scope(TENANT)
     if memory is not None:
         scope = memory.scope
@@ -227,7 +230,7 @@ def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: s
 def earlier_sessions(
     loaded: LoadedAgent, tenant: str | None = None, user: str | None = None, *, name: str | None = None
 ) -> list[str]:
-    """Return names of conversations from before the agent had a memory, which stay in the scope of the agent.
+    """Return names of conversations that were stored before the agent had a memory, in the scope of the agent.
 
     With `name`, only the conversation of this name; otherwise the first page.
     """

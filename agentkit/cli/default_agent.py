@@ -74,7 +74,8 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
     return Layers(
         system=(TextPrompt(_SYSTEM, name="instructions"), *((tools,) if shows_tools else ())),
         before_input=[
-            WrapPrompt((kind(name=name, fence=True),), _HEADED % head, name=name) for name, kind, head in _RECALLED
+            WrapPrompt((prompt_class(name=name, fence=True),), _HEADED % heading, name=name)
+            for name, prompt_class, heading in _RECALLED
         ],
     )
 
@@ -122,13 +123,14 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
     Args:
         name: Name of the model. A name with a provider or an address, such as `anthropic:...` or
-            `http://localhost:8000/v1#qwen3`, selects the endpoint; `offline` is a stand-in that quotes. None selects
-            OPENAI_MODEL or `DEFAULT_MODEL` with OPENAI_API_KEY or OPENAI_BASE_URL, and the stand-in without both.
+            `http://localhost:8000/v1#qwen3`, selects the endpoint; `offline` is a stand-in that quotes. None selects,
+            with OPENAI_API_KEY or OPENAI_BASE_URL, the first of OPENAI_MODEL, `model_name` and `DEFAULT_MODEL`; without
+            both, the stand-in.
         chat_template: Registered name or file of a chat template. The model is a completion model then.
         model_name: Name of a model with a registered chat template, instead of `chat_template`.
 
     Raises:
-        ModelAuthError: A model is named, and the environment has no API key and no address.
+        ModelAuthError: A model or a chat template is named, and the environment has no API key and no address.
         AgentDefinitionError: As for `ModelAuthError`, and the name starts with a mistyped provider.
     """
     template = chat_template or model_name
@@ -140,14 +142,14 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
     if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         if name is None and not has_template:
             return OfflineModel(template)
-        return _unreachable(name or "")
+        return _raise_missing_key(name or "")
     model_id = name or os.environ.get("OPENAI_MODEL") or model_name or DEFAULT_MODEL
     if has_template:
         return CompletionModel(model_id, template)
     return OpenAIModel(model_id)
 
 
-def _unreachable(name: str) -> Model:
+def _raise_missing_key(name: str) -> Model:
     """Raise the error of a model without an endpoint."""
     provider, colon, _ = name.partition(":")
     # `opnai:gpt-5` is a mistake in the provider, not a missing key. The error of `model` names the provider.

@@ -66,7 +66,7 @@ class Delta(NamedTuple):
     call: int = 0
     """Position of the tool call that a piece of arguments belongs to, from 0."""
     name: str = ""
-    """Name of the tool, as far as it has arrived."""
+    """Name of the tool, as far as it has arrived; for kind `fallback`, name of the next model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,18 @@ class Reply:
     """The assistant message: text, tool calls or both."""
     usage: Usage = Usage()
     finish_reason: FinishReason | str = "stop"
-    """Reason why the reply ended: `tool_calls` if the reply has tool calls and was not cut; unknown reasons are passed
-    on as the endpoint sent them."""
+    """Reason why the reply ended: `tool_calls` if the reply has tool calls and was not truncated; unknown reasons are
+    passed on as the endpoint sent them."""
     model: str = ""
     """Name of the model, as the endpoint sent it."""
 
 
 class Model(Protocol):
-    """A language model or a substitute for a language model.
+    """A language model, or a stand-in for a language model.
 
     Optional attributes: `with_settings`, a method that returns a copy with other `ModelSettings`; `fitted`, a method
-    that returns the part of a composition that the model accepts; `price`; and `output_modes`, the ways to request an
-    answer of a type, the preferred way first. A model without `output_modes` receives the schema in the prompt.
+    that returns the part of a composition that the model accepts; `price`; and `output_modes`, the ways to request
+    typed output, preferred way first. A model without `output_modes` receives the schema in the prompt.
     """
 
     @property

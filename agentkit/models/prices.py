@@ -37,18 +37,18 @@ class Price:
     cached: _Dollars | None = None
     """Price of prompt tokens from the prompt cache of the endpoint; None if cached tokens cost the same."""
     long: tuple[CountOrZero, Price] | None = None
-    """Tokens of the prompt above which the whole request has another price, and that price."""
+    """Threshold in tokens of the prompt, and the price of the whole request if the prompt has more tokens."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of a request in US dollars."""
         if self.long is not None and usage.input_tokens > self.long[0]:
             return self.long[1].of(usage)
         # Without a separate price, a cached token costs as much as any input token.
-        cached = 0
+        cached_tokens = 0
         if self.cached is not None:
-            cached = min(usage.cached_tokens, usage.input_tokens)
-        fresh = usage.input_tokens - cached
-        return (fresh * self.input + cached * (self.cached or 0) + usage.output_tokens * self.output) / _MILLION
+            cached_tokens = min(usage.cached_tokens, usage.input_tokens)
+        fresh = usage.input_tokens - cached_tokens
+        return (fresh * self.input + cached_tokens * (self.cached or 0) + usage.output_tokens * self.output) / _MILLION
 
 
 def price_of(model: Model) -> Price | None:
@@ -70,7 +70,7 @@ def price_of(model: Model) -> Price | None:
 
 @lru_cache(maxsize=256)
 def known_price(host: str, model: str) -> Price | None:
-    """Return the price of a model or its dated snapshot at the endpoint of a provider; None if it is unknown.
+    """Return the price of a model, a dated snapshot or a `-latest` name at an endpoint; None if it is unknown.
 
     The price depends on the host, because other endpoints may charge other prices for the same model name.
     """

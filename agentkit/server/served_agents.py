@@ -27,7 +27,8 @@ class ServedAgents:
         agents: The agents.
 
     Raises:
-        AgentDefinitionError: The list is empty, two agents have the same name, or their memories have different stores.
+        AgentDefinitionError: The list is empty, an entry is not an agent, two agents have the same name, their memories
+            have different stores, or the scope of a memory is narrower than a tenant.
     """
 
     def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
@@ -49,7 +50,7 @@ class ServedAgents:
         return iter(self._agents.values())
 
     def replace(self, loaded: LoadedAgent) -> LoadedAgent:
-        """Replace the agent of the same name for later runs, and return the previous agent.
+        """Replace the agent of the same name for runs that start later, and return the previous agent.
 
         Raises:
             AgentDefinitionError: The name is unknown, or the memory differs from the memory of the previous agent.
@@ -100,7 +101,7 @@ class ServedAgents:
 
     @staticmethod
     def scope(agent: Agent[Any, Any], tenant: str, user: str) -> Scope | None:
-        """Return the memory scope of a run without a session; None if the memory of the agent has no scopes."""
+        """Return the memory scope of a run without a session; None if the agent has no `Memory`."""
         if isinstance(agent.memory, Memory):
             return Scope(tenant, user=user)
         return None
@@ -137,10 +138,11 @@ def _check_memories(memories: Mapping[str, Memory]) -> None:
             name="memory",
         )
     scopes = {name: memory.scope for name, memory in memories.items()}
-    narrow = ", ".join([f"{name} has {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)])
-    if narrow:
+    too_narrow = ", ".join([f"{name} has {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)])
+    if too_narrow:
         raise AgentDefinitionError(
-            f"server: the memory of an agent must cover a whole tenant, because each request names its user; {narrow}",
+            f"server: the memory of an agent must cover a whole tenant, because each request names its user; "
+            f"{too_narrow}",
             name="memory",
-            value=narrow,
+            value=too_narrow,
         )

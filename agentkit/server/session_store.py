@@ -1,4 +1,4 @@
-"""`SessionStore`: the sessions of users, in the memory of the server or in this process."""
+"""`SessionStore`: the sessions of users, in a memory store or in this process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SessionStore:
 
     def __init__(self, memory: Memory | None, limit: int) -> None:
         self.memory = memory
-        self._limit = limit
+        self._max_local_sessions = limit
         self._local: dict[tuple[Owner, str], _LocalSession] = {}
         """Sessions of this process, if the server has no memory."""
         self._open: OrderedDict[tuple[Owner, str], StoredSession] = OrderedDict()
@@ -68,7 +68,7 @@ class SessionStore:
             StoreError: The database cannot be read or written.
         """
         if self.memory is not None:
-            return self._within(owner).session(name)
+            return self._memory_of(owner).session(name)
         with self._lock:
             local = self._local.get((owner, name))
             if local is None:
@@ -97,7 +97,7 @@ class SessionStore:
             raise
         session = self._refreshed(owner, name)
         if session is None:
-            session = self._within(owner).session(name)
+            session = self._memory_of(owner).session(name)
             self._drop_deleted()
         # The messages are read outside of the lock: readers of other sessions do not wait for the database.
         with self._lock:
@@ -116,30 +116,32 @@ class SessionStore:
         try:
             session.refresh()
         except NotFound:
-            # The session was deleted, and a new session has its name.
+            # The session was deleted, or was deleted and started again.
             return None
         return session
 
     def page(self, owner: Owner, *, after: str = "", limit: int = 50) -> Sequence[SessionInfo]:
         """Return a page of the sessions of an owner, by name."""
         if self.memory is not None:
-            return self._within(owner).sessions(after=after, limit=limit)
+            return self._memory_of(owner).sessions(after=after, limit=limit)
         with self._lock:
-            names = sorted(name for other, name in self._local if other == owner and name > after)[:limit]
+            names = sorted(name for session_owner, name in self._local if session_owner == owner and name > after)[
+                :limit
+            ]
             return [_info(name, self._local[owner, name]) for name in names]
 
     def newest(self, owner: Owner, limit: int) -> Sequence[tuple[Owner, str]]:
-        """Return the most recently used sessions; for a tenant, including the sessions of its users."""
+        """Return the most recently used sessions; if `owner` has no user, of the tenant and all its users."""
         if self.memory is not None:
-            rows = self._within(owner).newest_sessions(limit=limit)
+            rows = self._memory_of(owner).newest_sessions(limit=limit)
             return [(Owner(owner.tenant, user), name) for user, name in rows]
         with self._lock:
             sessions = [
-                (local.last_at or local.created_at, other, name)
-                for (other, name), local in self._local.items()
-                if other.tenant == owner.tenant and owner.user in ("", other.user)
+                (local.last_at or local.created_at, session_owner, name)
+                for (session_owner, name), local in self._local.items()
+                if session_owner.tenant == owner.tenant and owner.user in ("", session_owner.user)
             ]
-        return [(other, name) for _, other, name in sorted(sessions, reverse=True)[:limit]]
+        return [(session_owner, name) for _, session_owner, name in sorted(sessions, reverse=True)[:limit]]
 
     def get(self, owner: Owner, name: str) -> SessionInfo:
         """Return the name, length and times of a session.
@@ -148,7 +150,7 @@ class SessionStore:
             UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            for info in self._within(owner).sessions(name=name, limit=1):
+            for info in self._memory_of(owner).sessions(name=name, limit=1):
                 return info
             raise _unknown(name)
         local = self._local.get((owner, name))
@@ -164,7 +166,7 @@ class SessionStore:
         """
         self.get(owner, name)
         if self.memory is not None:
-            page = self._within(owner).session(name, load=False).page(after=after, limit=limit)
+            page = self._memory_of(owner).session(name, load=False).page(after=after, limit=limit)
             return [SessionMessage(row.seq, row.message) for row in page]
         conversation = self._local[owner, name].session.conversation
         end = min(after + limit, len(conversation))
@@ -177,8 +179,8 @@ class SessionStore:
             UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            is_deleted = self._within(owner).delete_session(name)
-            # After the deletion: a concurrent reader could open the session again before it.
+            is_deleted = self._memory_of(owner).delete_session(name)
+            # Closed after the deletion: before the deletion, a concurrent reader could open the session again.
             self._drop(owner, name)
             if not is_deleted:
                 raise _unknown(name)
@@ -192,8 +194,8 @@ class SessionStore:
 
         Raises:
             UnknownResource: The owner has no session of this name.
-            Conflict: The new name is in use, the session has fewer messages, or the copy would separate tool calls
-                from their results.
+            Conflict: The new name is in use, the session has fewer messages, or `at` is between a tool call
+                and its result.
             ServerFull: The server has the maximum number of sessions.
         """
         self.get(owner, name)
@@ -206,7 +208,7 @@ class SessionStore:
             # An invalid `at` is refused here, before the new session is stored.
             conversation = source.conversation.until(at)
             if self.memory is not None:
-                target = self._within(owner).session(new_name)
+                target = self._memory_of(owner).session(new_name)
                 target.append(*conversation)
                 if source.additional_kwargs:
                     target.keep_kwargs(source.additional_kwargs)
@@ -242,14 +244,14 @@ class SessionStore:
             self._open.pop((owner, name), None)
 
     def _check_room(self) -> None:
-        if len(self._local) >= self._limit:
+        if len(self._local) >= self._max_local_sessions:
             raise ServerFull(
-                f"the server has {self._limit:,} sessions in memory, the maximum: delete sessions, or serve with a "
-                "store",
+                f"the server has the maximum of {self._max_local_sessions:,} sessions in this process: delete "
+                "sessions, or serve with a store",
                 code="too_many_sessions",
             )
 
-    def _within(self, owner: Owner) -> Memory:
+    def _memory_of(self, owner: Owner) -> Memory:
         assert self.memory is not None
         return self.memory.within(Scope(owner.tenant, user=owner.user))
 

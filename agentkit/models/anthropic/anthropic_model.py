@@ -31,11 +31,11 @@ _WITH_BUDGET: Mapping[str, tuple[Any, ...]] = {
     "top_k": (None,),
     "tool_choice": (None, "auto", "none"),
 }
-"""Values that settings may have with a thinking budget."""
+"""Values allowed for other settings if a thinking budget is set."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 """Values of `tool_choice` in the API; any other text is the name of a tool."""
 _MAX_PAUSES = 20
-"""Maximum times that a turn is continued after the provider paused it."""
+"""Maximum number of continuations of a turn that the provider paused."""
 
 
 def _temperature(value: float) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ def _effort(value: str) -> Mapping[str, Any]:
 
 def _thinking(value: int) -> Mapping[str, Any]:
     if 0 < value < _MIN_THINKING:
-        raise ValueError(f"expected 0, or {_MIN_THINKING} and more")
+        raise ValueError(f"expected 0, or at least {_MIN_THINKING}")
     if value:
         return {"thinking": {"type": "enabled", "budget_tokens": value}}
     return {}
@@ -84,7 +84,7 @@ class AnthropicModel(EndpointModel):
 
     `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read at the first request; the base
     URL does not contain /v1/messages. `EndpointOptions` describes the other options. Without `max_tokens` a reply may
-    have 8,192 tokens besides its thinking.
+    have 8,192 tokens, plus the budget of `thinking_tokens`; without this setting, thinking counts toward the limit.
 
     The breakpoints of the composition become cache marks. The thinking of the model, with its signature, and the tool
     results of the provider are sent back with the next request.
@@ -153,15 +153,15 @@ class AnthropicModel(EndpointModel):
         return reader
 
     async def _continue_turn(
-        self, body: dict[str, Any], before: AnthropicReader, max_tokens: int | None, on_delta: OnDelta | None
+        self, body: dict[str, Any], paused_reader: AnthropicReader, max_tokens: int | None, on_delta: OnDelta | None
     ) -> AnthropicReader:
         """Send back a turn that the provider paused, and return the reader of the continued turn."""
         body = {**body, "messages": [*body["messages"]]}
-        if content := before.content():
+        if content := paused_reader.content():
             body["messages"].append({"role": "assistant", "content": content})
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
-        return await self._send_with_retries(body, lambda: AnthropicReader(before), DeltaSink(on_delta))
+        return await self._send_with_retries(body, lambda: AnthropicReader(paused_reader), DeltaSink(on_delta))
 
     def _remaining_tokens(self, reader: AnthropicReader) -> int | None:
         """Return the maximum tokens of the rest of a turn; None without a limit."""
@@ -179,7 +179,7 @@ def _unsupported(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
     yield from _unsupported_sampling(settings, rules)
     yield from _unsupported_thinking(settings, rules)
     if settings.effort not in (None, "none", *rules.efforts):
-        problem = "this model has no effort"
+        problem = "this model does not support effort"
         if rules.efforts:
             problem = f"expected one of none, {', '.join(rules.efforts)}"
         yield f"effort={settings.effort!r}: {problem}"

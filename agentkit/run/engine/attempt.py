@@ -26,7 +26,7 @@ __all__ = ["Attempt"]
 
 T = TypeVar("T")
 _GRACE = 6.0
-"""Seconds from the time limit of a run to its end: more than tools get after their cancellation."""
+"""Seconds of grace after the time limit of a run; longer than the grace of tools after their cancellation."""
 _MIN_SECONDS = 0.1
 """Minimum seconds for the last event, even if the time of the run is over."""
 
@@ -41,16 +41,16 @@ class Attempt(Generic[Output]):
         sink: Receives the events.
     """
 
-    __slots__ = ("_began", "_conversation", "_run", "_setup", "_sink", "_stepping", "_steps")
+    __slots__ = ("_began", "_conversation", "_journalled_steps", "_run", "_setup", "_sink", "_steps")
 
     _conversation: object
-    """Key of the conversation among the claims."""
+    """Key of the conversation in `_RUNNING`."""
 
     def __init__(self, setup: RunSetup[Output], run: CurrentRun, steps: RunSteps, sink: EventSink | None) -> None:
         self._setup = setup
         self._run = run
         self._steps = steps
-        self._stepping = Journalled(steps, setup.journal, setup.earlier, run.spending.price)
+        self._journalled_steps = Journalled(steps, setup.journal, setup.earlier, run.spending.price)
         self._sink = sink
         self._began = 0.0
 
@@ -68,29 +68,29 @@ class Attempt(Generic[Output]):
             self._claim()
             try:
                 if limits.seconds is None:
-                    result = await self._performed()
+                    result = await self._perform()
                 else:
                     self._began = asyncio.get_running_loop().time()
-                    result = await self._within(limits.seconds, self._performed())
+                    result = await self._within(limits.seconds, self._perform())
             finally:
                 self._release()
         except BaseException as raised:
-            # An agent that is run by the function of a tool cannot pause this run: the error contains the alternative.
+            # If the code of a tool runs an agent that pauses, this run cannot pause: the error names the alternative.
             error = inner_pause(raised) or raised
-            self._complete(error)
+            self._attach_state(error)
             if error is not raised:
                 raise error from error.__cause__
-            cut = None
+            partial_result = None
             if isinstance(error, LimitExceeded) and limits.on_limit == "return" and not self._steps.round_problem:
-                cut = self._cut(error)
-            if cut is None:
+                partial_result = self._cut(error)
+            if partial_result is None:
                 raise
-            result = cut
+            result = partial_result
         if self._sink is not None:
             await self._emit_end(result, self._sink)
         return result
 
-    async def _performed(self) -> RunResult[Output]:
+    async def _perform(self) -> RunResult[Output]:
         """Run the loop, and write the journal if the run has a file or function for it."""
         setup = self._setup
         if setup.target is None:
@@ -101,8 +101,8 @@ class Attempt(Generic[Output]):
 
     async def _looped(self) -> RunResult[Output]:
         setup, writer = self._setup, self._run.writer
-        self._stepping.writer = writer
-        result = await run_loop(setup, self._stepping)
+        self._journalled_steps.writer = writer
+        result = await run_loop(setup, self._journalled_steps)
         # The caller receives the result when the journal contains it, also after a crash.
         if writer is not None:
             await writer.written()
@@ -136,7 +136,7 @@ class Attempt(Generic[Output]):
                 remaining = self._began + seconds - asyncio.get_running_loop().time()
                 await self._within(max(remaining, _MIN_SECONDS), sink.emit(RunFinished(result)))
         except BaseException as error:
-            self._complete(error)
+            self._attach_state(error)
             raise
 
     def _claim(self) -> None:
@@ -167,7 +167,7 @@ class Attempt(Generic[Output]):
             # A hanging write was abandoned: other runs cannot use the conversation before the write finishes.
             writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
 
-    def _complete(self, error: BaseException) -> None:
+    def _attach_state(self, error: BaseException) -> None:
         """Add the messages, the usage and the journal of the run to an error."""
         journal, steps, problem = self._setup.journal, self._steps, self._steps.round_problem
         with suppress(Exception):  # an exception without attributes
@@ -183,7 +183,7 @@ class Attempt(Generic[Output]):
 
         None if no prompt was sent, and no prompt can be composed.
         """
-        journal, sent = self._setup.journal, self._stepping.sent
+        journal, sent = self._setup.journal, self._journalled_steps.sent
         # A result contains a prompt, but the limit can be reached before the first prompt.
         if sent is None:
             try:

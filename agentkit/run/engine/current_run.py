@@ -21,7 +21,7 @@ from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["CurrentRun", "InnerRun", "current_run"]
 
-_ADVICE = "agents call each other deeper; raise the limit, or pass fewer tools to inner agents"
+_ADVICE = "the agents are nested more deeply; raise the limit, or pass fewer tools to inner agents"
 
 
 class _Parent(NamedTuple):
@@ -52,10 +52,10 @@ class CurrentRun:
     """
 
     __slots__ = (
-        "_around",
         "_calls",
-        "_deepest",
         "_journal",
+        "_max_depth",
+        "_outer_runs",
         "_parent",
         "_stopped",
         "_token",
@@ -68,7 +68,7 @@ class CurrentRun:
 
     spending: Spending
     _token: Token[_Parent | None]
-    _deepest: int
+    _max_depth: int
     """Maximum number of outer runs of an inner run."""
 
     def __init__(
@@ -82,20 +82,20 @@ class CurrentRun:
         self._stopped: dict[str, Exception] = {}
         self._unfinished: dict[str, Journal] = {}
         self._parent = _current_parent.get()
-        self._around: tuple[CurrentRun, ...] = ()
+        self._outer_runs: tuple[CurrentRun, ...] = ()
         # The strictest outer run decides: an inner agent cannot raise the limit.
-        self._deepest = limits.nested_runs
+        self._max_depth = limits.nested_runs
         if self._parent is not None:
             outer = self._parent.run
-            self._around = (outer, *outer._around)
-            self._deepest = min(outer._deepest, len(self._around) + limits.nested_runs)
-            if len(self._around) > outer._deepest:
-                raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
-        self.spending = Spending(limits, model, self._call_id, tuple([run.spending for run in self._around]))
+            self._outer_runs = (outer, *outer._outer_runs)
+            self._max_depth = min(outer._max_depth, len(self._outer_runs) + limits.nested_runs)
+            if len(self._outer_runs) > outer._max_depth:
+                raise LimitExceeded("nested_runs", outer._max_depth, _ADVICE)
+        self.spending = Spending(limits, model, self._call_id, tuple([run.spending for run in self._outer_runs]))
 
     @property
     def _call_id(self) -> str:
-        """Id of the call in the outer run, if this agent runs as its tool; or else empty."""
+        """Id of the call in the outer run, if this agent runs as its tool; otherwise empty."""
         if self._parent is None:
             return ""
         return self._parent.call_id
@@ -114,13 +114,13 @@ class CurrentRun:
             self.spending.resume(earlier.usage)
         if self._call_id:
             # The outer journal contains the lines of this run: both are resumed from one file.
-            outer = self._around[0]
+            outer = self._outer_runs[0]
             if outer._journal is not None:
                 outer._journal.add_inner(self._call_id, journal, is_new=earlier is None)
                 self.writer = outer.writer
 
     def set_writer(self, writer: JournalWriter) -> None:
-        """Set the writer of the journal."""
+        """Set the writer of the journal, if the run has a file or function for its journal."""
         self.writer = writer
 
     def end(self) -> None:
@@ -130,7 +130,7 @@ class CurrentRun:
     # Tool calls
 
     def begin_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Store the calls of a round, whose agents are resumed with this run."""
+        """Remember the calls of a round: only agents of these calls can be resumed with this run."""
         self._calls = calls
 
     @property
@@ -139,7 +139,7 @@ class CurrentRun:
         return self._stopped
 
     def stop(self, call_id: str, error: Exception) -> None:
-        """Stop this run after the round, as the agent of a call stopped. The first error of a call counts."""
+        """Stop this run after the round, because an agent as a tool stopped; later errors of the call are ignored."""
         self._stopped.setdefault(call_id, error)  # later errors are consequences of the first
 
     @property
@@ -197,7 +197,10 @@ class InnerRun:
             _current_parent.reset(token)
 
     def stops(self, error: Exception) -> bool:
-        """Return True if an error stops the outer run too; other errors are a tool result for the model."""
+        """Record an error that stops the outer run; return True if the outer run stops.
+
+        Other errors are a tool result for the model.
+        """
         if isinstance(error, Paused | ApprovalError | JournalError):
             self._outer.stop(self._call_id, error)
         return self._call_id in self._outer.stopped
@@ -232,7 +235,7 @@ _current_parent: ContextVar[_Parent | None] = ContextVar("agentkit_run", default
 
 
 def current_run() -> CurrentRun | None:
-    """Return the run whose tool calls this code, or None outside of tools."""
+    """Return the innermost run in this context; None outside of runs."""
     parent = _current_parent.get()
     if parent is None:
         return None

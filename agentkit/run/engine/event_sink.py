@@ -30,7 +30,7 @@ _MAX_QUEUED = 64
 _log = logging.getLogger("agentkit")
 
 
-class _Text:
+class _QueuedText:
     """Queued text deltas of one step, joined so that their memory is limited by the text."""
 
     __slots__ = ("pieces", "step")
@@ -68,9 +68,9 @@ class EventSink:
         self._listener = listener
         self._raises = errors == "raise"
         self._failure: BaseException | None = None
-        # A synchronous listener is called at once. After its first awaitable result, events are queued.
+        # A synchronous listener is called at once. A listener that returns an awaitable is async: events are queued.
         self._is_synchronous = True
-        self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
+        self._waiting: deque[Event[Any] | _QueuedText | Awaitable[object]] = deque()
         self._lock: asyncio.Lock | None = None
 
     async def emit(self, event: Event[Any]) -> None:
@@ -87,7 +87,7 @@ class EventSink:
         # The first error can be swallowed by a tool: it is raised again until it ends the run.
         if self._failure is not None:
             raise self._failure
-        if not self._joined(event):
+        if not self._try_join(event):
             self._waiting.append(event)
 
     @property
@@ -110,17 +110,17 @@ class EventSink:
             self._lock = asyncio.Lock()
             self._waiting.append(result)
 
-    def _joined(self, event: Event[Any]) -> bool:
+    def _try_join(self, event: Event[Any]) -> bool:
         """Join an event with a queued event and return True, or return False.
 
-        A model or a tool that does not wait for the listener then cannot fill the memory.
+        This limits the memory of the queue if a model or a tool is faster than the listener.
         """
         waiting = self._waiting
         if not waiting:
             return False
         last = waiting[-1]
         if type(event) is TextDelta:
-            return self._joined_text(event)
+            return self._try_join_text(event)
         if isinstance(event, ToolProgress):
             is_replaced = isinstance(last, ToolProgress) and last.call.id == event.call.id
         elif isinstance(event, PartialOutput):
@@ -131,17 +131,17 @@ class EventSink:
             waiting[-1] = event
         return is_replaced
 
-    def _joined_text(self, event: TextDelta) -> bool:
+    def _try_join_text(self, event: TextDelta) -> bool:
         """Add a text delta to the queued text of its step, if any."""
         waiting = self._waiting
-        at = -1
+        index = -1
         # The text of an answer is queued before the partial output that contains it.
         if isinstance(waiting[-1], PartialOutput) and len(waiting) > 1:
-            at = -2
-        text = waiting[at]
+            index = -2
+        text = waiting[index]
         if isinstance(text, TextDelta):
-            text = waiting[at] = _Text(text)
-        if not isinstance(text, _Text) or text.step != event.step:
+            text = waiting[index] = _QueuedText(text)
+        if not isinstance(text, _QueuedText) or text.step != event.step:
             return False
         text.pieces.append(event.text)
         return True
@@ -153,13 +153,13 @@ class EventSink:
         # Tool calls of a step emit concurrently; the listener must receive one event at a time.
         async with self._lock:
             while self._waiting:
-                first: Any = self._waiting.popleft()
+                queued: Any = self._waiting.popleft()
                 try:
-                    if isinstance(first, _Text):
-                        first = first.event
-                    result = first
-                    if not isawaitable(first):
-                        result = self._listener(first)
+                    if isinstance(queued, _QueuedText):
+                        queued = queued.event
+                    result = queued
+                    if not isawaitable(queued):
+                        result = self._listener(queued)
                     if result is not None and isawaitable(result):
                         await result
                 except (asyncio.CancelledError, GeneratorExit):  # of this task, not of the listener

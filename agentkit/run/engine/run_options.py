@@ -71,7 +71,7 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     An option that a method does not support raises an `UnknownOption` with the methods that support it.
     """
 
-    # Options of `with_changes`, `override`, `run` and `resume`, as are the options of an agent except `counter`.
+    # Options of `with_changes`, `override`, `run` and `resume`, as are all options of an agent except `counter`.
     model: Model | str
     """Replaces the model."""
     instructions: AnyPrompt
@@ -118,7 +118,7 @@ class ScheduleOptions(TypedDict, total=False):
     tenant: str
     """Tenant of the run, for lists, costs and limits."""
     user: str
-    """User of the tenant, for lists."""
+    """User of the tenant, recorded with the run for filters."""
     priority: int
     """Priority of the run, from 1; lower numbers start first. Default: 100."""
 
@@ -172,7 +172,7 @@ RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", 
 RUN = RESUME | {"history", "run_id", "scope"}
 """Options of `run` and `stream`."""
 
-_MEANT = {**AGENT_ELSEWHERE, "context": "deps"}
+_COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
 _INPUT = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
 _USER = (
     "use session=memory.within(Scope(tenant, user=...)).session(id), or scope=Scope(tenant, user=...) without a session"
@@ -205,4 +205,4 @@ def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]
         reasons = {name: f"it is an option of {methods}" for name, methods in _TAKEN_BY.items()}
         if "session" in valid and "user" not in valid:
             reasons["user"] = _USER
-        check_names(method, options, valid, _MEANT, also=also, reasons=reasons)
+        check_names(method, options, valid, _COMMON_MISTAKES, also=also, reasons=reasons)

@@ -71,11 +71,12 @@ def check_journal(journal: Journal, agent: str, session: SessionProtocol | None,
 
 
 def _check_conversation(journal: Journal, session: SessionProtocol | None) -> None:
-    """Refuse to resume a run if the conversation has fewer or more of its messages than the journal."""
+    """Refuse to resume a run if the conversation lacks messages of the journal, or has later messages of the run."""
     entries = journal.entries
     if entries and entries[0].effect != "Begin":
         raise JournalError(
-            f"journal of run {journal.run_id!r}: the first step is {entries[0].effect}, not Begin: lines are mixed up",
+            f"journal of run {journal.run_id!r}: the first step is {entries[0].effect}, not Begin: the lines are in "
+            "the wrong order",
             name=entries[0].effect,
             line=2,
         )
@@ -91,7 +92,7 @@ def _check_conversation(journal: Journal, session: SessionProtocol | None) -> No
     if session.position(f"{journal.run_id}:{following}") is not None:
         raise JournalError(
             f"run {journal.run_id!r} continued since this journal: its conversation has the messages of step "
-            f"{following}. Resume the present journal of the run; without the journal, "
+            f"{following}. Resume the current journal of the run; without the journal, "
             f"run(..., run_id={journal.run_id!r}, session=...) continues from the conversation",
             name="step",
             value=following,
@@ -99,17 +100,17 @@ def _check_conversation(journal: Journal, session: SessionProtocol | None) -> No
 
 
 def _last_steps(journal: Journal) -> tuple[int | None, int]:
-    """Return the last step whose messages were stored, and the first step whose messages must not be stored yet."""
-    number, last, waiting = 0, None, 0
+    """Return the last step whose messages were stored, and the first step that must not be in the conversation yet."""
+    number, last, open_calls = 0, None, 0
     for step in journal.steps():
         number = step.step
         if step.kind == "model":
-            waiting = len(step.answer.message.tool_calls)
+            open_calls = len(step.answer.message.tool_calls)
         elif step.kind == "tool" and step.has_result:
-            waiting -= 1
+            open_calls -= 1
         elif step.kind == "append":
             last = number
-    # A killed run may have stored the messages of its step before the journal was written: that step is no mistake.
-    if not waiting:
+    # A killed run may have stored the messages of its step before the journal was written: that step is allowed.
+    if not open_calls:
         number += 1
     return last, number

@@ -22,7 +22,7 @@ class AgentTools:
     Attributes:
         argument: The argument `tools` of the agent; valid as the argument of another agent.
         tools: The tools by name; empty if each run creates its tools.
-        specs: The specifications sent to the model.
+        specs: The specifications of `tools`, sent to the model.
         is_per_run: True if each run creates its tools.
         is_per_step: True if each step of a run creates its tools.
 
@@ -33,7 +33,7 @@ class AgentTools:
     __slots__ = ("_answer", "_declared", "argument", "is_per_run", "is_per_step", "specs", "tools")
 
     def __init__(self, argument: Any, answer: AnswerReader) -> None:
-        # Text and mappings are iterable too; `by_name` refuses them with the original value.
+        # Text and mappings are iterable too; they stay unchanged for `by_name`, whose error shows the value.
         is_plain = isinstance(argument, list | tuple | str | Mapping)
         if not is_plain and not hasattr(argument, "at") and isinstance(argument, Iterable):
             argument = tuple(argument)
@@ -51,13 +51,13 @@ class AgentTools:
         self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def declared(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return the declarations of every run, and the tools that need deps, without tools that a run creates."""
+        """Return the declarations of every run, and the fixed tools that need deps."""
         if self._declared is None:
             tools_with_deps = tuple([tool for tool in self.tools.values() if tool.deps_types])
             self._declared = Declarations(self.specs, self._answer.request), tools_with_deps
         return self._declared
 
-    async def at(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
+    async def at(self, ctx: PromptContext, **deps_option: object) -> Mapping[str, Tool]:
         """Return the tools of a run, or of a step, and check its `deps` if passed.
 
         Raises:
@@ -67,12 +67,12 @@ class AgentTools:
         tools: list[Tool] = []
         # One after the other, in the task of the run: a separate task could outlive it.
         for source in _sources(self.argument):
-            created = [source]
+            run_tools = [source]
             if _makes_tools(source):
-                created = await source.at(ctx)
-            tools += by_name(created).values()
+                run_tools = await source.at(ctx)
+            tools += by_name(run_tools).values()
         equipped = self._answer.equipped(by_name(tools))
-        for deps in given.values():
+        for deps in deps_option.values():
             check_deps(equipped.values(), deps)
         return equipped
 

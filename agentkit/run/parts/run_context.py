@@ -1,4 +1,4 @@
-"""Context of a run: the input, the conversation before it, the tools and the session key of the fences."""
+"""Context of a run: input, earlier conversation, tools and the key of the fences around untrusted text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ _NO_CONVERSATION = Conversation()
 def run_context(
     chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: SessionProtocol | None, run_id: str
 ) -> PromptContext:
-    """Return the context of a run, without recalled items."""
+    """Return the context of a run, without recalled items.
+
+    Raises:
+        ContextError: The input is a list of messages, or the run would ignore a part of the context.
+    """
     if chain.prompter is not None and not isinstance(user_input, PromptContext):
         user_input = chain.prompter.context(_prompter_input(user_input))
     conversation = _NO_CONVERSATION
@@ -67,7 +71,7 @@ def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[s
     """Return the input of a run together with its option `history`, if set.
 
     Raises:
-        AgentDefinitionError: The run has a session or a context, which contain a history, or no input.
+        AgentDefinitionError: The run has no input, or has a session or a PromptContext, which contain a conversation.
         PrompterError: An entry of the history is not a turn. The error lists all such entries.
     """
     history = options.get("history")
@@ -97,7 +101,7 @@ def _prompter_input(user_input: Any) -> Any:
 
 
 def _check_unused(ctx: PromptContext, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> None:
-    """Refuse parts of a context that the run would ignore: the session has the conversation, the agent has the tools.
+    """Refuse parts of a context that the run would ignore, because the session and the agent override them.
 
     Raises:
         ContextError: The error lists all ignored parts.
@@ -121,7 +125,10 @@ def _with_stored_kwargs(ctx: PromptContext, stored: Mapping[str, Any]) -> Prompt
 
 
 def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | None, run_id: str) -> PromptContext:
-    """Return the context with the session key of its fences: equal in every process, and as secret as the run id."""
+    """Return the context with the session key of its fences.
+
+    The key is the same in every process. A reader who knows the run id can compute it.
+    """
     if not chain.fenced or ctx.session_key is not None:
         return ctx
     session_id = ""
@@ -131,7 +138,7 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | N
 
 
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    """Return the layers of an agent; recalled items and the summary are added to a single prompt, before the input."""
+    """Return the layers of an agent. Recalled items and the summary are added before the input of a single prompt."""
     if not isinstance(layers, AnyPrompt):
         return layers
     added: list[BasePrompt] = []

@@ -47,7 +47,7 @@ class AGUIEvents:
         thread: Id of the conversation at the client.
         run: Id of the run at the client.
         id: Id of the run on the server. It prefixes the ids of messages and calls, because ids of a model may repeat.
-        streams_text: True if text deltas of the model are the answer.
+        streams_text: True if the answer is the text of the model, so that its deltas are sent.
         started: Ids of the calls that an earlier request of this run reported.
     """
 
@@ -56,15 +56,15 @@ class AGUIEvents:
         self._streams_text = streams_text
         self._has_started = False
         self._step = 0
-        self._text: str | None = None
+        self._text_id: str | None = None
         """Id of the open text message."""
-        self._thought: str | None = None
+        self._reasoning_id: str | None = None
         """Id of the open reasoning message."""
         self._has_text = False
         self._started_calls = {outer_call(call) for call in started}
 
     def start(self) -> Iterator[BaseEvent]:
-        """Yield the event that starts the run; nothing after the first call."""
+        """Yield the event that starts the run; nothing on later calls."""
         if not self._has_started:
             self._has_started = True
             yield RunStartedEvent(thread_id=self._thread, run_id=self._run, protocol_version=PROTOCOL_VERSION)
@@ -127,26 +127,26 @@ class AGUIEvents:
     def _message_id(self) -> str:
         return f"{self._id}-{self._step}"
 
-    def _call_id(self, call: str) -> str:
-        return f"{self._id}-{call}"
+    def _call_id(self, call_id: str) -> str:
+        return f"{self._id}-{call_id}"
 
     def _thinking_delta(self, event: events.ThinkingDelta) -> Iterator[BaseEvent]:
-        if self._thought is None:
+        if self._reasoning_id is None:
             yield from self._close_messages()
-            self._thought = f"{self._id}-thought-{event.step}"
-            yield ReasoningStartEvent(message_id=self._thought)
-            yield ReasoningMessageStartEvent(message_id=self._thought)
-        yield ReasoningMessageContentEvent(message_id=self._thought, delta=event.text)
+            self._reasoning_id = f"{self._id}-thought-{event.step}"
+            yield ReasoningStartEvent(message_id=self._reasoning_id)
+            yield ReasoningMessageStartEvent(message_id=self._reasoning_id)
+        yield ReasoningMessageContentEvent(message_id=self._reasoning_id, delta=event.text)
 
     def _text_delta(self, text: str) -> Iterator[BaseEvent]:
         if not text:
             return
-        if self._text is None:
+        if self._text_id is None:
             yield from self._close_messages()
-            self._text = self._message_id()
-            yield TextMessageStartEvent(message_id=self._text, role="assistant")
+            self._text_id = self._message_id()
+            yield TextMessageStartEvent(message_id=self._text_id, role="assistant")
         self._has_text = True
-        yield TextMessageContentEvent(message_id=self._text, delta=text)
+        yield TextMessageContentEvent(message_id=self._text_id, delta=text)
 
     def _agent_call(self, call: ToolCall) -> Iterator[BaseEvent]:
         """Yield the events of a call of the agent's tools; nothing if they were sent before."""
@@ -160,13 +160,13 @@ class AGUIEvents:
         yield ToolCallEndEvent(tool_call_id=id)
 
     def _close_messages(self) -> Iterator[BaseEvent]:
-        """Yield the end of the open message."""
-        if self._text is not None:
-            yield TextMessageEndEvent(message_id=self._text)
-        if self._thought is not None:
-            yield ReasoningMessageEndEvent(message_id=self._thought)
-            yield ReasoningEndEvent(message_id=self._thought)
-        self._text = self._thought = None
+        """End the open text or reasoning message, if any."""
+        if self._text_id is not None:
+            yield TextMessageEndEvent(message_id=self._text_id)
+        if self._reasoning_id is not None:
+            yield ReasoningMessageEndEvent(message_id=self._reasoning_id)
+            yield ReasoningEndEvent(message_id=self._reasoning_id)
+        self._text_id = self._reasoning_id = None
 
     def _finish_step(self) -> Iterator[BaseEvent]:
         if self._step:

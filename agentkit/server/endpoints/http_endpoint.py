@@ -37,7 +37,7 @@ Kwargs: TypeAlias = Annotated[dict[str, Any], AfterValidator(_storable)]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a query."""
+    """A query parameter or a header."""
 
     name: str
     description: str
@@ -72,7 +72,8 @@ def checked_name(name: str, param: str) -> str:
         param: The field of the request, for errors.
 
     Raises:
-        Unprocessable: The name is empty, too long, or has characters other than letters, digits and `._~@:+=-`.
+        Unprocessable: The name is empty, too long, has a dot at the start, or has characters
+            other than letters, digits and `._~@:+=-`.
     """
     if not _NAME.fullmatch(name):
         raise Unprocessable(
@@ -106,7 +107,7 @@ def text(request: Request, name: str) -> str | None:
     """Return a text of the query; None if it is missing or empty.
 
     Raises:
-        Unprocessable: The text is too long, or has control characters.
+        Unprocessable: The text is too long, or has characters that cannot be printed.
     """
     value = request.query_params.get(name)
     if value is not None and (len(value) > _MAX_TEXT or not value.isprintable()):

@@ -33,7 +33,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: dict[str, list[int]] = {}
+        self.bucket_counts: dict[str, list[int]] = {}
         self.sums: defaultdict[str, float] = defaultdict(float)
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
@@ -41,12 +41,12 @@ class Measures:
 
         Args:
             method: The HTTP method.
-            path: The path of the route; a path with names would create a time series per name.
+            path: Template of the route, such as `/runs/{run}`, so that metrics have no time series per name.
             status: The status of the answer.
             seconds: Seconds until the answer started.
         """
         self.requests[method, path, status] += 1
-        counts = self.seconds.setdefault(path, [0] * (len(_BUCKETS) + 1))
+        counts = self.bucket_counts.setdefault(path, [0] * (len(_BUCKETS) + 1))
         counts[bisect_left(_BUCKETS, seconds)] += 1
         self.sums[path] += seconds
 
@@ -59,7 +59,7 @@ class Measures:
             "# HELP agentkit_request_seconds Seconds until an answer started.",
             "# TYPE agentkit_request_seconds histogram",
         ]
-        for path, counts in sorted(self.seconds.items()):
+        for path, counts in sorted(self.bucket_counts.items()):
             total = 0
             for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
                 total += count
@@ -76,7 +76,7 @@ class OperationEndpoints:
         agents: The agents.
         access: The tokens.
         runs: Executor of the runs.
-        store: Store of the usage.
+        store: Store of the runs and their usage.
         limits: Counts of requests and usage per tenant.
         measures: Counts for `/metrics`.
         description: Returns the OpenAPI document.
@@ -157,7 +157,7 @@ class OperationEndpoints:
         return JSONAnswer({"status": "ok"})
 
     async def ready(self, request: Request, caller: Caller) -> Response:
-        """Return 200 if the store can be read, the access file is valid and the server is not stopping; or else 503."""
+        """Return 200 if the store can be read, the access file is valid and the server is not stopping, else 503."""
         del request, caller
         problems: list[str] = []
         if self.is_closing:

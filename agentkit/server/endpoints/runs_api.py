@@ -81,8 +81,9 @@ _RUN = {
 }
 _EVENTS = {
     "description": (
-        "Server-sent events, each with `id`, `event` (its kind) and `data` (JSON). The last event of a finished run is "
-        f"`run_finished`, with {', '.join(f'`{name}`' for name in _ANSWER)}, `steps` and `usage`."
+        "Server-sent events, each with `id`, `event` (its kind) and `data` (JSON). A finished run has the event "
+        f"`run_finished`, with {', '.join(f'`{name}`' for name in _ANSWER)}, `steps` and `usage`. The last event of "
+        "the stream is `end`, or `pause` if the run is not finished; it has no `id`, and its data is the `status`."
     )
 }
 
@@ -95,7 +96,9 @@ class StartRun(_Part):
     """A run to start."""
 
     agent: str = Field(max_length=200)
-    input: str | None = Field(default=None, description="Text of the user; null answers the last message of a session.")
+    input: str | None = Field(
+        default=None, description="Text of the user; null: answer the last message of the session."
+    )
     session: str | None = Field(default=None, description="Name of a new session, or of a session to continue.")
     user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
@@ -141,7 +144,7 @@ class RunEndpoints:
         sessions: The sessions.
         limits: Counts of requests and usage per tenant.
         options: Limits of the server.
-        wait_stored: Waits until finished runs of the other endpoints are stored.
+        wait_stored: Waits until finished runs of the chat endpoints are stored.
     """
 
     def __init__(
@@ -172,23 +175,25 @@ class RunEndpoints:
             _LIMIT,
         )
         number_schema = {"type": "integer", "minimum": 0}
-        after = Parameter("after", "Only events after this number; or the header Last-Event-ID.", number_schema)
+        after = Parameter(
+            "after", "Only events after this number; the header Last-Event-ID has the same effect.", number_schema
+        )
         key = Parameter("Idempotency-Key", "Requests with the same key and the same run start one run.")
-        events = "text_delta while the model writes, then model_replied"
+        event_summary = "text_delta while the model writes, then model_replied"
         if not self._runs.has_deltas:
-            events = "whole replies and results; these runs are durable, and have no text_delta"
-        page = {"type": "object", "properties": {"runs": {"type": "array", "items": _RUN}}}
+            event_summary = "whole replies and results; these runs are durable, and have no text_delta"
+        page_schema = {"type": "object", "properties": {"runs": {"type": "array", "items": _RUN}}}
         path = "/runs/{run}"
         return [
             Endpoint("POST", "/runs", self.start, "Start a run", "run", StartRun, _RUN, status=202, headers=(key,)),
-            Endpoint("GET", "/runs", self.page, "Runs, newest first", "read", answers=page, query=filters),
+            Endpoint("GET", "/runs", self.page, "Runs, newest first", "read", answers=page_schema, query=filters),
             Endpoint("GET", path, self.get, "A run", "read", answers=_RUN),
             Endpoint("DELETE", path, self.delete, "Delete a finished run", "run", status=204),
             Endpoint(
                 "GET",
                 f"{path}/events",
                 self.events,
-                f"Events of a run until it finishes or pauses: {events}",
+                f"Events of a run until it finishes or pauses: {event_summary}",
                 "read",
                 answers=_EVENTS,
                 media="text/event-stream",
@@ -217,7 +222,9 @@ class RunEndpoints:
         """Start a run.
 
         Raises:
-            ServerError: The run cannot start.
+            UnknownResource: The agent is unknown, or the caller may not use it.
+            Unprocessable: A name or the key is invalid.
+            ServerError: The run cannot start for another reason, such as an exhausted quota.
         """
         loaded = self._agents.get(body.agent, caller)
         if body.user is not None:
@@ -249,7 +256,7 @@ class RunEndpoints:
         )
 
     async def _check_input(self, name: str, session: str | None, owner: Owner, user_input: UserInput) -> None:
-        """Check the additional kwargs of a run with the kwargs of its session, before anything is stored."""
+        """Check the kwargs of a run, merged with the kwargs of its session, before anything is stored."""
         agent = self._agents.of_tenant(name, owner.tenant)
 
         def check() -> None:
@@ -303,7 +310,7 @@ class RunEndpoints:
         return record
 
     async def delete(self, request: Request, caller: Caller) -> Response:
-        """Delete a run."""
+        """Delete a finished run."""
         record = await self.record(request.path_params["run"], caller)
         if not record.has_ended:
             raise Conflict(f"the run {record.run_id} is {record.state}: cancel it first", code="run_not_ended")
@@ -314,18 +321,18 @@ class RunEndpoints:
         """Stream the events of a run."""
         record = await self.record(request.path_params["run"], caller)
         after = number(request, "after", 0, 0, 2**53)
-        last = request.headers.get("last-event-id")
-        if last is not None:
-            if not (last.isascii() and last.isdigit() and len(last) < 17):
-                raise BadRequest(f"Last-Event-ID: expected the number of an event, got {last!r:.40}")
-            after = max(after, int(last))
+        event_id = request.headers.get("last-event-id")
+        if event_id is not None:
+            if not (event_id.isascii() and event_id.isdigit() and len(event_id) < 17):
+                raise BadRequest(f"Last-Event-ID: expected the number of an event, got {event_id!r:.40}")
+            after = max(after, int(event_id))
         return EventStream(self._stream(record, after, caller), self._options)
 
     async def _stream(self, record: RunRecord, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
         async for event in self._runs.events(record, after):
             yield sse(event.data, event=event.kind, id=event.seq)
         record = await self.record(record.run_id, caller)
-        # The last event shows the client whether it should connect again after a decision.
+        # The last event reports if the run ended, or if the client can connect again after a decision.
         kind = "end" if record.has_ended else "pause"
         yield sse({"status": record.state}, event=kind)
 

@@ -101,7 +101,7 @@ class SessionEndpoints:
         return JSONAnswer({"sessions": [_form(session) for session in sessions]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
-        """Return a session."""
+        """Return the name, length and times of a session."""
         return JSONAnswer(_form(await in_thread(self._sessions.get, *_session_key(request, caller))))
 
     async def delete(self, request: Request, caller: Caller) -> Response:
@@ -109,9 +109,10 @@ class SessionEndpoints:
         owner, name = _session_key(request, caller)
         for state in _BUSY:
             wanted = RunsWanted(tenant=owner.tenant, user=owner.user, session=name, state=state, limit=1)
-            if running := await in_thread(self._store.page, wanted):
+            unfinished = await in_thread(self._store.page, wanted)
+            if unfinished:
                 raise Conflict(
-                    f"the session {name!r} is in use by the run {running[0].run_id}: cancel it first",
+                    f"the session {name!r} is in use by the run {unfinished[0].run_id}: cancel it first",
                     code="session_busy",
                 )
         await in_thread(self._sessions.delete, owner, name)
@@ -119,14 +120,14 @@ class SessionEndpoints:
 
     async def messages(self, request: Request, caller: Caller) -> Response:
         """Return messages of a session."""
-        page = partial(
+        read_page = partial(
             self._sessions.messages,
             *_session_key(request, caller),
             after=number(request, "after", 0, 0, 2**31 - 1),
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
         return JSONAnswer(
-            {"messages": [{"seq": seq, **message_form(message)} for seq, message in await in_thread(page)]}
+            {"messages": [{"seq": seq, **message_form(message)} for seq, message in await in_thread(read_page)]}
         )
 
     async def fork(self, request: Request, caller: Caller) -> Response:

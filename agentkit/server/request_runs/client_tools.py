@@ -21,7 +21,7 @@ _NO_APPROVER = (
     "the call needs the approval of a person, and this endpoint has no approval: start the run with POST /runs instead"
 )
 _MAX_CHARACTERS = 64_000_000
-"""Maximum characters of the held replies of all clients."""
+"""Maximum characters of the stored replies of all clients; a single larger reply is stored."""
 
 
 class ClientTool(NamedTuple):
@@ -102,7 +102,7 @@ def with_unique_ids(message: Message) -> Message:
 
 
 class HeldReplies:
-    """Replies with calls of client tools, and the messages before them, until the client sends its results.
+    """Replies with calls of client tools, and the messages before them, until the limits drop them.
 
     The client receives one message. Results of the agent's tools, and fields that the provider requires with the calls,
     stay here. If they are lost, for example after a restart, the run continues with the messages of the client.
@@ -117,15 +117,15 @@ class HeldReplies:
         self._replies: OrderedDict[tuple[tuple[str, ...], str], tuple[Message, ...]] = OrderedDict()
         """Messages by the owner and the id of the first call."""
 
-    def add(self, owner: tuple[str, ...], before: Sequence[Message], reply: Message) -> None:
+    def add(self, owner: tuple[str, ...], earlier_messages: Sequence[Message], reply: Message) -> None:
         """Store the messages of a run.
 
         Args:
             owner: Tenant, user and agent, which must match to read the messages.
-            before: The messages between the input and the reply.
+            earlier_messages: The messages between the input and the reply.
             reply: The reply with the calls.
         """
-        messages = (*before, reply)
+        messages = (*earlier_messages, reply)
         self._replies[owner, reply.tool_calls[0].id] = messages
         self._characters += _characters(messages)
         # Text and not the count alone limits the memory: a reply can contain large results.
@@ -151,7 +151,7 @@ class HeldReplies:
         stored = self._replies.get((owner, message.tool_calls[0].id))
         if stored is None:
             return ()
-        # A client may drop calls from a reply; then its message is the valid form.
+        # A client may drop calls from a reply; then the message of the client is used.
         if [call.id for call in stored[-1].tool_calls] != [call.id for call in message.tool_calls]:
             return ()
         return stored

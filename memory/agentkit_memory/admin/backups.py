@@ -1,6 +1,6 @@
-"""Backups: one SQLite file of all rows of either database, with a digest at its end.
+"""Backups: one SQLite file with all rows of a SQLite or PostgreSQL store, and a digest at its end.
 
-The copy is of one moment and blocks no readers or writers. It contains no index, which is built from the rows.
+The copy is of one moment and blocks no readers or writers. The index is not included: it is rebuilt from the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BACKUP_START = b"SQLite format 3\0"
 """First bytes of a backup."""
 
 _FORMAT = 1
-_NAME = "agentkit-memory-backup"
+_FORMAT_KEY = "agentkit-memory-backup"
 _CHUNK = 1 << 20
 _MAX_SEAL = 1024
 """Maximum bytes of the last line, which contains the digest."""
@@ -42,9 +42,9 @@ def write_backup(database: Database, path: Path) -> int:
         at = database.clock()
         with draft.open("r+b") as file:
             digest = hashlib.file_digest(file, "sha256")
-            seal = {_NAME: _FORMAT, "bytes": file.tell(), "at": at}
-            digest.update(_sealed(seal))
-            file.write(_sealed(seal | {"sha256": digest.hexdigest()}))
+            seal = {_FORMAT_KEY: _FORMAT, "bytes": file.tell(), "at": at}
+            digest.update(_seal_line(seal))
+            file.write(_seal_line(seal | {"sha256": digest.hexdigest()}))
         failpoint("backup.sealed")
     return path.stat().st_size
 
@@ -59,7 +59,7 @@ def _copy_rows(database: Database, draft: Path) -> None:
         copy.close()
 
 
-def _sealed(seal: object) -> bytes:
+def _seal_line(seal: object) -> bytes:
     return f"\n{json.dumps(seal)}\n".encode()
 
 
@@ -79,7 +79,7 @@ def opened_backup(path: Path, into: Database) -> Iterator[Database]:
     with copy_folder(into) as folder:
         copy = folder / "memory.db"
         try:
-            _check_copy(path, copy)
+            _copy_and_check(path, copy)
         except OSError as error:
             raise file_problem(path, error) from error
         database = Database.open(copy)
@@ -89,44 +89,44 @@ def opened_backup(path: Path, into: Database) -> Iterator[Database]:
             database.close()
 
 
-def _check_copy(path: Path, copy: Path) -> None:
+def _copy_and_check(path: Path, copy: Path) -> None:
     with open_regular(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_SEAL))
         _, _, line = file.read().removesuffix(b"\n").rpartition(b"\n")
         try:
             seal = json.loads(line)
-            version, body, stored = seal[_NAME], seal["bytes"], seal.pop("sha256")
+            version, body_size, stored_digest = seal[_FORMAT_KEY], seal["bytes"], seal.pop("sha256")
         except (ValueError, TypeError, KeyError, RecursionError):
             raise _corrupt(path, "its last line is not the end of a backup, so it was cut or is not a backup") from None
         if isinstance(version, int) and version > _FORMAT:
             raise StoreVersion(
-                f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade it",
+                f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade agentkit",
                 path=str(path),
                 name="format",
                 value=version,
             )
-        if body != size - len(line) - 2:
-            raise _corrupt(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
+        if body_size != size - len(line) - 2:
+            raise _corrupt(path, f"it has {size - len(line) - 2:,} of {body_size!r:.20} bytes")
         file.seek(0)
-        digest, remaining = hashlib.sha256(), body
-        with _about(copy):
+        digest, remaining = hashlib.sha256(), body_size
+        with _naming_errors(copy):
             # Unbuffered, so that an error of writing occurs in `write` and not when it is closed.
             out = copy.open("xb", buffering=0)
         with out:
             while remaining and (chunk := file.read(min(_CHUNK, remaining))):
                 digest.update(chunk)
                 remaining -= len(chunk)
-                with _about(copy):
+                with _naming_errors(copy):
                     while chunk:
                         chunk = chunk[out.write(chunk) :]
-        digest.update(_sealed(seal))
-        if remaining or digest.hexdigest() != stored:
+        digest.update(_seal_line(seal))
+        if remaining or digest.hexdigest() != stored_digest:
             raise _corrupt(path, "its digest does not match its bytes")
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[None]:
+def _naming_errors(path: Path) -> Iterator[None]:
     """Convert errors of the system into errors that name a file."""
     try:
         yield

@@ -40,7 +40,7 @@ class DeferredWrites:
         self._waiting: deque[Prepare] = deque()
         self._added = self._done = 0
         self._tried, self._trying = 0, False
-        self._thread = OnDemand("agentkit-memory-writes", self._pass, gather=_GATHER)
+        self._thread = OnDemand("agentkit-memory-writes", self._pass, gather_seconds=_GATHER)
         self.problem: StoreError | None = None
         """Error of the last try; None if it succeeded."""
         track(self)

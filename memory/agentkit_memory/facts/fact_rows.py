@@ -56,14 +56,14 @@ _SOURCES = (
 _ENDS = select(items.c.id, items.c.valid_to).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None)
 )
-# Locked until the fact is stored: a removal or redaction of a source waits, and then finds the fact.
+# Locked until the fact is stored, so a concurrent removal or redaction of a source waits, and then sees the fact.
 _KNOWN = (
     select(items.c.id)
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
     .order_by(items.c.id)
     .with_for_update(read=True)
 )
-_LAST = select(func.coalesce(func.max(items.c.position), 0)).where(
+_LAST_POSITION = select(func.coalesce(func.max(items.c.position), 0)).where(
     items.c.scope_id == bindparam("scope"), items.c.kind == FACT
 )
 _SUCCESSORS = select(items.c.superseded_by).where(
@@ -81,20 +81,20 @@ _CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_co
 
 
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
-    """Return facts and their successors: a fact that replaces a fact replaces its successors, too.
+    """Return facts and their successors, because a new fact replaces a fact together with its successors.
 
     If two writers replace the same fact, the last writer wins.
     """
     ids = list(dict.fromkeys(facts))
-    latest = ids
-    while latest:
-        latest = [each for each in connection.scalars(_SUCCESSORS, {"ids": latest}) if each not in ids]
-        ids += dict.fromkeys(latest)
+    frontier = ids
+    while frontier:
+        frontier = [each for each in connection.scalars(_SUCCESSORS, {"ids": frontier}) if each not in ids]
+        ids += dict.fromkeys(frontier)
     return ids
 
 
 def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
-    """Return sources, with the sources of facts among them."""
+    """Return sources plus, for sources that are facts, the sources of these facts."""
     ids = set(sources)
     for batch in in_batches(sorted(ids)):
         ids.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
@@ -105,12 +105,12 @@ class Facts(metaclass=Hinted):
     """The facts of one scope."""
 
     def __init__(
-        self, database: Database, scope: Scope, find: Callable[[str, int], Sequence[str]] | None = None
+        self, database: Database, scope: Scope, search_ids: Callable[[str, int], Sequence[str]] | None = None
     ) -> None:
-        """`find` returns the ids of at most `limit` facts for a question, the best first; `search` needs it."""
+        """`search_ids` returns the ids of at most `limit` facts for a question; without it, `search` finds nothing."""
         self._database = database
         self._scope = scope
-        self._find = find
+        self._search_ids = search_ids
 
     def add(
         self,
@@ -124,16 +124,16 @@ class Facts(metaclass=Hinted):
     ) -> StoredFact:
         """Store a fact and return it.
 
-        The same text from the same sources is the same fact: adding it again adds nothing. A fact without sources that
-        is added again is valid again, with the new times, even if it was superseded.
+        The same text from the same sources is the same fact. With sources, adding the fact again changes nothing.
+        Without sources, the fact becomes valid again with the new times, even if it was superseded.
 
         Args:
             text: One sentence.
-            valid_from: Start of the time in which it is recalled, in seconds since 1970; None for now.
-            valid_to: End of the time in which it is recalled; None for ever.
+            valid_from: Time from which the fact is recalled, in seconds since 1970; None for now.
+            valid_to: Time until which the fact is recalled; None for ever.
             supersedes: Ids of facts of this scope that it replaces. They stay stored, but are no longer recalled.
-            sources: Ids of items that it was taken from; the sources of a fact among them are its sources too. It is
-                deleted with any of them, and expires with the first of them.
+            sources: Ids of items that the fact was taken from; if a source is a fact, its sources are included. The
+                fact is deleted with any source, and expires with the first source.
             metadata: JSON values, up to 32 levels deep and 8,192 characters long.
 
         Raises:
@@ -145,7 +145,7 @@ class Facts(metaclass=Hinted):
             metadata = {}
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, metadata)
         own = scope_id(self._database, self._scope)
-        # A source may be a new message: it can be recalled before its item is written.
+        # A source may be a message whose item is not written yet: its item is written first.
         while taken_from and itemise(self._database, [own], _MAX_ITEMISED):
             pass
 
@@ -162,7 +162,7 @@ class Facts(metaclass=Hinted):
         """
         text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
         replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
-        meta = self._check(text, valid_from, valid_to, draft.metadata)
+        meta = self._checked_metadata(text, valid_from, valid_to, draft.metadata)
         self._check_known(connection, own, replaced, taken_from)
         fact, stored = self._identify(connection, own, text, taken_from)
         if stored is None:
@@ -185,7 +185,7 @@ class Facts(metaclass=Hinted):
     @staticmethod
     def _insert(connection: Connection, row: dict[str, object], taken_from: Sequence[str]) -> None:
         """Insert a fact with the next number of its scope, and its sources."""
-        number = int(connection.scalar(_LAST, {"scope": row["scope_id"]}) or 0) + 1
+        number = int(connection.scalar(_LAST_POSITION, {"scope": row["scope_id"]}) or 0) + 1
         connection.execute(insert(items), row | {"position": number})
         sources = _with_their_sources(connection, taken_from)
         if sources:
@@ -220,8 +220,8 @@ class Facts(metaclass=Hinted):
         Args:
             fact: Id of the fact.
             text: The new text.
-            valid_from: Start of the time in which it is recalled, in seconds since 1970; None for now.
-            valid_to: End of the time in which it is recalled; None for ever.
+            valid_from: Time from which the fact is recalled, in seconds since 1970; None for now.
+            valid_to: Time until which the fact is recalled; None for ever.
             metadata: The new metadata, which replaces all old metadata.
 
         Raises:
@@ -245,7 +245,7 @@ class Facts(metaclass=Hinted):
                 new = replace(new, valid_to=valid_to)
             if metadata is not None:
                 new = replace(new, metadata=metadata)
-            meta = self._check(new.text, new.valid_from, new.valid_to, new.metadata)
+            meta = self._checked_metadata(new.text, new.valid_from, new.valid_to, new.metadata)
             self._change(connection, own, old, new, meta)
             return _read(connection, [old.id], [own])[0]
 
@@ -253,15 +253,15 @@ class Facts(metaclass=Hinted):
 
     def _change(self, connection: Connection, own: int, old: StoredFact, new: StoredFact, meta: str) -> None:
         """Write a changed fact, with its metadata as JSON."""
-        this = {"item": old.id}
+        item_param = {"item": old.id}
         if new.text != old.text:
-            # Withdrawn first: a worker may be about to store the vector of the old text.
+            # Withdrawn first, or a worker could still store the vector of the old text.
             withdraw(connection, [old.id])
             forget_embeddings(connection, [old.id])
             columns = {f"new_{name}": value for name, value in text_columns(new.text).items()}
-            connection.execute(_CHANGE_TEXT, this | columns)
+            connection.execute(_CHANGE_TEXT, item_param | columns)
         values = {"since": new.valid_from, "until": new.valid_to, "new_meta": meta, "now": self._database.clock()}
-        connection.execute(_CHANGE, this | values)
+        connection.execute(_CHANGE, item_param | values)
         if old.superseded_by is None:
             enqueue(connection, [old.id], own)
 
@@ -271,9 +271,9 @@ class Facts(metaclass=Hinted):
         Raises:
             InvalidArgument: The query is not text, or the limit is invalid.
         """
-        if self._find is None:
+        if self._search_ids is None:
             return ()
-        ids = self._find(query, limit)
+        ids = self._search_ids(query, limit)
         facts = {each.id: each for each in self._readable(ids)}
         return tuple(facts[each] for each in ids if each in facts)
 
@@ -294,6 +294,9 @@ class Facts(metaclass=Hinted):
             after: Number of the last fact of the previous page.
             limit: Maximum number of facts.
             superseded: True to include superseded facts.
+
+        Raises:
+            InvalidArgument: An argument is invalid.
         """
         if not is_whole(limit, 1):
             raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}", name="limit")
@@ -309,7 +312,7 @@ class Facts(metaclass=Hinted):
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
         own = scope_id(self._database, self._scope)
-        # Collected over all tries: a try whose connection was lost may have deleted the fact.
+        # `write` is retried after a lost connection, and the lost attempt may have deleted the fact.
         deleted: set[str] = set()
 
         def write(connection: Connection) -> None:
@@ -323,7 +326,10 @@ class Facts(metaclass=Hinted):
         return bool(deleted)
 
     @staticmethod
-    def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
+    def _checked_metadata(
+        text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]
+    ) -> str:
+        """Check the fields of a fact; return its metadata as JSON."""
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgument(f"a fact needs a text, got {text!r}", name="text")
         problems = []
@@ -368,12 +374,12 @@ def _ids(name: str, given: object) -> list[str]:
         raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}", name=name)
     ids = list(listed)
     if not all(isinstance(each, str) for each in ids):
-        raise InvalidArgument(f"a fact: expected ids as {name!r}, which are text, got {ids!r}", name=name)
+        raise InvalidArgument(f"a fact: expected text ids as {name!r}, got {ids!r}", name=name)
     return sorted({storable(each) for each in ids})
 
 
 def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence[str]]]) -> list[float]:
-    """Return the ends of facts: the first end of each fact and its sources; infinity without an end."""
+    """Return, for each fact, the earliest end of itself and its sources; infinity without an end."""
     ends: dict[str, float] = {}
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
         rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound
@@ -392,21 +398,21 @@ def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) 
     return _read_facts(connection, _FIND, bound)
 
 
-def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
+def _read_facts(connection: Connection, statement: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
     """Return facts with their sources.
 
     Raises:
         StoreCorrupt: A row is corrupt.
     """
-    facts, corrupt = _decode_facts(connection, which, bound)
+    facts, corrupt = _decode_facts(connection, statement, bound)
     if corrupt:
         raise corrupt[0]
     return facts
 
 
-def _decode_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> Rows:
+def _decode_facts(connection: Connection, statement: Select[Any], bound: Mapping[str, Any]) -> Rows:
     """Return facts with their sources, and the errors of corrupt rows."""
-    rows, corrupt = decode_rows(connection, which, bound, items.c.id)
+    rows, corrupt = decode_rows(connection, statement, bound, items.c.id)
     sources: dict[str, list[str]] = {row.id: [] for row in rows}
     for batch in in_batches(sources):
         for fact, source in sound_rows(connection, _SOURCES, {"ids": batch}, item_sources.c.item_id):

@@ -1,4 +1,4 @@
-"""`Documents`: adds texts and bytes, and lists and removes documents and ingested files by their source."""
+"""`Documents`: adds documents, and lists and removes documents and ingested files by their source."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ Content: TypeAlias = str | bytes | Document
 _GIVEN = "given:"
 """Start of the addresses of documents that are not files."""
 
-_SHOWN = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documents.c.content_hash != "")
-_ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_SHOWN)
+# A document that is being written or removed has an empty hash.
+_COMPLETE = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documents.c.content_hash != "")
+_ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_COMPLETE)
 _PAGE = _ROW.where(documents.c.source > bindparam("after")).order_by(documents.c.source, documents.c.id)
 _FIND = _ROW.where(documents.c.source == bindparam("named")).order_by(documents.c.uri)
 _FIND_ONE = _ROW.where(documents.c.id == bindparam("document"))
@@ -75,12 +76,12 @@ def _content_source(content: str | bytes) -> str:
 
 
 class Documents(metaclass=Hinted):
-    """The documents of one scope. `changed` is called after a change, to index it."""
+    """The documents of one scope. `on_change` is called after a change, to index it."""
 
-    def __init__(self, database: Database, scope: Scope, changed: Callable[[], None]) -> None:
+    def __init__(self, database: Database, scope: Scope, on_change: Callable[[], None]) -> None:
         self._database = database
         self._scope = scope
-        self._changed = changed
+        self._on_change = on_change
 
     @with_option_hints
     def add(
@@ -88,12 +89,13 @@ class Documents(metaclass=Hinted):
     ) -> StoredDocument:
         """Store a document under its source, replacing a document that was added under it before.
 
-        The same content again changes nothing. It is recalled by its words at once, and indexed by a thread.
+        The same content again changes nothing. Recall finds the document by its words at once; a thread adds
+        the document to the index.
 
         Args:
-            content: Text; bytes, which are read by the ending of the source (`.pdf`, `.html`, `.md`, ...; text with any
-                other ending); or a `Document`, whose source, title and metadata are the defaults. The text of a
-                document with an `image` is the alt text of the image.
+            content: Text; bytes, which are parsed by the file extension in the source (`.pdf`, `.html`, `.md`, ...;
+                text with any other extension); or a `Document`, whose source, title and metadata are the defaults. The
+                text of a document with an `image` is the alt text of the image.
             source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
                 source is a hash of the content: the same content again is the same document.
             metadata: Stored with each chunk, for filters; any JSON values.
@@ -108,21 +110,21 @@ class Documents(metaclass=Hinted):
             source, title, content = source or content.source or content.id, content.title, content.text
         if not source and isinstance(content, str | bytes):
             source = _content_source(content)
-        meta = _checked(content, source, metadata)
+        meta = _checked_metadata_json(content, source, metadata)
         if image is not None:
             content, image = storable(checked_alt(source, content)), checked_image(source, image)
         content_format = _content_format(content, source)
         data = _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
         document = NewDocument(_GIVEN + quote(source, safe="/:"), source, self._database.clock(), meta, image)
-        cut = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
+        digest_parts = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         if image is not None:
-            cut.append(image.id)
-        digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
+            digest_parts.append(image.id)
+        digest = hashlib.blake2b("\0".join(digest_parts).encode(), digest_size=24).hexdigest()
         stored = writer.find(document.uri)
         if stored.content_hash != digest or writer.id_of(document.uri) not in self._ids(source):
             _write(writer, document, data, content_format, title, Version(digest))
-            self._changed()
+            self._on_change()
         finish_removals(self._database, writer.scope_id)
         (row,) = self._rows(_FIND_ONE, document=writer.id_of(document.uri))
         return row
@@ -141,8 +143,12 @@ class Documents(metaclass=Hinted):
         return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def get(self, source: str) -> StoredDocument | None:
-        """Return the document with this source, or None. An added document comes before a file."""
-        return min(self._rows(_FIND, named=_name(source)), key=lambda each: each.is_file, default=None)
+        """Return the document with this source, or None. Added documents take precedence over files.
+
+        Raises:
+            IngestError: The source is not text.
+        """
+        return min(self._rows(_FIND, named=_checked_source(source)), key=lambda each: each.is_file, default=None)
 
     def chunks(self, source: str, *, after: int = -1, limit: int = 100) -> tuple[Document, ...]:
         """Return chunks of a document in order; none if it is unknown.
@@ -183,11 +189,11 @@ class Documents(metaclass=Hinted):
 
         A file that still exists is stored again when its folder is ingested again.
         """
-        ids = self._ids(_name(source))
-        for each in ids:
-            forget_document(self._database, each)
+        ids = self._ids(_checked_source(source))
+        for document_id in ids:
+            forget_document(self._database, document_id)
         if ids:
-            self._changed()
+            self._on_change()
         return bool(ids)
 
     def _ids(self, source: str) -> Sequence[str]:
@@ -203,7 +209,7 @@ class Documents(metaclass=Hinted):
         return [_stored(row) for row in rows]
 
 
-def _checked(content: object, source: object, metadata: object) -> str:
+def _checked_metadata_json(content: object, source: object, metadata: object) -> str:
     """Check the arguments of `add`; return the metadata as JSON.
 
     Raises:
@@ -235,7 +241,7 @@ def _source_problems(source: object) -> list[str]:
     if storable(source) != source:
         return ["the source contains NUL or an unpaired surrogate"]
     if len(quote(source, safe="/:")) + len(_GIVEN) > MAX_BYTES:
-        limit = f"at most {MAX_BYTES - len(_GIVEN):,} bytes, six or more for a character that is not ASCII"
+        limit = f"at most {MAX_BYTES - len(_GIVEN):,} bytes after URL encoding, six or more for a non-ASCII character"
         return [f"the source is too long: expected {limit}"]
     return []
 
@@ -276,8 +282,8 @@ def _write(
             alt = data.decode("utf-8", "surrogatepass")
             chunks = [image_chunk(document.image, alt, title, document.meta)]
         else:
-            start = [Part(title=title)] if title else []
-            blocks = chain(start, READERS[content_format](reading))
+            title_part = [Part(title=title)] if title else []
+            blocks = chain(title_part, READERS[content_format](reading))
             chunks = _with_metadata(document.source, chunk_blocks(blocks), document.meta)
         writer.write(document, chunks, seal)
 
@@ -307,13 +313,13 @@ def _format(source: str) -> Format:
     return FORMATS.get(PurePosixPath(path).suffix.lower(), "text")
 
 
-def _name(source: object) -> str:
+def _checked_source(source: object) -> str:
     if not isinstance(source, str):
         raise IngestError("documents", f"expected text as the source of a document, got {source!r:.80}")
     return storable(source)
 
 
-def _check_page(where: str, after: object, limit: object, kind: type[str | int]) -> None:
+def _check_page(operation: str, after: object, limit: object, kind: type[str | int]) -> None:
     problems = []
     if not isinstance(after, kind) or isinstance(after, bool):
         expected = {str: "a source", int: "a position"}[kind]
@@ -321,7 +327,7 @@ def _check_page(where: str, after: object, limit: object, kind: type[str | int])
     if not is_whole(limit, 1):
         problems.append(f"expected a limit of 1 or more, got {limit!r:.80}")
     if problems:
-        raise IngestError(where, "; ".join(problems))
+        raise IngestError(operation, "; ".join(problems))
 
 
 def _with_metadata(source: str, chunks: Iterator[Chunk], meta: str) -> Iterator[Chunk]:

@@ -18,22 +18,22 @@ _IDLE = 5.0
 _MAX_WAIT = 2.0
 """Maximum seconds that the end of the process waits for started work."""
 
-_running: WeakSet[OnDemand] = WeakSet()
+_started: WeakSet[OnDemand] = WeakSet()
 
 
 class OnDemand:
-    """Calls `work` in a separate thread, again as long as it returns True.
+    """Calls `work` in a separate thread, and repeats it while it returns True.
 
     The thread starts when it is first woken and ends after some seconds without work. It never prevents the end of the
-    process. `gather` is the number of seconds between waking and working, so that more work is done at once.
+    process. `gather_seconds` is the time between waking and working, to batch work.
     """
 
-    def __init__(self, name: str, work: Callable[[], bool], *, gather: float = 0.0) -> None:
+    def __init__(self, name: str, work: Callable[[], bool], *, gather_seconds: float = 0.0) -> None:
         self._name = name
         self._work = work
-        self._gather = gather
+        self._gather_seconds = gather_seconds
         self._lock = Lock()
-        self._wanted, self._hurry = Event(), Event()
+        self._wanted, self._skip_gather = Event(), Event()
         self._thread: Thread | None = None
         self._stopped = False
         track(self)
@@ -41,32 +41,35 @@ class OnDemand:
     def wake(self, *, hurry: bool = False) -> None:
         """Wake the thread; with `hurry`, it does not wait for more work."""
         if hurry:
-            self._hurry.set()
+            self._skip_gather.set()
         elif self._wanted.is_set():
-            # The next pass has not started, and includes the new work.
+            # A pass is pending, and will include the new work.
             return
         with self._lock:
             self._wanted.set()
             if self._thread is None and not self._stopped:
                 self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                _running.add(self)
+                _started.add(self)
                 self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Stop the thread, and wait at most `seconds` for started work; return True if it has finished."""
+        """Stop the thread, and wait at most `seconds` for started work; return True if it has finished.
+
+        A call in the thread itself does not wait, and returns True.
+        """
         with self._lock:
             self._stopped = True
             self._wanted.set()
             thread = self._thread
-        self._hurry.set()
+        self._skip_gather.set()
         if thread is not None and thread is not current_thread():
             thread.join(seconds)
             return not thread.is_alive()
         return True
 
     def disown(self, why: str) -> None:
-        """Forget the thread, which exists in the parent of this process only."""
-        self._lock, self._wanted, self._hurry = Lock(), Event(), Event()
+        """Forget the thread after a fork: it runs only in the parent process. `forks.track` requires `why`."""
+        self._lock, self._wanted, self._skip_gather = Lock(), Event(), Event()
         self._thread, self._stopped = None, True
 
     def _run(self) -> None:
@@ -77,13 +80,13 @@ class OnDemand:
                     self._thread = None
                     return
                 self._wanted.clear()
-            if self._gather:
-                self._hurry.wait(self._gather)
-                self._hurry.clear()
+            if self._gather_seconds:
+                self._skip_gather.wait(self._gather_seconds)
+                self._skip_gather.clear()
             try:
                 more = self._work()
             except BaseException:
-                # Panics are caught too: a thread that ends here would not be started again.
+                # A panic of a Rust extension is a BaseException; a thread that ends here would not be started again.
                 _LOG.exception("%s: failed; it is tried again when it is next woken", self._name)
                 more = False
             if more:
@@ -92,5 +95,5 @@ class OnDemand:
 
 @atexit.register
 def _at_exit() -> None:
-    for each in list(_running):
+    for each in list(_started):
         each.stop(_MAX_WAIT)

@@ -19,20 +19,21 @@ from agentkit_prompts.tokens.counter import ESTIMATE
 __all__ = ["choose", "ranked"]
 
 _MAX_DIVERSE = 64
+"""Maximum number of candidates that diversity reorders."""
 _SCORE = attrgetter("score")
 
 
 def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
-    """Return the candidates, the best first; equal candidates in the order of their places.
+    """Return the candidates, the best first; ties in the order of the document.
 
     With diversity, candidates that differ from the candidates before them come earlier.
     """
     order: list[ScoredItem] = []
     for _, equal in groupby(sorted(pool.candidates, key=_SCORE, reverse=True), _SCORE):
-        some = [*equal]
-        if len(some) > 1:
-            some.sort(key=lambda each: (each.item.uri, *each.place, each.item.start, each.id))
-        order += some
+        tied = [*equal]
+        if len(tied) > 1:
+            tied.sort(key=lambda each: (each.item.uri, *each.place, each.item.start, each.id))
+        order += tied
     if not diversity:
         return order
     return _diverse(order, diversity)
@@ -42,21 +43,21 @@ def choose(
     question: Question,
     order: Sequence[ScoredItem],
     asked: Asked,
-    hashes: Callable[[Sequence[str]], Mapping[str, str]],
+    image_hashes_of: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> list[ScoredItem]:
-    """Choose at most `limit` facts and `limit` other items, best first; set the reason on every candidate.
+    """Choose at most `asked.limit` facts and `asked.limit` other items, best first; set the reason on every candidate.
 
     Args:
         question: The question without the names of speakers.
         order: The candidates, best first.
         asked: The arguments of the recall.
-        hashes: Returns the hash of each image by its id: only the same image is a copy of an image.
+        image_hashes_of: Returns the hash of each image by its id: only the same image is a copy of an image.
     """
     choice = _Choice(asked)
     images: Mapping[str, str] = {}
-    pictures = [each.id for each in order if each.item.kind == IMAGE]
-    if pictures:
-        images = hashes(pictures)
+    image_ids = [each.id for each in order if each.item.kind == IMAGE]
+    if image_ids:
+        images = image_hashes_of(image_ids)
     copies = Copies(question, images)
     for each in order:
         each.used = False
@@ -64,10 +65,10 @@ def choose(
         if each.reason:
             continue
         size = choice.size(each)
-        excess = choice.excess(size)
+        excess_reason = choice.excess(size)
         if asked.policy.collapse:
-            each.reason = copies.reason(each, keep=not excess)
-        each.reason = each.reason or excess
+            each.reason = copies.reason(each, keep=not excess_reason)
+        each.reason = each.reason or excess_reason
         if not each.reason:
             choice.use(each, size)
     return choice.used
@@ -86,7 +87,7 @@ class _Choice:
         self._tokens = asked.policy.tokens
 
     def exclusion(self, each: ScoredItem) -> str:
-        """Return the reason why a candidate is not used, whatever its text is; empty if none applies."""
+        """Return the reason that excludes a candidate regardless of its text; otherwise empty text."""
         places = self._others_left
         if each.slot == "knowledge":
             places = self._facts_left
@@ -94,7 +95,7 @@ class _Choice:
             return self._below
         if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
             return f"from the {each.item.role}, but `roles` allows only {', '.join(self._asked.roles)}"
-        # A neighbour of a hit has no term of the question: only its place is evidence.
+        # A neighbour of a hit has no term of the question: it is a candidate only because of its position.
         if not each.retrieved and each.score <= 0.0:
             return "neighbour of a hit, below the average candidate"
         return ""
@@ -128,8 +129,8 @@ def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:
     # Each text is compared with every chosen text, so only the head is reordered.
     texts = [frozenset(split_words(each.item.text)) for each in head]
 
-    def similarity(one: int, other: int) -> float:
-        return len(texts[one] & texts[other]) / (len(texts[one] | texts[other]) or 1)
+    def similarity(first: int, second: int) -> float:
+        return len(texts[first] & texts[second]) / (len(texts[first] | texts[second]) or 1)
 
     chosen = mmr([relevance(each.score) for each in head], similarity, len(head), diversity=diversity)
     return [head[number] for number in chosen] + list(order[_MAX_DIVERSE:])

@@ -1,4 +1,4 @@
-"""Scopes as rows: each is stored once, with a number. Every read names the numbers of the scopes that it may read."""
+"""Scopes as rows: each is stored once, with a number. Every query lists the numbers of the scopes it may read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
 READABLE = tuple([column.in_(bindparam(column.name, expanding=True)) for column in _NAMES])
-"""The conditions that the names of a scope are in `Scope.readable_names`, one per column: SQLite uses its index for
-them, but not for a list of tuples."""
+"""One IN condition per name column, bound to `Scope.readable_names`: SQLite uses its index for these conditions,
+but not for a list of tuples."""
 _READABLE = select(scopes.c.id).where(*READABLE).order_by(scopes.c.id)
 _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
@@ -43,8 +43,8 @@ def _find(connection: Connection, scope: Scope) -> int | None:
 def scope_id(database: Database, scope: Scope) -> int:
     """Return the number of a scope; a new scope is stored.
 
-    The number is a hash of the names, so the number of an erased scope is never reused: an index or an open
-    conversation could still refer to it.
+    The number is a hash of the names, so the number of an erased scope is never assigned to another scope: an
+    index or an open conversation could still refer to it.
     """
     with database.read() as connection:
         number = _find(connection, scope)
@@ -59,7 +59,7 @@ def number_of(connection: Connection, scope: Scope) -> int:
     while (number := _find(connection, scope)) is None:
         names = dict(zip(NAMES, scope.names, strict=True))
         connection.execute(_NEW[connection.dialect.name], {"id": candidate, **names})
-        # Once in quintillions, another scope has the number already.
+        # If the hashes of two scopes collide, the next number is tried.
         candidate += 1
     return number
 
@@ -87,7 +87,7 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
 
 
 def is_readable(column: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition that a number belongs to a scope with `Scope.readable_names`."""
+    """Return the condition that `column` refers to a scope in `Scope.readable_names`."""
     return column.in_(select(scopes.c.id).where(*READABLE))
 
 
@@ -101,12 +101,12 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a subject owns: scopes with all of its names."""
+    """Return the numbers of the scopes with all names of `scope`, which a subject owns."""
     wanted = [column == name for column, name in zip(_NAMES, Scope.of(scope).names, strict=True) if name]
     return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
 
 
-def hold_scope(connection: Connection, scope: int) -> None:
-    """Lock a scope, so that one transaction at a time numbers rows in it; SQLite has one writer anyway."""
+def hold_scope(connection: Connection, scope_number: int) -> None:
+    """Lock a scope, so that only one transaction assigns positions in it; SQLite has one writer anyway."""
     if connection.dialect.name != "sqlite":
-        connection.execute(_HOLD, {"scope": scope})
+        connection.execute(_HOLD, {"scope": scope_number})

@@ -46,8 +46,9 @@ class Why:
     reason: str
     """The prompts that show it, or the reason for its absence."""
     status: WhyStatus
-    """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` by every
-    prompt; or `unknown` if a prompt reads it, but no span shows it unchanged."""
+    """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` if
+    no prompt reads it, or if it belongs to incomplete tool calls; or `unknown` if a prompt reads it, but no span shows
+    it unchanged."""
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.reason}"
@@ -61,7 +62,7 @@ class _Shown(NamedTuple):
 
 
 def why(composition: Contents, pointer: str) -> Why:
-    """Return the result of `Composition.why`."""
+    """Explain the place of a pointer in a composition, or its absence; see `Composition.why`."""
     if not isinstance(pointer, str):
         received = type(pointer).__name__
         raise PromptError(
@@ -80,7 +81,7 @@ def _why(pointer: str, status: WhyStatus, subject: str, spans: Sequence[Span] = 
 
 
 class _Question:
-    """Search for one pointer. A method returns None if the pointer does not belong to its subject."""
+    """Search for one pointer. An `_about_*` method returns None if it does not handle the pointer."""
 
     def __init__(self, composition: Contents, pointer: str) -> None:
         self.composition = composition
@@ -131,11 +132,11 @@ class _Question:
 
     def _about_prompt(self, path: str) -> Why:
         spans = self._spans_inside(path)
-        trims = [trim.why for layer, trim in self.composition.trims.items() if is_inside(path, layer)]
+        trim_reasons = [trim.why for layer, trim in self.composition.trims.items() if is_inside(path, layer)]
         if spans:
-            return _why(path, "shown", "; ".join([self._description_of(spans), *trims]), spans)
-        if trims:
-            return _why(path, "cut", trims[0])
+            return _why(path, "shown", "; ".join([self._description_of(spans), *trim_reasons]), spans)
+        if trim_reasons:
+            return _why(path, "cut", trim_reasons[0])
         if path.startswith("after_intermediate") and not len(self.composition.intermediate):
             return _why(path, "empty", "the tool traffic of this turn")
         outer = path.rpartition(".")[0]
@@ -144,7 +145,7 @@ class _Question:
         return _why(path, "empty", "its text")
 
     def _description_of(self, spans: Sequence[Span]) -> str:
-        where = self._messages({span.message for span in spans})
+        where = self._describe_messages({span.message for span in spans})
         size = sum(len(span.text) for span in spans)
         return f"in {where}, {size} characters; {_trust(spans)}"
 
@@ -164,7 +165,7 @@ class _Question:
                 return self._why("sent", f"as {row.prompt}, {row.tokens} tokens")
         return None
 
-    def _messages(self, numbers: Iterable[int]) -> str:
+    def _describe_messages(self, numbers: Iterable[int]) -> str:
         messages = [f"message {number} ({self.composition.messages[number].role})" for number in sorted(numbers)]
         if len(messages) > 3:
             return f"{len(messages)} messages"
@@ -189,7 +190,7 @@ class _Question:
     def _if_shown(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
         if not spans:
             return None
-        reasons = [f"by {_places(spans)}", _trust(spans)]
+        reasons = [f"by {_describe_prompts(spans)}", _trust(spans)]
         if path.root == "tools" and self.composition.tools:
             reasons.append("sent as a tool spec, too")
         return self._why("shown", "; ".join(reasons), spans)
@@ -207,15 +208,17 @@ class _Question:
         return None
 
     def _about_history(self, row: HistoryRow, path: ContextPath) -> Why:
-        """Return the result for stored messages without a span: they have no text, are cut, or are incomplete."""
+        """Explain stored messages that no span shows: they have no text, are cut, or are incomplete."""
         history = getattr(self.composition.context, row.layer)
         reason = "tool calls without results, or results without calls"
         if len(path) > 1:
             reason = "a tool call without its result, or a result without its call"
         numbers = _numbers_sent(row, path)
         if numbers:
-            part = "a part of " * (len(path) > 2)
-            return self._why("sent", f"as {part}{self._messages(numbers)}")
+            messages = self._describe_messages(numbers)
+            if len(path) > 2:
+                messages = f"a part of {messages}"
+            return self._why("sent", f"as {messages}")
         if len(path) == 1 and not len(history):
             return self._why("empty", row.layer)
         trim = self.composition.trims.get(row.layer)
@@ -227,18 +230,18 @@ class _Question:
         """Return the result for a part of the context that no span shows separately."""
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
-            return self._why("unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
+            return self._why("unknown", f"{_describe_prompts(siblings)} shows other parts of {path.upto(2)}")
         trims = self.composition.trims
-        readers = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
-        cuts = [f"{at}: {trims[at].why}" for at in readers if at in trims]
-        return self._if_shown_as_whole(path, cuts) or self._if_not_read(path, readers)
+        reader_paths = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
+        cuts = [f"{at}: {trims[at].why}" for at in reader_paths if at in trims]
+        return self._if_shown_as_whole(path, cuts) or self._if_not_read(path, reader_paths)
 
     def _if_shown_as_whole(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
         """Return the result for a part that a span of the whole shows, or that a budget removed."""
         whole = self._spans_around(path)
-        # If items have spans, a span of the whole shows only a property such as their number.
+        # If items have spans, a span of the whole shows, for example, only the number of items.
         if whole and not (cuts and self._shows_parts_of(path.root)):
-            return self._why("unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
+            return self._why("unknown", "; ".join([f"{_describe_prompts(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
             return self._why("cut", "; ".join(cuts))
         return None
@@ -251,17 +254,17 @@ class _Question:
         """True if a span shows a part of the value of that name."""
         return any(own.root == root and len(own) > 1 for item in self._shown for own in item.paths)
 
-    def _if_not_read(self, path: ContextPath, readers: Sequence[str]) -> Why:
+    def _if_not_read(self, path: ContextPath, reader_paths: Sequence[str]) -> Why:
         """Return the result for a part of the context that no span shows and no budget removed."""
-        custom = [at for at, prompt in self.prompts.items() if has_own_code(prompt)]
-        if custom:
-            return self._why("unknown", f"{', '.join(custom)} has custom code, which might show it")
-        if not readers:
+        custom_paths = [at for at, prompt in self.prompts.items() if has_own_code(prompt)]
+        if custom_paths:
+            return self._why("unknown", f"{', '.join(custom_paths)} has custom code, which might show it")
+        if not reader_paths:
             return self._why("unread", f"no prompt reads {path.root}")
         value = path.value(self.composition.context.view)
         if value is None or (isinstance(value, Sequence | Mapping) and not value):
             return self._why("empty", str(path))
-        return self._why("unknown", f"{', '.join(readers)} reads {path.root}, but does not show this part")
+        return self._why("unknown", f"{', '.join(reader_paths)} reads {path.root}, but does not show this part")
 
     @cached_property
     def _shown(self) -> list[_Shown]:
@@ -281,7 +284,7 @@ class _Question:
         return tuple([self._in_context(path, selected) for path in paths if path is not None])
 
     def _in_context(self, path: ContextPath, selected: Sequence[Example]) -> ContextPath:
-        """Return the path in the context: the selection of a prompt has other indices than the pool of the context."""
+        """Return the path in the context of a path in a selection, which has other indexes."""
         if path.root != "examples" or len(path) == 1 or not selected:
             return path
         identity = _identity(selected[int(path[1])])
@@ -300,7 +303,7 @@ class _Question:
     # --- an unknown pointer
 
     def advice(self) -> Advice:
-        """Return the nearest valid path or name."""
+        """Return advice that suggests the nearest valid path or name."""
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return advice_for(self.path, self.composition.context.view)
         rows = [row.layer for row in layer_table(self.composition)]
@@ -320,7 +323,7 @@ class _Question:
 
 
 def _numbers_sent(row: HistoryRow, path: ContextPath) -> list[int]:
-    """Return the numbers of the messages that are sent of a history, or the number of the message at the path."""
+    """Return the numbers of the sent messages of a history, or the number of the message at the path."""
     if len(path) == 1:
         return [*row.numbers.values()]
     return [number for index, number in row.numbers.items() if index == path[1]]
@@ -363,7 +366,7 @@ def _trust(spans: Iterable[Span]) -> str:
     return " and ".join(sorted({span.trust for span in spans}))
 
 
-def _places(spans: Iterable[Span]) -> str:
+def _describe_prompts(spans: Iterable[Span]) -> str:
     sizes: dict[str, int] = {}
     for span in spans:
         sizes[span.prompt] = sizes.get(span.prompt, 0) + len(span.text)

@@ -31,18 +31,18 @@ _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 
 
 def problems_of_rows(
-    reader: DatasetReader, retriever: ExampleSelector, fixed: Sequence[str] | None, train: Sequence[Row]
+    reader: DatasetReader, retriever: ExampleSelector, fixed_ids: Sequence[str] | None, train: Sequence[Row]
 ) -> Problems:
-    """Return a problem for missing training rows, and for each missing column.
+    """Return a problem if training rows are missing, and a problem for each missing column.
 
     Args:
         reader: Reader with the column names.
         retriever: Selector of worked examples.
-        fixed: Numbers of the rows that the retriever always shows; None if they depend on the query.
+        fixed_ids: Numbers of the rows that the retriever always shows; None if they depend on the query.
         train: Rows from which examples are selected.
     """
     if isinstance(retriever, StaticSelector) and retriever.ids is not None:
-        problems = _missing_ids(reader, fixed or (), len(train))
+        problems = _missing_ids(reader, fixed_ids or (), len(train))
     else:
         problems = _missing_rows(reader, retriever, len(train))
     try:
@@ -52,25 +52,25 @@ def problems_of_rows(
     return problems
 
 
-def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problems:
+def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, row_count: int) -> Problems:
     count = getattr(retriever, "k", None)
     # A custom selector can have no `k`; it shows at least one example.
     if type(count) is not int:
         count = 1
-    if count <= size:
+    if count <= row_count:
         return []
     text = f"{type(retriever).__name__} shows {count} worked examples"
-    if not size:
+    if not row_count:
         return [Problem("train", f"{text}, {_advice_without_rows(reader)}")]
-    return [Problem("retriever.k", f"{text}, but only {size} training rows exist; request fewer")]
+    return [Problem("retriever.k", f"{text}, but only {row_count} training rows exist; request fewer")]
 
 
-def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Problems:
-    missing = [name for name in ids if not name.isdecimal() or int(name) >= size]
+def _missing_ids(reader: DatasetReader, ids: Sequence[str], row_count: int) -> Problems:
+    missing = [name for name in ids if not name.isdecimal() or int(name) >= row_count]
     if not missing:
         return []
-    advice = f"but only {size} training rows exist, counted from 0"
-    if not size:
+    advice = f"but only {row_count} training rows exist, counted from 0"
+    if not row_count:
         advice = _advice_without_rows(reader)
     return [Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")]
 
@@ -88,7 +88,9 @@ def _advice_without_rows(reader: DatasetReader) -> str:
 def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> Problems:
     """Return the reasons why worked examples cannot be shown."""
     if ice_template is None:
-        return [Problem("ice_template", "missing; the retriever chooses worked examples, which it shows")]
+        return [
+            Problem("ice_template", "missing; the retriever chooses worked examples, and this template renders them")
+        ]
     if asked.ice_token is None:
         return [Problem(f"{name}.ice_token", "missing; the template has no place for worked examples without it")]
     places = [asked.places(label) for label in asked.labels or (None,)]
@@ -107,7 +109,11 @@ def no_place(name: str) -> str:
 
 
 def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> str:
-    """Return the column of the answers; every row needs it to become a fine-tuning row."""
+    """Return the column of the answers; every row needs it to become a fine-tuning row.
+
+    Raises:
+        InContextError: The inferencer has no single reply, the rows are not one split, or an answer is missing.
+    """
     answer = reader.output_column
     if inferencer.asks != "gen":
         text = f"samples: {inferencer.name} has no single reply to learn; use GenInferencer"
@@ -122,10 +128,10 @@ def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> s
 
 
 def _check_answers(rows: Sequence[Row], answer: str) -> None:
-    without = [str(number) for number, row in enumerate(rows) if answer not in row]
-    if without:
-        text = f"samples: rows {some(without, ', ')} have no answer; the output column is {answer!r}"
-        raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
+    row_numbers = [str(number) for number, row in enumerate(rows) if answer not in row]
+    if row_numbers:
+        text = f"samples: rows {some(row_numbers, ', ')} have no answer; the output column is {answer!r}"
+        raise InContextError(text, path=f"rows[{row_numbers[0]}]", name=answer)
 
 
 def warn_of_no_place(template: RowTemplate) -> None:
@@ -150,7 +156,7 @@ def warn_of_own_answers(
     Args:
         rows: Test rows.
         train: Rows of the worked examples.
-        ids: Positions of the examples before each row.
+        ids: For each row, the indexes in `train` of its worked examples.
         answer: Name of the answer column.
     """
     if answer is None:
@@ -172,7 +178,7 @@ def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
 def warn_of_columns(
     rows: Sequence[Row], train: Sequence[Row], prompt_template: Any, ice_template: Any, asked: Sequence[str]
 ) -> None:
-    """Warn of unknown names in braces, if a similar column is not in the text.
+    """Warn of names in braces that are probably misspelt columns.
 
     Args:
         rows: Test rows.
@@ -183,7 +189,7 @@ def warn_of_columns(
     """
     columns = set[str]().union(*rows)
     templates = {"prompt_template": (prompt_template, columns)}
-    # Without a prompt_template, the ice_template has both purposes, so it is checked once.
+    # Without a prompt_template the ice_template also serves as the prompt_template: warn once.
     if ice_template is not prompt_template:
         templates["ice_template"] = (ice_template, columns.union(*train))
     doubts: Problems = []
@@ -198,11 +204,11 @@ def warn_of_columns(
 
 def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]) -> Problems:
     tokens = getattr(template, "tokens", ())
-    # A token of a column can contain braces, which do not name a column.
+    # Braces inside the token of a column do not name a column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
     spellings = {**{f"{{{column}}}": column for column in columns}, **dict(tokens)}
     doubts: Problems = []
-    for text in _prompts(template):
+    for text in _prompt_texts(template):
         unused = columns - {column for spelling, column in spellings.items() if spelling in text}
         doubts += _misspelt(text, columns, unused, asked)
     return inside(name, [doubt for doubt in doubts if doubt.place not in braces_of_tokens])
@@ -213,14 +219,14 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
     missing = ", ".join([repr(name) for name in asked if name in unused])
     doubts: Problems = []
     for match in _NAME.finditer(text):
-        braces, column = match[0], _probable_column(match[1], unused)
-        # If no column is missing, braces without a similar column are intended as text.
+        braces, column = match[0], _intended_column(match[1], unused)
+        # If no column is missing, unknown braces are literal text.
         if braces[1:-1] not in columns and (column or missing):
-            doubts.append(Problem(braces, _no_column(braces, column, missing)))
+            doubts.append(Problem(braces, _unknown_column_message(braces, column, missing)))
     return doubts
 
 
-def _no_column(braces: str, column: str | None, missing: str) -> str:
+def _unknown_column_message(braces: str, column: str | None, missing: str) -> str:
     text = f"`{braces}` is not a column and is sent unchanged"
     if missing:
         text += f", and the input column {missing} is not in it"
@@ -229,16 +235,16 @@ def _no_column(braces: str, column: str | None, missing: str) -> str:
     return text
 
 
-def _probable_column(name: str, columns: set[str]) -> str | None:
-    """Return the column that braces with a name or a misspelt name probably mean."""
+def _intended_column(name: str, columns: set[str]) -> str | None:
+    """Return the column that a correct or misspelt name in braces probably refers to."""
     if name in columns:
         return name
-    # `similar` is case-sensitive, so compare names in capitals here.
+    # `similar` is case-sensitive, so compare case-folded names here.
     by_folded_name = {column.casefold(): column for column in sorted(columns, reverse=True)}
     return similar(name, sorted(columns)) or by_folded_name.get(name.casefold())
 
 
-def _prompts(template: Any) -> Iterator[str]:
+def _prompt_texts(template: Any) -> Iterator[str]:
     """Yield the text of each prompt of a template, for all labels."""
     content: Any = getattr(template, "template", None) or getattr(template, "messages", ())
     for prompt in content.values() if template.labels else [content]:

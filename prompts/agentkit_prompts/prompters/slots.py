@@ -21,7 +21,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["SlotPrompt", "slots_of"]
 
 _SLOT = re.compile(r"\{(\w+)\}")
-_TEXT = ["string", "number", "boolean"]
+_SLOT_TYPES = ["string", "number", "boolean"]
 
 
 def slots_of(*texts: str) -> tuple[str, ...]:
@@ -65,23 +65,22 @@ class SlotPrompt(BasePrompt):
 
     @property
     def _fields(self) -> Mapping[str, str]:
-        """Template name -> slot."""
+        """Slots by their name in the template."""
         return {_field(slot, self.slots.index(slot)): slot for slot in self.own}
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """Schema with text for every slot; a slot that the input can fill is not required."""
+        """Schema in which every slot is text, a number or a boolean; a slot that the input can fill is not required."""
         if not self.own:
             return None
-        schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_TEXT)} for slot in self.own}}
-        # The input of the user fills a missing slot if the prompter has no other slot.
+        schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_SLOT_TYPES)} for slot in self.own}}
         if len(self.slots) > 1:
             schema["required"] = list(self.own)
         return schema
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """`user_input`, unless the prompt is text without slots."""
+        """`user_input` if the prompt has a slot, shows the input or rejects unused input; otherwise nothing."""
         if self.own or self.input is not None:
             return frozenset({"user_input"})
         return frozenset()
@@ -94,8 +93,8 @@ class SlotPrompt(BasePrompt):
         """Return the value of every slot, and the input if no slot shows it.
 
         Raises:
-            PrompterError: Slots have no value; names all of them. `compose` converts the error to a KwargsError for all
-                prompts.
+            PrompterError: A slot has no value; the error names all these slots. `compose` converts it to a KwargsError
+                for all prompts.
         """
         kwargs = ctx.user_input.additional_kwargs
         if self._takes_input(ctx):
@@ -111,7 +110,7 @@ class SlotPrompt(BasePrompt):
         """Render the lead and the text.
 
         Raises:
-            PrompterError: The prompter has neither a slot nor a place for the input.
+            PrompterError: The input is not empty, but no slot or text of the prompter shows it, or a slot has no value.
         """
         values = self.values(ctx)
         if self.input is False and values["user_input"] and ctx.user_input.input:
@@ -120,23 +119,24 @@ class SlotPrompt(BasePrompt):
                 "its instruction, or add a slot to extra_keys",
                 name="input",
             )
-        body = self.template.run(values, prefixes=self._pointers(ctx))
+        body = self.template.run(values, prefixes=self._context_paths(ctx))
         if self.lead is None:
             return body
         if not body.text:
             return Rendered.from_text(self.lead)
         return Joined([body], before=f"{self.lead}\n")
 
-    def _pointers(self, ctx: PromptContext) -> dict[str, str]:
-        """Return the place in the context of each value that the template shows."""
+    def _context_paths(self, ctx: PromptContext) -> dict[str, str]:
+        """Return the path in the context of each value that the template shows."""
         if self._takes_input(ctx):
             return dict.fromkeys(self._fields, "user_input")
         return {field: f"additional_kwargs.{slot}" for field, slot in self._fields.items()}
 
 
 def _field(slot: str, index: int) -> str:
-    """Return the name of a slot in the template: a number if the slot is not an identifier or is a name of the
-    context.
+    """Return the name of a slot in the template.
+
+    The name is the slot, or `slot_N` if the slot is not a valid identifier or is a name of the context.
     """
     is_name = slot.isidentifier() and len(slot) <= MAX_NAME_CHARS and not slot.startswith(("_", "slot_"))
     if is_name and slot not in CONTEXT_NAMES and slot not in FUNCTIONS:

@@ -9,13 +9,13 @@ from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, OF_GEMINI
 
 __all__ = ["ANTHROPIC", "ANTHROPIC_STRICT", "GEMINI", "OPENAI", "OPENAI_STRICT", "ProviderRules"]
 
-_JSON_SCHEMA = "type properties required items anyOf description"
+_COMMON_KEYWORDS = "type properties required items anyOf description"
 _OPENAI_FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ProviderRules:
-    """Rules of one provider for the name, description and parameters of a tool."""
+    """Rules of one provider for the description and parameters of a tool."""
 
     provider: str
     source: str
@@ -27,7 +27,7 @@ class ProviderRules:
     names: str = ""
     """Regular expression of property names; "" for any name."""
     max_description: int | None = None
-    """Maximum characters of the description of a tool."""
+    """Maximum length of the description of a tool, in characters."""
     max_min_items: int | None = None
     """Maximum value of `minItems`."""
     references: Literal["recursive", "flat", "none"] = "recursive"
@@ -36,21 +36,22 @@ class ProviderRules:
     is_closed: bool = False
     """True if objects name all their properties, and `additionalProperties` is false."""
     all_required: bool = False
-    """True if every property is required: an optional property is null."""
+    """True if every property must be listed as required; an optional property accepts null."""
     lists_types: bool = True
-    """True if `type` may be a list; otherwise null is `nullable`, and other types are alternatives."""
+    """True if `type` may be a list; otherwise `nullable` replaces null, and `anyOf` replaces other types."""
     only_text_enums: bool = False
-    """True if an enum lists texts only."""
+    """True if enums may contain only text."""
     max_properties: int | None = None
-    """Maximum properties of all objects together."""
+    """Maximum number of properties in all objects."""
     max_levels: int | None = None
     """Maximum levels of nested objects."""
     max_enum_values: int | None = None
-    """Maximum values of all enums together."""
+    """Maximum number of values in all enums."""
     max_name_chars: int | None = None
-    """Maximum characters of all names of properties and definitions and all values of enums and constants together."""
+    """Maximum total length, in characters, of the names of properties and definitions and the values of enums and
+    constants."""
     max_unions: int | None = None
-    """Maximum parameters that have several types."""
+    """Maximum number of parameters with several types."""
 
 
 OPENAI = ProviderRules(
@@ -62,7 +63,7 @@ OPENAI_STRICT = ProviderRules(
     provider="OpenAI",
     source="platform.openai.com, structured outputs: supported schemas",
     keywords=frozenset(
-        f"{_JSON_SCHEMA} additionalProperties enum const $ref $defs pattern format multipleOf minimum maximum"
+        f"{_COMMON_KEYWORDS} additionalProperties enum const $ref $defs pattern format multipleOf minimum maximum"
         " exclusiveMinimum exclusiveMaximum minItems maxItems".split()
     ),
     formats=_OPENAI_FORMATS,
@@ -81,7 +82,9 @@ ANTHROPIC = ProviderRules(
 ANTHROPIC_STRICT = ProviderRules(
     provider="Anthropic",
     source="platform.claude.com, structured outputs: JSON Schema limitations",
-    keywords=frozenset(f"{_JSON_SCHEMA} additionalProperties enum const $ref $defs pattern format minItems".split()),
+    keywords=frozenset(
+        f"{_COMMON_KEYWORDS} additionalProperties enum const $ref $defs pattern format minItems".split()
+    ),
     formats=_OPENAI_FORMATS | {"uri"},
     names=OF_ANTHROPIC,
     max_min_items=1,
@@ -93,8 +96,8 @@ GEMINI = ProviderRules(
     provider="Gemini",
     source="ai.google.dev, function calling: Schema; cloud.google.com, FunctionDeclaration: names of parameters",
     keywords=frozenset(
-        f"{_JSON_SCHEMA} enum format nullable minItems maxItems minLength maxLength minProperties maxProperties minimum"
-        " maximum pattern".split()
+        f"{_COMMON_KEYWORDS} enum format nullable minItems maxItems minLength maxLength minProperties maxProperties"
+        " minimum maximum pattern".split()
     ),
     formats=frozenset(("date-time", "enum", "float", "double", "int32", "int64")),
     names=OF_GEMINI,

@@ -1,4 +1,4 @@
-"""Graph of the schemas of a document: the schemas that each schema applies, and the cost of each schema."""
+"""Graph of the schemas of a document: each node is a schema with its cost, each edge leads to a schema it applies."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _WITHOUT_MEMORY = frozenset({*_UNEVALUATED, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})
-"""Keywords for which the library evaluates or compiles the same schema again, with separate caches."""
+"""Keywords that make the library bypass its cache of results, or use a separate cache."""
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
-"""Reference to a schema that the library compiles only for references."""
+"""`$ref` to a definition at the top of the document, which the library compiles only for references."""
 _MAX_STEPS = 200_000
-"""Maximum schemas that are visited to find remembered references; each takes at most half a microsecond."""
-_LISTED = ("enum", "const", "required", "dependentRequired")
-"""Keywords whose values are compared with each value, and are contained in errors."""
+"""Maximum number of schemas that are visited to find cached references, at most half a microsecond each."""
+_COMPARED_KEYWORDS = ("enum", "const", "required", "dependentRequired")
+"""Keywords whose contents are compared with each value and are a part of an error."""
 _WITH_ONE_SCHEMA = (
     *("additionalProperties", "propertyNames", "unevaluatedProperties"),
     *("items", "contains", "unevaluatedItems"),
 )
 """Keywords that contain one schema, which is applied to properties or items."""
-_KNOWN = frozenset({*APPLIED_IN_PLACE, *NAMED, *_WITH_ONE_SCHEMA, "prefixItems", *_LISTED, *DATA, "pattern"})
+_KNOWN = frozenset({*APPLIED_IN_PLACE, *NAMED, *_WITH_ONE_SCHEMA, "prefixItems", *_COMPARED_KEYWORDS, *DATA, "pattern"})
 _ANYTHING: Mapping[str, Any] = {}
-"""Replaces the schemas True and False."""
+"""Stand-in for the schemas True and False, which cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaNode:
-    """Costs of a schema without the schemas inside it, and the indexes in the graph of the schemas that it applies."""
+    """A schema: its costs, and the graph indexes of the schemas that it applies."""
 
     evaluations: int
-    """Cost of evaluating the schema without the schemas inside it, for each unit of the size of a value."""
+    """Cost of evaluating the schema without the schemas inside it, per unit of the size of a value."""
     error_size: int
     """Size of the data that an error contains."""
     required: tuple[str, ...]
-    """Properties that have an error each if they are missing."""
+    """Required properties; each missing property is a separate error."""
     has_alternatives: bool
     has_unique_items: bool
     in_place: tuple[int, ...]
@@ -76,7 +76,7 @@ class SchemaNode:
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
-        """Return the schemas of a property; None means all names that the document does not contain."""
+        """Return the schemas of a property; None means any property that the document does not name."""
         if name is not None and name in self.properties:
             return (self.properties[name], *self.all_properties)
         return self.additional + self.all_properties
@@ -102,7 +102,7 @@ class SchemaGraph:
         self._indexes: dict[int, int] = {}
         self._schemas: list[Mapping[str, Any]] = [*self._ordered(document)]
         self.root = self._indexes[id(document)]
-        self.nodes = [self._node(schema) for schema in self._schemas]
+        self.nodes = [self._new_node(schema) for schema in self._schemas]
         self.places = Places(
             names=frozenset[str]().union(*[node.properties for node in self.nodes]),
             longest_prefix=max([len(node.prefix) for node in self.nodes]),
@@ -113,7 +113,8 @@ class SchemaGraph:
     def remembered(self) -> Set[tuple[int, int]]:
         """References whose results the library caches for each object and list: (schema, target) as indexes.
 
-        These references can only be reached through their target: the library meets them while it compiles the target.
+        These references can only be reached through their target, so the library compiles them inside the target and
+        reuses the target's cache.
         """
         if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._schemas)):
             return frozenset()
@@ -132,7 +133,7 @@ class SchemaGraph:
         return remembered
 
     def _reachable_without(self, target: int) -> set[int]:
-        """Return the schemas that are applied to a value, or to a part of it, without the target."""
+        """Return the schemas that are reachable from the root without passing through the target."""
         reached = {target}
         waiting = [self.root]
         while waiting:
@@ -164,12 +165,12 @@ class SchemaGraph:
     def _applied_in_place(self, schema: Mapping[str, Any]) -> list[Any]:
         applied = [*in_place(schema, self._references)]
         if not _UNEVALUATED.isdisjoint(schema):
-            # The library evaluates these schemas and their alternatives again to find the unevaluated parts.
+            # The library evaluates the schemas twice more, to find the parts that are not evaluated.
             applied *= 3
         return applied + _unknown(schema)
 
-    def _node(self, schema: Mapping[str, Any]) -> SchemaNode:
-        size = 1 + sum([_size(schema[keyword]) for keyword in _LISTED if keyword in schema])
+    def _new_node(self, schema: Mapping[str, Any]) -> SchemaNode:
+        size = 1 + sum([_size(schema[keyword]) for keyword in _COMPARED_KEYWORDS if keyword in schema])
         return SchemaNode(
             evaluations=size + _weight_of_rules(schema),
             error_size=size + _size(schema.get("not")),
@@ -201,7 +202,7 @@ def _as_object(schema: Any) -> Mapping[str, Any]:
     return _ANYTHING
 
 
-# Objects in unknown keywords were not validated: values of known keywords in them can have any type.
+# Objects in unknown keywords were not validated: in `_by_name` and `_listed`, a value can have any type.
 
 
 def _by_name(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
@@ -228,7 +229,7 @@ def _applied_to_parts(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _unknown(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the objects in unknown keywords, which count as schemas of the value itself."""
+    """Return the objects in unknown keywords. They count as schemas applied in place, which is an upper bound."""
     waiting = [value for keyword, value in schema.items() if keyword not in _KNOWN]
     objects: list[Any] = []
     while waiting:
@@ -241,7 +242,7 @@ def _unknown(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _size(data: Any) -> int:
-    """Return the number of values in the data of a keyword, and units of their characters."""
+    """Return the number of values in the data of a keyword, plus one per `CHARS_PER_UNIT` characters of text."""
     nodes = [*iter_nodes(data)]
     return len(nodes) + sum([len(node) for node in nodes if isinstance(node, str)]) // CHARS_PER_UNIT
 
@@ -268,5 +269,5 @@ def _pattern_weight(pattern: str) -> int:
         return pattern_size(pattern) // _PATTERN_CHARS_PER_UNIT
     if pattern.startswith("^") and "|" not in pattern:
         return _BACKTRACKING
-    # The library tries such a pattern from each character.
+    # The engine tries a pattern without an anchor at each character.
     return _BACKTRACKING * CHARS_PER_UNIT

@@ -21,13 +21,15 @@ __all__ = ["BackgroundLoop", "background_loop", "never_collect", "retrieve", "st
 T = TypeVar("T")
 
 _STOP_SECONDS = 1.5
-"""Seconds that `stop` waits; a server that ignores all requests to stop is killed earlier."""
+"""Seconds that `stop` waits; an MCP server that ignores its shutdown is killed before this limit."""
 _JOIN_SECONDS = 0.2
-_LAST_SECONDS = 0.3
+_REPORT_SECONDS = 0.3
+"""Seconds in which tasks can react to the final work before they are cancelled."""
 _GENERATOR_SECONDS = 0.7
-"""Seconds that generators, which close connections, wait for cancelled tasks; `stop` waits for them, too."""
+"""Seconds to wait for cancelled tasks before async generators, which close connections, are closed; included in
+`_STOP_SECONDS`."""
 _CLEANUP_SECONDS = 5.0
-"""Seconds for cancelled tasks to clean up."""
+"""Time limit in seconds of the final work, and of the cleanup of cancelled tasks."""
 
 
 class BackgroundLoop:
@@ -42,15 +44,16 @@ class BackgroundLoop:
 
     def _run(self) -> None:
         try:
-            while self._is_interrupted():
+            while self._run_until_interrupted():
                 pass
         finally:
             self._loop.close()
 
-    def _is_interrupted(self) -> bool:
-        """Run the loop; return True if it ended before it was stopped.
+    def _run_until_interrupted(self) -> bool:
+        """Run the loop until it is stopped; return True if a task interrupted it.
 
-        A task that raises one of these exceptions also ends its loop. Here the waiting caller receives the exception.
+        KeyboardInterrupt or SystemExit in a task stops the loop, which must be restarted for the other tasks. The
+        caller that waits for the task receives the exception.
         """
         try:
             self._loop.run_forever()
@@ -64,7 +67,7 @@ class BackgroundLoop:
         return current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function in the thread; a stopped thread does not call it."""
+        """Call a function in the thread; do nothing if the thread has stopped."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
@@ -82,13 +85,16 @@ class BackgroundLoop:
             work.close()
             raise
 
-    def stop(self, last: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
-        """Run `last`, cancel every other task, and end the thread.
+    def stop(self, final_work: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
+        """Run `final_work`, cancel every other task, and end the thread.
 
         If `wait` is True, wait a short time; the thread ends later if tasks take longer to clean up. A call in the
         thread of the loop, for example by the garbage collector, does not wait.
+
+        Raises:
+            RuntimeError: The thread was stopped before.
         """
-        ending = self.submit(self._end(last))
+        ending = self.submit(self._end(final_work))
         # Do not stop at `_STOP_SECONDS`: on a busy machine, sockets of tasks that still clean up would stay open.
         ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         if wait and not self.is_current:
@@ -96,16 +102,16 @@ class BackgroundLoop:
                 ending.result(_STOP_SECONDS)
             self._thread.join(_JOIN_SECONDS)
 
-    async def _end(self, last: Coroutine[Any, Any, None] | None) -> None:
+    async def _end(self, final_work: Coroutine[Any, Any, None] | None) -> None:
         try:
-            if last is not None:
+            if final_work is not None:
                 async with asyncio.timeout(_CLEANUP_SECONDS):
-                    await last
+                    await final_work
         finally:
             pending = asyncio.all_tasks() - {asyncio.current_task()}
             if pending:
-                # Tasks can still report the end of the thread.
-                await asyncio.wait(pending, timeout=_LAST_SECONDS)
+                # Tasks can react to the final work, for example report a closed connection.
+                await asyncio.wait(pending, timeout=_REPORT_SECONDS)
             for task in pending:
                 task.cancel()
                 task.add_done_callback(retrieve)
@@ -125,7 +131,7 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def retrieve(ended: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a future without a waiting caller, because asyncio would log it."""
+    """Retrieve the exception of a future that no caller awaits, so that asyncio does not log it as never retrieved."""
     if not ended.cancelled():
         ended.exception()
 
@@ -147,9 +153,9 @@ def stop_loops(prefix: str = "") -> None:
         loop.stop()
 
 
-def never_collect(copy: object) -> None:
+def never_collect(obj: object) -> None:
     """Keep an object that a fork copied, and all objects it refers to, until after the end of the process."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
 
 
 _lock = Lock()

@@ -52,21 +52,21 @@ class StaticSelector:
             self.ids = tuple(ids)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
-        """Return the first `k` examples, of all examples or of the examples with `ids`.
+        """Return the chosen examples.
 
         Raises:
-            PromptError: No example has one of the ids.
+            PromptError: `examples` lack an id of `ids`.
         """
         if self.ids is not None:
-            by_id = {example.id: example for example in examples}
-            missing = [name for name in self.ids if name not in by_id]
+            examples_by_id = {example.id: example for example in examples}
+            missing = [name for name in self.ids if name not in examples_by_id]
             if missing:
                 raise PromptError(
                     f"StaticSelector: no example has the id {', '.join(map(repr, missing))}",
                     name="ids",
                     value=", ".join(map(str, missing)),
                 )
-            chosen = tuple(by_id[name] for name in self.ids)
+            chosen = tuple(examples_by_id[name] for name in self.ids)
         else:
             chosen = tuple(examples)
         return chosen[: self.k]
@@ -88,9 +88,9 @@ def _problems_of_ids(ids: object) -> Problems:
 
 
 class ExamplesPrompt(BasePrompt):
-    """Worked examples, from this prompt or from the context, which the selector chooses for the user input.
+    """Worked examples of the prompt or of the context, narrowed by the selector for this user input.
 
-    If the budget is too small, examples are removed in reverse order of selection, each with input and output.
+    If a budget is exceeded, whole examples are removed, the last selected example first.
     """
 
     _positional: ClassVar[tuple[str, ...]] = ("examples", "template")
@@ -99,9 +99,9 @@ class ExamplesPrompt(BasePrompt):
 
     size: Size = Size(cut="items", priority=20)
     examples: tuple[Example, ...] = ()
-    """Pool of the selector; the examples of the context if empty."""
+    """The pool of the selector; if empty, the examples of the context."""
     selector: ExampleSelector = Field(default_factory=StaticSelector)
-    """Selector of the examples of a turn."""
+    """Selector of the examples to show."""
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for example in examples %}{% if not loop.first %}\n\n{% endif %}"
@@ -137,7 +137,10 @@ class ExamplesPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Fields of the context that the prompt reads. A static selector reads only the pool of examples."""
+        """Names of the context that the prompt reads; None if a subclass with custom code can read any name.
+
+        A static selector reads only the pool; other selectors also read the input and their earlier selections.
+        """
         if has_own_code(self):
             return None
         reads = self.template.reads | {"examples"}
@@ -146,14 +149,14 @@ class ExamplesPrompt(BasePrompt):
         return reads | {"user_input", "selections"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """The context, with the selected examples as `examples`."""
+        """Return the template values: the context, with the selected examples as `examples`."""
         chosen = self.chosen(ctx)
         if chosen is ctx.examples:
             return ctx.view
         return {**ctx.view, "examples": chosen}
 
     def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
-        """Return the selected examples, from `ctx.selections` if it has a selection for this prompt.
+        """Return the selection of `ctx.selections` for this prompt, or else select now.
 
         Raises:
             PromptError: The selector failed, or must be awaited and `select_examples` was not called.
@@ -163,7 +166,7 @@ class ExamplesPrompt(BasePrompt):
         return (self.selected(ctx) or self.select(ctx)).chosen
 
     def selected(self, ctx: PromptContext, path: str | None = None) -> Selection | None:
-        """Return the earlier selection for this prompt and input, bound to it; None without one."""
+        """Return the earlier selection for this prompt and input, bound to the prompt; None if it is missing."""
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
             if item.answers(path, self, query, pool):
@@ -174,32 +177,40 @@ class ExamplesPrompt(BasePrompt):
         return None
 
     def select(self, ctx: PromptContext, path: str = "") -> Selection:
-        """Call the selector, and return its selection. Raises like `chosen`."""
-        answer = self.ask(ctx)
-        if isinstance(answer, Awaitable):
-            give_up(answer)
+        """Call the selector and return its selection.
+
+        Raises:
+            PromptError: The selector failed, or has to be awaited.
+        """
+        result = self.ask(ctx)
+        if isinstance(result, Awaitable):
+            give_up(result)
             selector = type(self.selector).__name__
             raise PromptError(
                 f"{selector} must be awaited: render with the context that `await select_examples(layers, ctx)` "
                 "returns, as Chain.run and Agent.run do",
                 name=selector,
             )
-        return self.selection(ctx, path, answer)
+        return self.selection(ctx, path, result)
 
     def ask(self, ctx: PromptContext) -> Sequence[Example] | Awaitable[Sequence[Example]]:
-        """Return the result of the selector."""
+        """Call the selector without checking its result."""
         with self.failing():
             return self.selector.select(ctx.user_input.text, self.pool(ctx))
 
-    def selection(self, ctx: PromptContext, path: str, answer: object) -> Selection:
-        """Return the result of the selector as a selection."""
-        if not isinstance(answer, Sequence) or not all(isinstance(item, Example) for item in answer):
-            selector, got = type(self.selector).__name__, type(answer).__name__
+    def selection(self, ctx: PromptContext, path: str, result: object) -> Selection:
+        """Return the result of the selector as a selection.
+
+        Raises:
+            PromptError: The result is not a sequence of examples.
+        """
+        if not isinstance(result, Sequence) or not all(isinstance(item, Example) for item in result):
+            selector, got = type(self.selector).__name__, type(result).__name__
             raise PromptError(
                 f"{selector}: expected select to return a sequence of Example, got {got}", name=selector, value=got
             )
         pool = self.pool(ctx)
-        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(answer)).bound(self, pool)
+        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(result)).bound(self, pool)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

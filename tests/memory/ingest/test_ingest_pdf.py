@@ -166,12 +166,12 @@ def test_pages_that_share_what_they_show_have_a_limit_together(
     lines = b"BT /F1 12 Tf 10 700 Td " + b"".join(b"(Zebra %d) Tj 0 -14 Td\n" % line for line in range(500)) + b" ET"
     bomb = make([lines, *[""] * 59], packed=[0], shared=True)
     monkeypatch.setattr(pdf, "MAX_FILE_TEXT", 20_000)
-    monkeypatch.setattr(pdf, "MAX_BYTE_TEXT", 1)
+    monkeypatch.setattr(pdf, "CHARS_PER_BYTE", 1)
     most = f"{20_000 + len(bomb):,}"
     said = f"has more than {most} characters of text, too many for its {len(bomb):,} bytes: it may be a bomb"
     assert refused(memory, docs, bomb) == said
     assert memory.recall("zebra") == ()
-    monkeypatch.setattr(pdf, "MAX_BYTE_TEXT", 32)  # a file that is as large as this may have as much
+    monkeypatch.setattr(pdf, "CHARS_PER_BYTE", 32)  # a file that is as large as this may have as much
     assert memory.ingest(docs).errors == ()
     assert memory.recall("zebra")
 
@@ -193,7 +193,7 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
     worker.write_text(PAGES)
     monkeypatch.setattr(pdf, "_WORKER", worker)
     monkeypatch.setattr(pdf, "MAX_FILE_SECONDS", 0.4)
-    monkeypatch.setattr(pdf, "MAX_MB_SECONDS", 1000.0)
+    monkeypatch.setattr(pdf, "SECONDS_PER_MB", 1000.0)
     content = make(["zebra"])
     seconds = 0.4 + len(content) / 1000
     said = f"takes more than {seconds:.0f} seconds to read, too many for its {len(content):,} bytes; split it"

@@ -21,17 +21,17 @@ __all__ = ["pdf_blocks"]
 
 MAX_PAGE_SECONDS = 60.0
 """Maximum seconds of one page."""
-MAX_FILE_SECONDS, MAX_MB_SECONDS = 120.0, 60.0
-"""Maximum seconds of all pages: a constant, and more for every megabyte of the file."""
-MAX_FILE_TEXT, MAX_BYTE_TEXT = 2_000_000, 32
-"""Maximum characters of all pages: a constant, and more for every byte. Pages can share content, so that a small file
-may have any amount of text; text that is compressed once is about five times as long as its bytes."""
+MAX_FILE_SECONDS, SECONDS_PER_MB = 120.0, 60.0
+"""Maximum seconds of all pages: a base, plus an amount per megabyte of the file."""
+MAX_FILE_TEXT, CHARS_PER_BYTE = 2_000_000, 32
+"""Maximum characters of all pages: a base, plus an amount per byte. Pages can share content, so a small file can have
+any amount of text; normally text is about five times its compressed size."""
 
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 
 
 def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
-    """Yield every page as a part. Pages that cannot be read are problems of the file.
+    """Yield a `Part` for each page, followed by its blocks. Unreadable pages are reported as problems of the file.
 
     Raises:
         IngestError: The file is encrypted, corrupt as a whole, has no text or too much for its size, or takes too long.
@@ -41,7 +41,7 @@ def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
         pass
     reading.stream.seek(0)
     title, page, empty = "", 0, True
-    for row in _rows(reading):
+    for row in _worker_messages(reading):
         match row:
             case ["no", why]:
                 raise IngestError(reading.file.source, f"{why}")
@@ -61,7 +61,7 @@ def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
     reading.stream.seek(0, os.SEEK_END)
 
 
-def _rows(reading: FileStream) -> Iterator[list[object]]:
+def _worker_messages(reading: FileStream) -> Iterator[list[object]]:
     """Yield the rows that the process writes, and kill the process if it takes too long or writes too much.
 
     Only the time of waiting for the process counts.
@@ -70,14 +70,14 @@ def _rows(reading: FileStream) -> Iterator[list[object]]:
         IngestError: The process was killed, or exited without a last row.
     """
     size = os.fstat(reading.stream.fileno()).st_size
-    max_seconds, max_text = MAX_FILE_SECONDS + MAX_MB_SECONDS * size / 1e6, MAX_FILE_TEXT + MAX_BYTE_TEXT * size
+    max_seconds, max_text = MAX_FILE_SECONDS + SECONDS_PER_MB * size / 1e6, MAX_FILE_TEXT + CHARS_PER_BYTE * size
     command = [sys.executable, "-P", "-X", "utf8", str(_WORKER)]
-    late = False
-    waited, length = 0.0, 0
+    page_timed_out = False
+    waited, text_chars = 0.0, 0
 
     def stop() -> None:
-        nonlocal late
-        late = True
+        nonlocal page_timed_out
+        page_timed_out = True
         process.kill()
 
     with subprocess.Popen(
@@ -100,18 +100,18 @@ def _rows(reading: FileStream) -> Iterator[list[object]]:
                     break
                 row = json.loads(line)
                 if row[0] == "page":
-                    length += len(row[-1])
-                if length > max_text or waited >= max_seconds:
+                    text_chars += len(row[-1])
+                if text_chars > max_text or waited >= max_seconds:
                     break
                 complete = complete or row[0] in ("end", "no")
                 yield row
         finally:
             process.kill()
-    if length > max_text:
+    if text_chars > max_text:
         problem = f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb"
     elif waited >= max_seconds:
         problem = f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it"
-    elif late:
+    elif page_timed_out:
         problem = f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read"
     elif not complete:
         problem = f"crashed its reader (exit code {process.returncode}); it is corrupt"

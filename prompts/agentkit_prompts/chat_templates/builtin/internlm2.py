@@ -15,7 +15,7 @@ __all__ = ["InternLM2Template", "InternS1Template"]
 
 
 class InternLM2Template(RoleMarkerTemplate):
-    """The marker of a message contains its `name` if the name is plugin or interpreter."""
+    """Template of InternLM2. Messages named `plugin` or `interpreter` have the name in their role marker."""
 
     plugin: str = "<|plugin|>"
     interpreter: str = "<|interpreter|>"
@@ -44,7 +44,8 @@ class InternLM2Template(RoleMarkerTemplate):
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         role, text = turn["role"], turn["content"]
-        if len(turn) == 2:
+        has_only_role_and_content = len(turn) == 2
+        if has_only_role_and_content:
             begin, end = task.markers[role]
             return begin, text, end
         begin, end = task.markers[f"{role} {self.speaker_of(turn)}".strip()]
@@ -59,14 +60,15 @@ class InternLM2Template(RoleMarkerTemplate):
         """Return the text of a message, then its tool calls. `recent` is True if no user message follows."""
         return f"{turn['content']}{self._calls(turn, '')}"
 
-    def _calls(self, turn: Turn, end: str) -> str:
+    def _calls(self, turn: Turn, before_call_end: str) -> str:
         return "".join(
-            f"{self.call_start}{self.plugin}\n{json_text({'name': name, 'parameters': arguments})}{end}{self.call_end}"
+            f"{self.call_start}{self.plugin}\n{json_text({'name': name, 'parameters': arguments})}"
+            f"{before_call_end}{self.call_end}"
             for name, arguments in calls_of(turn)
         )
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return the text before all other messages; tools are a system message after the first."""
+        """Return the pieces of text before all other messages; tools are a system message after the first."""
         head = super().head(turns, task)
         if task.tools:
             begin, end = task.markers["system plugin"]
@@ -77,7 +79,7 @@ class InternLM2Template(RoleMarkerTemplate):
 class InternS1Template(InternLM2Template):
     """Tools are in the first system message, after its text; `tool` introduces them.
 
-    A tool message with the name of its tool comes from the plugin.
+    A tool message that names its tool is attributed to the plugin.
 
     The reasoning of assistant messages since the last message of the user is shown to the model. With
     `enable_thinking=False` the default system message, which requests reasoning, is left out.
@@ -90,10 +92,10 @@ class InternS1Template(InternLM2Template):
         return self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return the text before all other messages: the system message, with the tools after its text."""
+        """Return the pieces of text before all other messages: the system message, with the tools after its text."""
         bos = self.opening(task)
-        leads = bool(turns) and turns[0]["role"] == "system"
-        has_system = leads or self._has_default(task)
+        starts_with_system = bool(turns) and turns[0]["role"] == "system"
+        has_system = starts_with_system or self._has_default(task)
         if not task.tools and has_system:
             return RoleMarkerTemplate.head(self, turns, task)
         if not task.tools:
@@ -103,7 +105,7 @@ class InternS1Template(InternLM2Template):
         if not has_system:
             return [bos, begin, tools.lstrip(), end]
         text = self.meta_instruction or ""
-        if leads:
+        if starts_with_system:
             _, text, _ = self.piece(turns[0], task)
         return [bos, begin, text, f"{tools}{end}"]
 

@@ -31,7 +31,7 @@ def form_of(items: object) -> str:
     blocks = [block for content in contents for block in mappings_in(content)]
     types = frozenset(filter(_is_text, [block.get("type") for block in blocks]))
     shape = _Shape(messages, contents, blocks, types)
-    return next((form for form, fits in _FORMS if fits(shape)), "openai")
+    return next((form for form, matches in _FORMS if matches(shape)), "openai")
 
 
 def _is_responses(shape: _Shape) -> bool:
@@ -45,12 +45,12 @@ def _is_anthropic(shape: _Shape) -> bool:
 
 
 def _is_chat(shape: _Shape) -> bool:
-    has_tools = any(message.get("tool_calls") or message.get("role") == "tool" for message in shape.messages)
-    return has_tools or not shape.types.isdisjoint(_CHAT_PARTS)
+    has_tool_traffic = any(message.get("tool_calls") or message.get("role") == "tool" for message in shape.messages)
+    return has_tool_traffic or not shape.types.isdisjoint(_CHAT_PARTS)
 
 
 def _is_all_blocks(shape: _Shape) -> bool:
-    # Two forms use text blocks. Only Anthropic writes every message as blocks.
+    # Two forms use text blocks. If every message consists of blocks, Anthropic is the more probable form.
     return bool(shape.types) and all(isinstance(content, list | tuple) for content in shape.contents)
 
 
@@ -60,7 +60,7 @@ _FORMS: tuple[tuple[str, Callable[[_Shape], bool]], ...] = (
     ("openai", _is_chat),
     ("anthropic", _is_all_blocks),
 )
-"""Forms and their signs, in the order they are tried."""
+"""Forms and the tests that recognise them, in the order of the tests."""
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Sandbox of prompt templates: strict names, canonical text of values, and fields without methods."""
+"""Sandbox of prompt templates: undefined names are errors, values have one text form, fields are never methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JINJA_FILTERS: dict[str, Any] = dict(FILTERS)
 
 
 def _percent(meter: Meter, template: str, values: Any) -> str:
-    """Fill the `%` fields of a text: numbers as in Python, other values with their text."""
+    """Apply the `%` operator to a text: numbers as in Python, other values by their text."""
 
     def operand(value: Any) -> Any:
         if isinstance(value, int | float | Decimal):
@@ -55,6 +55,7 @@ def _int(value: Any, default: Any = 0, base: int = 10) -> Any:
     return _JINJA_FILTERS["int"](value, default, base)
 
 
+# `d` and `attribute` are the parameter names of Jinja's filter, which templates can pass by name.
 @pass_context
 def _join(context: Any, value: Any, d: Any = "", attribute: Any = None) -> str:
     meter: Meter = context.meter
@@ -62,9 +63,9 @@ def _join(context: Any, value: Any, d: Any = "", attribute: Any = None) -> str:
     if attribute is not None:
         items = _JINJA_FILTERS["map"](context, items, attribute=attribute)
     texts = [text(meter, item) for item in items]
-    glue = text(meter, d)
-    meter.make(sum(map(len, texts)) + len(glue) * len(texts))
-    return glue.join(texts)
+    separator = text(meter, d)
+    meter.make(sum(map(len, texts)) + len(separator) * len(texts))
+    return separator.join(texts)
 
 
 @pass_context
@@ -101,7 +102,7 @@ def _escape(value: str) -> str:
 
 
 class PromptEnvironment(BoundedEnvironment):
-    """Sandbox of prompt templates."""
+    """Jinja environment with undefined names as errors, limits of work, and canonical text of values."""
 
     code_generator_class = TracingCodeGenerator
     context_class = PromptContext
@@ -147,7 +148,7 @@ class PromptEnvironment(BoundedEnvironment):
         if isinstance(__obj, BuiltinMethodType | MethodType) and __obj.__name__ == "strftime":
             check_strftime(*args)
         result: Any = super().call(__context, __obj, *args, **kwargs)
-        # A view of a dictionary has no text.
+        # Views of dictionaries are returned as lists, because a view has no text form.
         if type(result) in VIEWS:
             return list(result)
         return result
