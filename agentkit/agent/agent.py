@@ -439,10 +439,10 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         self, user_input: Input | None, options: Any
     ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
         """Return a function that runs the agent and passes each event to its argument."""
-        from agentkit.run.engine.event_sink import both
+        from agentkit.run.engine.event_sink import calling_both
 
         def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
-            run_options: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}
+            run_options: Any = {**options, "on_event": calling_both(options.get("on_event"), pass_on)}
             return self.run(user_input, **run_options)
 
         return run

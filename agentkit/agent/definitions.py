@@ -11,7 +11,7 @@ from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import AgentTools
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits, checked_limits
-from agentkit.run.parts.run_context import placed
+from agentkit.run.parts.run_context import with_memory_prompts
 from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
@@ -74,7 +74,7 @@ def make_definition(
         text = _checked_prompts(instructions, layers)
         prompts: Any = layers
         if text is not None:
-            prompts = placed(text, memory, compaction)
+            prompts = with_memory_prompts(text, memory, compaction)
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
     # The model has its own defaults; settings of the agent are applied as a change, as in `with_changes`.
     definition = _defined(name, chain, tools, limits, memory, recall, compaction, text, NO_SETTINGS)
@@ -126,7 +126,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
             text = _checked_prompts(changes.get("instructions", ""), layers)
         # From the text again: prompts for recalled items and the summary depend on memory and compaction.
         if text is not None:
-            layers = placed(text, memory, compaction)
+            layers = with_memory_prompts(text, memory, compaction)
         chain = Chain(
             _changed_model(definition, changes),
             layers,

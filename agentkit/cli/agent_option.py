@@ -28,13 +28,13 @@ __all__ = [
     "AgentSource",
     "AgentSources",
     "ModelName",
+    "conversation_memory",
     "earlier_sessions",
     "existing_memory",
     "loaded_agent",
     "memory_of",
     "opened_agent",
     "scope_of",
-    "store_of",
 ]
 
 AgentSource: TypeAlias = Annotated[
@@ -116,7 +116,7 @@ def opened_agent(
     home: Path,
     model: str | None = None,
     embedder: str | None = None,
-    creates: bool = True,
+    create_memory: bool = True,
     verbose: bool = False,
     chat_template: str | None = None,
     model_name: str | None = None,
@@ -128,7 +128,7 @@ def opened_agent(
         home: The folder of the memory.
         model: The value of `--model`.
         embedder: The value of `--embedder`.
-        creates: True to create a missing memory; if False and the memory is missing, the default agent has no memory.
+        create_memory: True to create a missing memory; if False and it is missing, the default agent has no memory.
         verbose: True to print the model, and the name of the agent of `--agent`.
         chat_template: The value of `--chat-template`.
         model_name: The value of `--model-name`.
@@ -143,11 +143,11 @@ def opened_agent(
             loaded.close()
         return
     # Commands that only show prompts need no real model.
-    if creates or model is not None:
+    if create_memory or model is not None:
         default_model = choose_model(model, chat_template, model_name)
     else:
         default_model = _display_model(chat_template or model_name)
-    if not creates and not has_memory(home):
+    if not create_memory and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         _note_tools(default_model)
         yield LoadedAgent(default_agent(default_model), "")
@@ -214,7 +214,9 @@ def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None 
 
 
 @contextmanager
-def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: str | None = None) -> Iterator[Memory]:
+def conversation_memory(
+    loaded: LoadedAgent, home: Path, tenant: str | None = None, user: str | None = None
+) -> Iterator[Memory]:
     """Yield the store of the conversations with an agent: its memory, or the memory of the folder.
 
     Conversations of an agent without memory are in the scope of the agent: no other agent of the folder recalls them.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agentkit.cli.agent_option import AgentSource, ModelName, earlier_sessions, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, earlier_sessions, opened_agent
 from agentkit.cli.commands.run_command import kwargs_of
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.options import (
@@ -67,7 +67,7 @@ def chat(
             chat_template=chat_template,
             model_name=model_name,
         ) as loaded,
-        store_of(loaded, home, user=user) as memory,
+        conversation_memory(loaded, home, user=user) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)

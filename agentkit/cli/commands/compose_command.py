@@ -9,7 +9,7 @@ import typer
 
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, opened_agent, scope_of
 from agentkit.cli.commands.run_command import kwargs_of
 from agentkit.cli.options import (
     HOME,
@@ -72,7 +72,7 @@ def compose(
     if replaces_model:
         model_template = None
     with opened_agent(
-        agent, home=home, model=model, embedder=embedder, creates=False, chat_template=model_template
+        agent, home=home, model=model, embedder=embedder, create_memory=False, chat_template=model_template
     ) as loaded:
         composer = loaded.agent
         if replaces_model and template:
@@ -102,7 +102,7 @@ def _composition(
 ) -> Composition:
     # A session of a memory that does not exist is empty: showing a prompt creates nothing.
     if session is not None and (loaded.memory is not None or has_memory(home)):
-        with store_of(loaded, home, user=user) as memory:
+        with conversation_memory(loaded, home, user=user) as memory:
             return agent.compose(user_input, session=text_session(memory, utf8(session)))
     if user is not None:
         return agent.compose(user_input, scope=scope_of(loaded.memory, user=user))

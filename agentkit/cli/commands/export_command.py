@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentkit.cli.agent_option import AgentSource, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, conversation_memory, opened_agent
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, utf8
 from agentkit.cli.screen import note, progress_bar
 from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of, write_lines
@@ -40,7 +40,7 @@ def export(
     """
     with (
         opened_agent(agent, home=home, model="offline") as loaded,
-        store_of(loaded, home, tenant, user) as memory,
+        conversation_memory(loaded, home, tenant, user) as memory,
     ):
         names = [utf8(name) for name in session or ()] or [stored.name for stored in all_sessions(memory)]
         with progress_bar() as bar:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, opened_agent, scope_of
 from agentkit.cli.options import (
     HOME,
     AsJson,
@@ -96,7 +96,7 @@ def run(
         )
         options: dict[str, Any] = {}
         if session is not None:
-            memory = closing.enter_context(store_of(loaded, home, user=user))
+            memory = closing.enter_context(conversation_memory(loaded, home, user=user))
             options["session"] = text_session(memory, utf8(session))
         elif user is not None and resume is None:
             options["scope"] = scope_of(loaded.memory, user=user)

@@ -29,7 +29,7 @@ def schema(
     if of_file:
         put_json(agent_file_schema())
         return
-    with opened_agent(agent, home=home, creates=False) as loaded:
+    with opened_agent(agent, home=home, create_memory=False) as loaded:
         kwargs_schema = loaded.agent.additional_kwargs_schema or {"type": "object", "properties": {}}
     if as_json:
         put_json(dict(kwargs_schema))

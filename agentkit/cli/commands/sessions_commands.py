@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentkit.cli.agent_option import AgentSource, earlier_sessions, loaded_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, conversation_memory, earlier_sessions, loaded_agent, scope_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import note, put, put_json, put_table
 from agentkit.cli.stored_sessions import Output, all_sessions, existing_session, first_of, write_lines
@@ -127,4 +127,4 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
                 f"not here, from before {loaded.name} had a memory: {first_of(names)}; "
                 "without `memory` in its file they are shown"
             )
-        yield closing.enter_context(store_of(loaded, home, tenant, user))
+        yield closing.enter_context(conversation_memory(loaded, home, tenant, user))

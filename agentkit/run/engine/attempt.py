@@ -197,7 +197,17 @@ class Attempt(Generic[Output]):
             if texts:
                 output = texts[-1]
         steps = sum([step.kind == "model" for step in journal.steps()])
-        return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
+        return RunResult(
+            output=output,
+            messages=journal.messages,
+            composition=sent,
+            usage=journal.usage,
+            steps=steps,
+            finish_reason="limit",
+            run_id=journal.run_id,
+            journal=journal,
+            limit=error,
+        )
 
 
 _RUNNING: dict[object, object] = {}

@@ -14,7 +14,7 @@ from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "both", "streaming"]
+__all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "calling_both", "streaming"]
 
 T = TypeVar("T")
 
@@ -49,24 +49,24 @@ class EventSink:
 
     Args:
         listener: Called with each event.
-        errors: `raise`: an exception of the listener ends the run; `report`: it is logged, and the first 16
+        error_mode: `raise`: an exception of the listener ends the run; `report`: it is logged, and the first 16
             exceptions are listed in `errors`.
 
     Raises:
-        TypeError: The listener cannot be called, or `errors` is another value.
+        TypeError: The listener cannot be called, or `error_mode` is another value.
     """
 
     __slots__ = ("_failure", "_is_synchronous", "_listener", "_lock", "_raises", "_waiting", "errors")
 
-    def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
+    def __init__(self, listener: Listener, error_mode: ListenerErrors) -> None:
         if not callable(listener):
             raise TypeError(f"on_event: expected a function that takes an event, got {type(listener).__name__}")
-        if errors not in ("raise", "report"):
-            raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
+        if error_mode not in ("raise", "report"):
+            raise TypeError(f"on_event_error: expected 'raise' or 'report', got {error_mode!r:.80}")
         self.errors: list[Exception] = []
         """The first exceptions of the listener, if errors are reported."""
         self._listener = listener
-        self._raises = errors == "raise"
+        self._raises = error_mode == "raise"
         self._failure: BaseException | None = None
         # A synchronous listener is called at once. A listener that returns an awaitable is async: events are queued.
         self._is_synchronous = True
@@ -182,7 +182,7 @@ class EventSink:
             _log.warning("a listener failed again: %s: %s", type(error).__name__, error)
 
 
-def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
+def calling_both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
     """Return a listener that calls `listener` and then `pass_on`, even if `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.recaller import RecallSource
     from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
+__all__ = ["Input", "run_context", "with_history", "with_key", "with_memory_prompts"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -137,7 +137,7 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | N
     return ctx.evolve(session_key=f"{session_id}\n{run_id or 'composed, not sent'}")
 
 
-def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
+def with_memory_prompts(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
     """Return the layers of an agent. Recalled items and the summary are added before the input of a single prompt."""
     if not isinstance(layers, AnyPrompt):
         return layers

@@ -83,7 +83,7 @@ class AGUIEndpoints:
         """Return the endpoints."""
         path = "/agents/{agent}/ag-ui"
         summary = "A run as events of AG-UI"
-        return [Endpoint("POST", path, self.run, summary, "run", RunAgentInput, media="text/event-stream")]
+        return [Endpoint("POST", path, self.run, summary, "run", RunAgentInput, media_type="text/event-stream")]
 
     async def run(self, request: Request, caller: Caller) -> Response:
         """Run an agent."""

@@ -44,15 +44,18 @@ class AGUIEvents:
     """Writes the events of one run.
 
     Args:
-        thread: Id of the conversation at the client.
-        run: Id of the run at the client.
-        id: Id of the run on the server. It prefixes the ids of messages and calls, because ids of a model may repeat.
+        thread_id: Id of the conversation at the client.
+        client_run_id: Id of the run at the client.
+        run_id: Id of the run on the server. It prefixes the ids of messages and calls, because ids of a
+            model may repeat.
         streams_text: True if the answer is the text of the model, so that its deltas are sent.
         started: Ids of the calls that an earlier request of this run reported.
     """
 
-    def __init__(self, thread: str, run: str, id: str, *, streams_text: bool, started: Iterable[str] = ()) -> None:
-        self._thread, self._run, self._id = thread, run, id
+    def __init__(
+        self, thread_id: str, client_run_id: str, run_id: str, *, streams_text: bool, started: Iterable[str] = ()
+    ) -> None:
+        self._thread_id, self._client_run_id, self._run_id = thread_id, client_run_id, run_id
         self._streams_text = streams_text
         self._has_started = False
         self._step = 0
@@ -67,7 +70,9 @@ class AGUIEvents:
         """Yield the event that starts the run; nothing on later calls."""
         if not self._has_started:
             self._has_started = True
-            yield RunStartedEvent(thread_id=self._thread, run_id=self._run, protocol_version=PROTOCOL_VERSION)
+            yield RunStartedEvent(
+                thread_id=self._thread_id, run_id=self._client_run_id, protocol_version=PROTOCOL_VERSION
+            )
 
     def events_of(self, event: events.Event[Any]) -> Iterator[BaseEvent]:
         """Yield the AG-UI events of an event of the run; nothing if the protocol has no equivalent."""
@@ -107,8 +112,8 @@ class AGUIEvents:
         if not self._streams_text and not answer.calls:
             result = answer.output
         yield RunFinishedEvent(
-            thread_id=self._thread,
-            run_id=self._run,
+            thread_id=self._thread_id,
+            run_id=self._client_run_id,
             result=result,
             outcome=self._outcome(answer),
             usage=[_usage(answer.usage)],
@@ -116,7 +121,7 @@ class AGUIEvents:
 
     def _outcome(self, answer: RequestAnswer) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome:
         if answer.waiting:
-            return RunFinishedInterruptOutcome(interrupts=[interrupt_of(self._id, call) for call in answer.waiting])
+            return RunFinishedInterruptOutcome(interrupts=[interrupt_of(self._run_id, call) for call in answer.waiting])
         return RunFinishedSuccessOutcome(pending_tool_call_ids=[call.id for call in answer.calls] or None)
 
     def error(self, message: str, code: str | None) -> Iterator[BaseEvent]:
@@ -125,15 +130,15 @@ class AGUIEvents:
         yield RunErrorEvent(message=message, code=code)
 
     def _message_id(self) -> str:
-        return f"{self._id}-{self._step}"
+        return f"{self._run_id}-{self._step}"
 
     def _call_id(self, call_id: str) -> str:
-        return f"{self._id}-{call_id}"
+        return f"{self._run_id}-{call_id}"
 
     def _thinking_delta(self, event: events.ThinkingDelta) -> Iterator[BaseEvent]:
         if self._reasoning_id is None:
             yield from self._close_messages()
-            self._reasoning_id = f"{self._id}-thought-{event.step}"
+            self._reasoning_id = f"{self._run_id}-thought-{event.step}"
             yield ReasoningStartEvent(message_id=self._reasoning_id)
             yield ReasoningMessageStartEvent(message_id=self._reasoning_id)
         yield ReasoningMessageContentEvent(message_id=self._reasoning_id, delta=event.text)

@@ -16,9 +16,9 @@ from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Call", "Endpoint", "Kwargs", "Parameter", "checked_name", "number", "text"]
+__all__ = ["Endpoint", "Handler", "Kwargs", "Parameter", "checked_name", "query_int", "query_text"]
 
-Call: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
+Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _NAME = re.compile(r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}")
 _MAX_TEXT = 256
 
@@ -50,16 +50,16 @@ class Endpoint:
 
     method: str
     path: str
-    call: Call
+    call: Handler
     summary: str
     permission: Permission | None
     """Required permission of the token; None if no token is required."""
     body: type[BaseModel] | None = None
     """Type of the body; None without a body."""
-    answers: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    answer_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of the answer."""
     status: int = 200
-    media: str = "application/json"
+    media_type: str = "application/json"
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
 
@@ -85,7 +85,7 @@ def checked_name(name: str, param: str) -> str:
     return name
 
 
-def number(request: Request, name: str, default: int, minimum: int, maximum: int) -> int:
+def query_int(request: Request, name: str, default: int, minimum: int, maximum: int) -> int:
     """Return an integer of the query.
 
     Raises:
@@ -103,7 +103,7 @@ def number(request: Request, name: str, default: int, minimum: int, maximum: int
     return int(value)
 
 
-def text(request: Request, name: str) -> str | None:
+def query_text(request: Request, name: str) -> str | None:
     """Return a text of the query; None if it is missing or empty.
 
     Raises:

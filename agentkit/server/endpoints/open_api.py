@@ -91,10 +91,10 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any], is_open: bool) -> di
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     success: dict[str, Any] = {"description": endpoint.summary}
     if endpoint.status != 204:
-        schema = dict(endpoint.answers)
-        if endpoint.media != "application/json":
+        schema = dict(endpoint.answer_schema)
+        if endpoint.media_type != "application/json":
             schema["type"] = "string"
-        success["content"] = {endpoint.media: {"schema": schema}}
+        success["content"] = {endpoint.media_type: {"schema": schema}}
     responses = {str(endpoint.status): success}
     # /readyz reports its problems with 503 in the same form.
     if endpoint.path == "/readyz":

@@ -111,20 +111,20 @@ class OperationEndpoints:
             Endpoint("GET", "/usage", self.usage, "Usage of the tenant per day", "read"),
             Endpoint("GET", "/healthz", self.health, "Liveness of the process", None),
             Endpoint("GET", "/readyz", self.ready, "Readiness of the server", None),
-            Endpoint("GET", "/metrics", self.metrics, "Metrics for Prometheus", "metrics", media="text/plain"),
+            Endpoint("GET", "/metrics", self.metrics, "Metrics for Prometheus", "metrics", media_type="text/plain"),
             Endpoint("GET", "/openapi.json", self.description, "The OpenAPI document", None),
         ]
 
     async def agents(self, request: Request, caller: Caller) -> Response:
         """List agents."""
         del request
-        return JSONAnswer({"agents": [self._form(name, caller) for name in self._agents.names(caller)]})
+        return JSONAnswer({"agents": [self._agent_json(name, caller) for name in self._agents.names(caller)]})
 
     async def agent(self, request: Request, caller: Caller) -> Response:
         """Describe an agent."""
-        return JSONAnswer(self._form(request.path_params["agent"], caller))
+        return JSONAnswer(self._agent_json(request.path_params["agent"], caller))
 
-    def _form(self, name: str, caller: Caller) -> dict[str, Any]:
+    def _agent_json(self, name: str, caller: Caller) -> dict[str, Any]:
         loaded = self._agents.get(name, caller)
         return {
             "name": loaded.name,

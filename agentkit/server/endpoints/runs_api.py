@@ -20,7 +20,7 @@ from agentkit.runs.run_record import STATES, RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, query_int, query_text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form
 from agentkit.server.served_runs.public_errors import with_public_error
@@ -88,11 +88,11 @@ _EVENTS = {
 }
 
 
-class _Part(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class StartRun(_Part):
+class StartRun(_Body):
     """A run to start."""
 
     agent: str = Field(max_length=200)
@@ -112,7 +112,7 @@ class StartRun(_Part):
         return self
 
 
-class _Decision(_Part):
+class _Decision(_Body):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     approve: bool
@@ -128,7 +128,7 @@ class _Decision(_Part):
         return self
 
 
-class DecisionsBody(_Part):
+class DecisionsBody(_Body):
     """Decisions about waiting calls."""
 
     decisions: dict[_CallId, _Decision] = Field(min_length=1, description="Decisions by the ids of the calls.")
@@ -186,8 +186,8 @@ class RunEndpoints:
         path = "/runs/{run}"
         return [
             Endpoint("POST", "/runs", self.start, "Start a run", "run", StartRun, _RUN, status=202, headers=(key,)),
-            Endpoint("GET", "/runs", self.page, "Runs, newest first", "read", answers=page_schema, query=filters),
-            Endpoint("GET", path, self.get, "A run", "read", answers=_RUN),
+            Endpoint("GET", "/runs", self.page, "Runs, newest first", "read", answer_schema=page_schema, query=filters),
+            Endpoint("GET", path, self.get, "A run", "read", answer_schema=_RUN),
             Endpoint("DELETE", path, self.delete, "Delete a finished run", "run", status=204),
             Endpoint(
                 "GET",
@@ -195,11 +195,11 @@ class RunEndpoints:
                 self.events,
                 f"Events of a run until it finishes or pauses: {event_summary}",
                 "read",
-                answers=_EVENTS,
-                media="text/event-stream",
+                answer_schema=_EVENTS,
+                media_type="text/event-stream",
                 query=(after,),
             ),
-            Endpoint("GET", f"{path}/journal", self.journal, "The journal of a run", "read", media="text/plain"),
+            Endpoint("GET", f"{path}/journal", self.journal, "The journal of a run", "read", media_type="text/plain"),
             Endpoint(
                 "POST",
                 f"{path}/decisions",
@@ -209,7 +209,7 @@ class RunEndpoints:
                 DecisionsBody,
                 _RUN,
             ),
-            Endpoint("POST", f"{path}/cancel", self.cancel, "Cancel a run", "run", answers=_RUN),
+            Endpoint("POST", f"{path}/cancel", self.cancel, "Cancel a run", "run", answer_schema=_RUN),
         ]
 
     async def start(self, request: Request, caller: Caller) -> Response:
@@ -277,17 +277,17 @@ class RunEndpoints:
 
     async def page(self, request: Request, caller: Caller) -> Response:
         """List runs."""
-        status: Any = text(request, "status")
+        status: Any = query_text(request, "status")
         if status is not None and status not in STATES:
             raise Unprocessable(f"status: expected one of {', '.join(STATES)}", param="status", code="invalid_query")
         wanted = RunsWanted(
             tenant=caller.tenant,
-            agent=text(request, "agent"),
-            session=text(request, "session"),
-            user=caller.as_user(text(request, "user")) or None,
+            agent=query_text(request, "agent"),
+            session=query_text(request, "session"),
+            user=caller.as_user(query_text(request, "user")) or None,
             state=status,
-            before=text(request, "before"),
-            limit=number(request, "limit", 50, 1, _MAX_LIMIT),
+            before=query_text(request, "before"),
+            limit=query_int(request, "limit", 50, 1, _MAX_LIMIT),
         )
         await self._wait_stored()
         records = await in_thread(self._store.page, wanted)
@@ -320,7 +320,7 @@ class RunEndpoints:
     async def events(self, request: Request, caller: Caller) -> Response:
         """Stream the events of a run."""
         record = await self.record(request.path_params["run"], caller)
-        after = number(request, "after", 0, 0, 2**53)
+        after = query_int(request, "after", 0, 0, 2**53)
         event_id = request.headers.get("last-event-id")
         if event_id is not None:
             if not (event_id.isascii() and event_id.isdigit() and len(event_id) < 17):

@@ -15,7 +15,7 @@ from agentkit.runs.run_record import RunState, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, number, text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, query_int, query_text
 from agentkit.server.served_runs.event_form import message_form
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
@@ -32,18 +32,18 @@ _USER = Parameter("user", "A user of the tenant; omit it for sessions of the ten
 _BUSY: tuple[RunState, ...] = ("queued", "running")
 
 
-class _Part(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class NewSession(_Part):
+class NewSession(_Body):
     """A session to start; an existing session is not changed."""
 
     name: str
     user: str | None = None
 
 
-class ForkSession(_Part):
+class ForkSession(_Body):
     """A session to start with the first messages of another session."""
 
     name: str
@@ -88,21 +88,21 @@ class SessionEndpoints:
         owner = _owner(caller, body.user)
         name = checked_name(body.name, "name")
         await in_thread(self._sessions.open, owner, name)
-        return JSONAnswer(_form(await in_thread(self._sessions.get, owner, name)), 201)
+        return JSONAnswer(_to_json(await in_thread(self._sessions.get, owner, name)), 201)
 
     async def page(self, request: Request, caller: Caller) -> Response:
         """List sessions."""
         sessions: Sequence[SessionInfo] = await in_thread(
             self._sessions.page,
-            _owner(caller, text(request, "user")),
-            after=text(request, "after") or "",
-            limit=number(request, "limit", 50, 1, _MAX_LIMIT),
+            _owner(caller, query_text(request, "user")),
+            after=query_text(request, "after") or "",
+            limit=query_int(request, "limit", 50, 1, _MAX_LIMIT),
         )
-        return JSONAnswer({"sessions": [_form(session) for session in sessions]})
+        return JSONAnswer({"sessions": [_to_json(session) for session in sessions]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
         """Return the name, length and times of a session."""
-        return JSONAnswer(_form(await in_thread(self._sessions.get, *_session_key(request, caller))))
+        return JSONAnswer(_to_json(await in_thread(self._sessions.get, *_session_key(request, caller))))
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session."""
@@ -123,8 +123,8 @@ class SessionEndpoints:
         read_page = partial(
             self._sessions.messages,
             *_session_key(request, caller),
-            after=number(request, "after", 0, 0, 2**31 - 1),
-            limit=number(request, "limit", 50, 1, _MAX_LIMIT),
+            after=query_int(request, "after", 0, 0, 2**31 - 1),
+            limit=query_int(request, "limit", 50, 1, _MAX_LIMIT),
         )
         return JSONAnswer(
             {"messages": [{"seq": seq, **message_form(message)} for seq, message in await in_thread(read_page)]}
@@ -135,7 +135,7 @@ class SessionEndpoints:
         owner, name = _session_key(request, caller)
         body = validated(ForkSession, await read_json(request, self._options))
         new_name = checked_name(body.name, "name")
-        return JSONAnswer(_form(await in_thread(self._sessions.fork, owner, name, new_name, body.at)), 201)
+        return JSONAnswer(_to_json(await in_thread(self._sessions.fork, owner, name, new_name, body.at)), 201)
 
 
 def _owner(caller: Caller, user: str | None) -> Owner:
@@ -146,8 +146,8 @@ def _owner(caller: Caller, user: str | None) -> Owner:
 
 def _session_key(request: Request, caller: Caller) -> tuple[Owner, str]:
     name = checked_name(request.path_params["session"], "session")
-    return _owner(caller, text(request, "user")), name
+    return _owner(caller, query_text(request, "user")), name
 
 
-def _form(info: SessionInfo) -> dict[str, Any]:
+def _to_json(info: SessionInfo) -> dict[str, Any]:
     return {"name": info.name, "messages": info.messages, "created_at": info.created_at, "last_at": info.last_at}

@@ -15,7 +15,14 @@ from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools import Tool
 
-__all__ = ["ClientTool", "HeldReplies", "approver", "client_calls", "with_client_tools", "with_unique_ids"]
+__all__ = [
+    "ClientTool",
+    "HeldReplies",
+    "pause_at_client_calls",
+    "reply_with_client_calls",
+    "with_client_tools",
+    "with_unique_ids",
+]
 
 _NO_APPROVER = (
     "the call needs the approval of a person, and this endpoint has no approval: start the run with POST /runs instead"
@@ -71,7 +78,7 @@ def _unreachable(**_: Any) -> str:
     raise AssertionError("a client tool was called on the server")
 
 
-def approver(names: Iterable[str]) -> Any:
+def pause_at_client_calls(names: Iterable[str]) -> Any:
     """Return a function that pauses the run at calls of client tools and denies all other calls."""
     client_tools = frozenset(names)
 
@@ -83,7 +90,7 @@ def approver(names: Iterable[str]) -> Any:
     return decide
 
 
-def client_calls(paused: Paused, names: Iterable[str]) -> Message:
+def reply_with_client_calls(paused: Paused, names: Iterable[str]) -> Message:
     """Return the last reply of a paused run with only the calls of client tools.
 
     Calls of the agent's tools in the same reply did not run: the model repeats them once it has the results of the

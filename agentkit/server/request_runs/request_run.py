@@ -26,8 +26,8 @@ from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.request_runs.client_tools import (
     ClientTool,
-    approver,
-    client_calls,
+    pause_at_client_calls,
+    reply_with_client_calls,
     with_client_tools,
     with_unique_ids,
 )
@@ -244,7 +244,7 @@ class RequestRun:
         if not any(call.name in names for call in paused.calls):
             self._outcome = {"state": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
             return RequestAnswer(_text(paused.messages), (), "tool_calls", self.usage, waiting=paused.calls)
-        self.reply = reply = with_unique_ids(client_calls(paused, names))
+        self.reply = reply = with_unique_ids(reply_with_client_calls(paused, names))
         messages = tuple(paused.messages)
         # The first message of a new run is its input, which the client has already.
         self.before = messages if paused.journal.continues_session else messages[1:]
@@ -331,7 +331,7 @@ class RequestRun:
     def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if not self.can_pause:
-            options["approve"] = approver(names)
+            options["approve"] = pause_at_client_calls(names)
         if self.settings is not None:
             _check_tool_choice(self.settings, {*names, *agent.tools})
             options["settings"] = self.settings

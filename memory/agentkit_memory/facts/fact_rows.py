@@ -144,43 +144,43 @@ class Facts(metaclass=Hinted):
         if metadata is None:
             metadata = {}
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, metadata)
-        own = scope_id(self._database, self._scope)
+        scope_number = scope_id(self._database, self._scope)
         # A source may be a message whose item is not written yet: its item is written first.
-        while taken_from and itemise(self._database, [own], _MAX_ITEMISED):
+        while taken_from and itemise(self._database, [scope_number], _MAX_ITEMISED):
             pass
 
         def write(connection: Connection) -> StoredFact:
-            hold_scope(connection, own)
-            return self.write(connection, own, draft)
+            hold_scope(connection, scope_number)
+            return self.write(connection, scope_number, draft)
 
         return self._database.change(write)
 
-    def write(self, connection: Connection, own: int, draft: FactDraft) -> StoredFact:
-        """Store a draft in a transaction that has locked the scope, whose number is `own`.
+    def write(self, connection: Connection, scope_number: int, draft: FactDraft) -> StoredFact:
+        """Store a draft in a transaction that has locked the scope, whose number is `scope_number`.
 
         All errors are raised before anything is written.
         """
         text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
         replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
         meta = self._checked_metadata(text, valid_from, valid_to, draft.metadata)
-        self._check_known(connection, own, replaced, taken_from)
-        fact, stored = self._identify(connection, own, text, taken_from)
-        if stored is None:
+        self._check_known(connection, scope_number, replaced, taken_from)
+        fact_id, stored_fact = self._identify(connection, scope_number, text, taken_from)
+        if stored_fact is None:
             times = {"valid_from": valid_from, "valid_to": valid_to, "created_at": self._database.clock()}
-            row = {"id": fact, "scope_id": own, "kind": FACT, "meta": meta, **times, **text_columns(text)}
+            row = {"id": fact_id, "scope_id": scope_number, "kind": FACT, "meta": meta, **times, **text_columns(text)}
             self._insert(connection, row, taken_from)
-            enqueue(connection, [fact], own)
+            enqueue(connection, [fact_id], scope_number)
         elif taken_from:
             # The same fact from the same sources changes nothing.
-            return stored
-        elif (stored.superseded_by, stored.valid_from, stored.valid_to) != (None, valid_from, valid_to):
-            connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
-            enqueue(connection, [fact], own)
-        old = [each for each in _with_successors(connection, replaced) if each != fact]
-        if old:
-            connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
-            withdraw(connection, old)
-        return _read(connection, [fact], [own])[0]
+            return stored_fact
+        elif (stored_fact.superseded_by, stored_fact.valid_from, stored_fact.valid_to) != (None, valid_from, valid_to):
+            connection.execute(_RENEW, {"item": fact_id, "since": valid_from, "until": valid_to})
+            enqueue(connection, [fact_id], scope_number)
+        superseded_ids = [each for each in _with_successors(connection, replaced) if each != fact_id]
+        if superseded_ids:
+            connection.execute(_SUPERSEDE, {"ids": superseded_ids, "new": fact_id})
+            withdraw(connection, superseded_ids)
+        return _read(connection, [fact_id], [scope_number])[0]
 
     @staticmethod
     def _insert(connection: Connection, row: dict[str, object], taken_from: Sequence[str]) -> None:
@@ -192,11 +192,11 @@ class Facts(metaclass=Hinted):
             connection.execute(insert(item_sources), [{"item_id": row["id"], "source_id": each} for each in sources])
 
     def _identify(
-        self, connection: Connection, own: int, text: str, sources: Sequence[str]
+        self, connection: Connection, scope_number: int, text: str, sources: Sequence[str]
     ) -> tuple[str, StoredFact | None]:
         """Return the id of a text from some sources, and the fact if it is stored already."""
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *sources))))
-        while stored := _read(connection, [fact], [own]):
+        while stored := _read(connection, [fact], [scope_number]):
             if stored[0].text == text:
                 return fact, stored[0]
             # The fact was updated, so that its id belongs to another text now.
@@ -228,12 +228,12 @@ class Facts(metaclass=Hinted):
             InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: The fact is not in this scope.
         """
-        own = scope_id(self._database, self._scope)
+        scope_number = scope_id(self._database, self._scope)
 
         def write(connection: Connection) -> StoredFact:
             hold_spaces(connection)
-            hold_scope(connection, own)
-            stored = _read(connection, [fact], [own])
+            hold_scope(connection, scope_number)
+            stored = _read(connection, [fact], [scope_number])
             if not stored:
                 raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
             new = old = stored[0]
@@ -246,12 +246,12 @@ class Facts(metaclass=Hinted):
             if metadata is not None:
                 new = replace(new, metadata=metadata)
             meta = self._checked_metadata(new.text, new.valid_from, new.valid_to, new.metadata)
-            self._change(connection, own, old, new, meta)
-            return _read(connection, [old.id], [own])[0]
+            self._change(connection, scope_number, old, new, meta)
+            return _read(connection, [old.id], [scope_number])[0]
 
         return self._database.change(write)
 
-    def _change(self, connection: Connection, own: int, old: StoredFact, new: StoredFact, meta: str) -> None:
+    def _change(self, connection: Connection, scope_number: int, old: StoredFact, new: StoredFact, meta: str) -> None:
         """Write a changed fact, with its metadata as JSON."""
         item_param = {"item": old.id}
         if new.text != old.text:
@@ -263,7 +263,7 @@ class Facts(metaclass=Hinted):
         values = {"since": new.valid_from, "until": new.valid_to, "new_meta": meta, "now": self._database.clock()}
         connection.execute(_CHANGE, item_param | values)
         if old.superseded_by is None:
-            enqueue(connection, [old.id], own)
+            enqueue(connection, [old.id], scope_number)
 
     def search(self, query: str, *, limit: int = 10) -> tuple[StoredFact, ...]:
         """Return the valid facts for a question that this scope may read, best first.
@@ -311,13 +311,13 @@ class Facts(metaclass=Hinted):
 
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
-        own = scope_id(self._database, self._scope)
+        scope_number = scope_id(self._database, self._scope)
         # `write` is retried after a lost connection, and the lost attempt may have deleted the fact.
         deleted: set[str] = set()
 
         def write(connection: Connection) -> None:
-            hold_scope(connection, own)
-            bound = {"ids": [storable(str(fact))], "scopes": required([own])}
+            hold_scope(connection, scope_number)
+            bound = {"ids": [storable(str(fact))], "scopes": required([scope_number])}
             ids = connection.scalars(_ID, bound).all()
             forget_items(connection, ids)
             deleted.update(ids)
@@ -349,8 +349,10 @@ class Facts(metaclass=Hinted):
             raise InvalidArgument.listing(f"fact {text[:80]!r}", problems)
         return meta
 
-    def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
-        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [own])]
+    def _check_known(
+        self, connection: Connection, scope_number: int, facts: Sequence[str], sources: Sequence[str]
+    ) -> None:
+        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [scope_number])]
         readable = readable_ids(connection, self._scope)
         known_ids: set[str] = set()
         for batch in in_batches(sources):
@@ -360,9 +362,9 @@ class Facts(metaclass=Hinted):
             raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
 
 
-def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
+def newest_facts(connection: Connection, scope_number: int, now: float, limit: int) -> list[StoredFact]:
     """Return the facts of exactly one scope that are valid now or later, newest first, without corrupt rows."""
-    bound = {"scopes": required([own]), "now": now, "most": limit}
+    bound = {"scopes": required([scope_number]), "now": now, "most": limit}
     return _decode_facts(connection, _NEWEST, bound).sound
 
 

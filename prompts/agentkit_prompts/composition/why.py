@@ -180,14 +180,14 @@ class _Question:
         is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in self._kwargs_read
         if not spans and not is_kwarg and path.value(view) is ABSENT:
             return None
-        answer = self._if_shown(path, spans) or self._if_sent(path) or self._if_not_sent(path)
+        answer = self._shown_answer(path, spans) or self._sent_answer(path) or self._unsent_answer(path)
         return replace(answer, reason=f"{answer.reason}{_source_of(path.upto(2).value(view))}")
 
     def _spans_in(self, path: ContextPath) -> list[Span]:
         """Return the spans that show the value at a path, or a part of it."""
-        return [item.span for item in self._shown if any(own.is_below(path) for own in item.paths)]
+        return [entry.span for entry in self._shown if any(shown_path.is_below(path) for shown_path in entry.paths)]
 
-    def _if_shown(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
+    def _shown_answer(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
         if not spans:
             return None
         reasons = [f"by {_describe_prompts(spans)}", _trust(spans)]
@@ -195,7 +195,7 @@ class _Question:
             reasons.append("sent as a tool spec, too")
         return self._why("shown", "; ".join(reasons), spans)
 
-    def _if_sent(self, path: ContextPath) -> Why | None:
+    def _sent_answer(self, path: ContextPath) -> Why | None:
         """Return the result for tools and stored messages, which are sent outside of the text of prompts."""
         composition = self.composition
         if path.root == "tools" and composition.tools:
@@ -226,7 +226,7 @@ class _Question:
             return self._why("cut", f"{row.layer}: {trim.why}")
         return self._why("unread", reason)
 
-    def _if_not_sent(self, path: ContextPath) -> Why:
+    def _unsent_answer(self, path: ContextPath) -> Why:
         """Return the result for a part of the context that no span shows separately."""
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
@@ -234,9 +234,9 @@ class _Question:
         trims = self.composition.trims
         reader_paths = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
         cuts = [f"{at}: {trims[at].why}" for at in reader_paths if at in trims]
-        return self._if_shown_as_whole(path, cuts) or self._if_not_read(path, reader_paths)
+        return self._whole_answer(path, cuts) or self._unread_answer(path, reader_paths)
 
-    def _if_shown_as_whole(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
+    def _whole_answer(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
         """Return the result for a part that a span of the whole shows, or that a budget removed."""
         whole = self._spans_around(path)
         # If items have spans, a span of the whole shows, for example, only the number of items.
@@ -248,13 +248,15 @@ class _Question:
 
     def _spans_around(self, path: ContextPath) -> list[Span]:
         """Return the spans that show a value that contains the value at a path."""
-        return [item.span for item in self._shown if any(path.is_below(own) for own in item.paths)]
+        return [entry.span for entry in self._shown if any(path.is_below(shown_path) for shown_path in entry.paths)]
 
     def _shows_parts_of(self, root: str) -> bool:
         """True if a span shows a part of the value of that name."""
-        return any(own.root == root and len(own) > 1 for item in self._shown for own in item.paths)
+        return any(
+            shown_path.root == root and len(shown_path) > 1 for entry in self._shown for shown_path in entry.paths
+        )
 
-    def _if_not_read(self, path: ContextPath, reader_paths: Sequence[str]) -> Why:
+    def _unread_answer(self, path: ContextPath, reader_paths: Sequence[str]) -> Why:
         """Return the result for a part of the context that no span shows and no budget removed."""
         custom_paths = [at for at, prompt in self.prompts.items() if has_own_code(prompt)]
         if custom_paths:

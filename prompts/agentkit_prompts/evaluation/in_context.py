@@ -21,9 +21,9 @@ from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import fixed_rows, retrieve
 from agentkit_prompts.evaluation.row_checks import (
     answer_column,
-    misfits,
-    no_place,
+    no_place_message,
     problems_of_rows,
+    problems_of_templates,
     warn_of_columns,
     warn_of_no_place,
     warn_of_own_answers,
@@ -123,7 +123,7 @@ class InContext:
         """Return the reasons why prompts of rows cannot contain worked examples; `name` is the template of rows."""
         if self.inferencer.asks == "dialogue":
             return [Problem("retriever", _NO_EXAMPLES)]
-        return misfits(self.prompt_template, self.ice_template, name)
+        return problems_of_templates(self.prompt_template, self.ice_template, name)
 
     @classmethod
     def from_cfg(
@@ -249,7 +249,7 @@ class InContext:
             hide, instead = self.reader.output_column, self.inferencer.gen_field_replace_token
             prompt = template.item(row, ice=ice, hide=hide, instead=instead)
         if ids and template.ice_token is None:
-            raise InContextError(no_place("the template"), name="ice_token")
+            raise InContextError(no_place_message("the template"), name="ice_token")
         return prompt
 
     def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:

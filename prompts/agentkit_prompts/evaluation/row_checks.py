@@ -18,9 +18,9 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 __all__ = [
     "answer_column",
-    "misfits",
-    "no_place",
+    "no_place_message",
     "problems_of_rows",
+    "problems_of_templates",
     "warn_of_columns",
     "warn_of_no_place",
     "warn_of_own_answers",
@@ -85,25 +85,25 @@ def _advice_without_rows(reader: DatasetReader) -> str:
     )
 
 
-def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> Problems:
+def problems_of_templates(prompt_template: RowTemplate, ice_template: RowTemplate | None, name: str) -> Problems:
     """Return the reasons why worked examples cannot be shown."""
     if ice_template is None:
         return [
             Problem("ice_template", "missing; the retriever chooses worked examples, and this template renders them")
         ]
-    if asked.ice_token is None:
+    if prompt_template.ice_token is None:
         return [Problem(f"{name}.ice_token", "missing; the template has no place for worked examples without it")]
-    places = [asked.places(label) for label in asked.labels or (None,)]
+    places = [prompt_template.places(label) for label in prompt_template.labels or (None,)]
     if not ice_template.is_dialogue or "text" not in places:
         return []
     text = (
-        f"its ice_token {asked.ice_token!r} is inside text, and ice_template makes turns with roles; put the token "
-        "among the items of `begin` or `round`, or make ice_template text"
+        f"its ice_token {prompt_template.ice_token!r} is inside text, and ice_template makes turns with roles; "
+        "put the token among the items of `begin` or `round`, or make ice_template text"
     )
     return [Problem(name, text)]
 
 
-def no_place(name: str) -> str:
+def no_place_message(name: str) -> str:
     """Return the message that a template has no place for worked examples."""
     return f"{name} has no place for worked examples; set ice_token and add the token to the text"
 
@@ -161,14 +161,16 @@ def warn_of_own_answers(
     """
     if answer is None:
         return
-    numbers = [str(number) for number, row in enumerate(rows) if answer in row and _is_shown(row, train, ids[number])]
-    if not numbers:
+    row_numbers = [
+        str(number) for number, row in enumerate(rows) if answer in row and _is_shown(row, train, ids[number])
+    ]
+    if not row_numbers:
         return
     text = (
-        f"{len(numbers)} of {len(rows)} rows (the first is row {numbers[0]}) have their own answer in a worked example,"
-        " so that their score is meaningless: remove them from the training rows, or set another train_split"
+        f"{len(row_numbers)} of {len(rows)} rows (the first is row {row_numbers[0]}) have their own answer in a worked "
+        f"example: their score is meaningless; remove them from the training rows, or set another train_split"
     )
-    warn(InContextWarning(text, name=", ".join(numbers)))
+    warn(InContextWarning(text, name=", ".join(row_numbers)))
 
 
 def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
@@ -176,7 +178,7 @@ def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
 
 
 def warn_of_columns(
-    rows: Sequence[Row], train: Sequence[Row], prompt_template: Any, ice_template: Any, asked: Sequence[str]
+    rows: Sequence[Row], train: Sequence[Row], prompt_template: Any, ice_template: Any, input_columns: Sequence[str]
 ) -> None:
     """Warn of names in braces that are probably misspelt columns.
 
@@ -185,45 +187,45 @@ def warn_of_columns(
         train: Rows of the worked examples.
         prompt_template: Template of a row, if any.
         ice_template: Template of a worked example, if any.
-        asked: Input columns.
+        input_columns: Names of the input columns.
     """
     columns = set[str]().union(*rows)
     templates = {"prompt_template": (prompt_template, columns)}
     # Without a prompt_template the ice_template also serves as the prompt_template: warn once.
     if ice_template is not prompt_template:
         templates["ice_template"] = (ice_template, columns.union(*train))
-    doubts: Problems = []
+    suspects: Problems = []
     for name, (template, names) in templates.items():
         if template is not None:
-            doubts += _doubts_of(name, template, names, asked)
-    doubts = [*dict.fromkeys(doubts)]
-    if doubts:
-        texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts]
-        warn(InContextWarning(some(texts, "; "), name=", ".join([doubt.place for doubt in doubts])))
+            suspects += _suspects_of(name, template, names, input_columns)
+    suspects = [*dict.fromkeys(suspects)]
+    if suspects:
+        texts = [f"{place.partition('.')[0]}: {text}" for place, text in suspects]
+        warn(InContextWarning(some(texts, "; "), name=", ".join([suspect.place for suspect in suspects])))
 
 
-def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]) -> Problems:
+def _suspects_of(name: str, template: Any, columns: set[str], input_columns: Sequence[str]) -> Problems:
     tokens = getattr(template, "tokens", ())
     # Braces inside the token of a column do not name a column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
     spellings = {**{f"{{{column}}}": column for column in columns}, **dict(tokens)}
-    doubts: Problems = []
+    suspects: Problems = []
     for text in _prompt_texts(template):
         unused = columns - {column for spelling, column in spellings.items() if spelling in text}
-        doubts += _misspelt(text, columns, unused, asked)
-    return inside(name, [doubt for doubt in doubts if doubt.place not in braces_of_tokens])
+        suspects += _misspelt(text, columns, unused, input_columns)
+    return inside(name, [suspect for suspect in suspects if suspect.place not in braces_of_tokens])
 
 
-def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
+def _misspelt(text: str, columns: set[str], unused: set[str], input_columns: Sequence[str]) -> Problems:
     """Return the probably misspelt columns of one prompt, each with a description."""
-    missing = ", ".join([repr(name) for name in asked if name in unused])
-    doubts: Problems = []
+    missing = ", ".join([repr(name) for name in input_columns if name in unused])
+    suspects: Problems = []
     for match in _NAME.finditer(text):
         braces, column = match[0], _intended_column(match[1], unused)
         # If no column is missing, unknown braces are literal text.
         if braces[1:-1] not in columns and (column or missing):
-            doubts.append(Problem(braces, _unknown_column_message(braces, column, missing)))
-    return doubts
+            suspects.append(Problem(braces, _unknown_column_message(braces, column, missing)))
+    return suspects
 
 
 def _unknown_column_message(braces: str, column: str | None, missing: str) -> str:

@@ -80,11 +80,11 @@ class ValueCost:
         try:
             self._weights = _Weighing(graph, self._groups, value).weights
         except TooExpensiveError:
-            if not graph.remembered:
+            if not graph.cached_references:
                 raise
-            # With remembered results, the validation can be fast enough. The errors of such a value are not created,
-            # because the library then follows each reference again.
-            _Weighing(graph, self._groups, value, graph.remembered)
+            # A value can be valid that takes too long without remembered results. Its errors are not made: for them
+            # the library follows each reference again.
+            _Weighing(graph, self._groups, value, graph.cached_references)
 
     @property
     def allows_one_error(self) -> bool:
@@ -269,5 +269,5 @@ def _applied_to_parts(node: SchemaNode, group: ValueGroup) -> Iterator[tuple[int
         for inner in node.of_item(index):
             yield inner, part
     if group.names is not None:
-        for inner in node.names:
+        for inner in node.property_names:
             yield inner, group.names

@@ -59,12 +59,12 @@ class SchemaNode:
     in_place: tuple[int, ...]
     """Schemas that are applied to the value itself."""
     properties: Mapping[str, int]
-    prefix: tuple[int, ...]
+    prefix_items: tuple[int, ...]
     additional: tuple[int, ...]
     """Schemas of properties that `properties` does not name."""
-    rest: tuple[int, ...]
+    items_after_prefix: tuple[int, ...]
     """Schemas of items after the prefix."""
-    names: tuple[int, ...]
+    property_names: tuple[int, ...]
     """Schemas of the names of properties."""
     all_properties: tuple[int, ...]
     all_items: tuple[int, ...]
@@ -72,7 +72,7 @@ class SchemaNode:
     @property
     def applied(self) -> Iterable[int]:
         """The indexes of all schemas that it applies to a value or its parts."""
-        by_place = (self.in_place, self.prefix, self.additional, self.rest, self.names)
+        by_place = (self.in_place, self.prefix_items, self.additional, self.items_after_prefix, self.property_names)
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
@@ -83,9 +83,9 @@ class SchemaNode:
 
     def of_item(self, index: int | None) -> tuple[int, ...]:
         """Return the schemas of an item; None means the items after every prefix."""
-        if index is not None and index < len(self.prefix):
-            return (self.prefix[index], *self.all_items)
-        return self.rest + self.all_items
+        if index is not None and index < len(self.prefix_items):
+            return (self.prefix_items[index], *self.all_items)
+        return self.items_after_prefix + self.all_items
 
 
 class SchemaGraph:
@@ -105,12 +105,12 @@ class SchemaGraph:
         self.nodes = [self._new_node(schema) for schema in self._schemas]
         self.places = Places(
             names=frozenset[str]().union(*[node.properties for node in self.nodes]),
-            longest_prefix=max([len(node.prefix) for node in self.nodes]),
-            with_names=any(node.names for node in self.nodes),
+            longest_prefix=max([len(node.prefix_items) for node in self.nodes]),
+            with_names=any(node.property_names for node in self.nodes),
         )
 
     @cached_property
-    def remembered(self) -> Set[tuple[int, int]]:
+    def cached_references(self) -> Set[tuple[int, int]]:
         """References whose results the library caches for each object and list: (schema, target) as indexes.
 
         These references can only be reached through their target, so the library compiles them inside the target and
@@ -123,14 +123,14 @@ class SchemaGraph:
             if _DEFINITION.fullmatch(str(schema.get("$ref"))):
                 references.setdefault(self._index(self._references.target(schema["$ref"])), []).append(index)
         steps = 0
-        remembered: set[tuple[int, int]] = set()
+        cached_references: set[tuple[int, int]] = set()
         for target, sources in references.items():
             reachable = self._reachable_without(target)
             steps += len(self.nodes)
             if steps > _MAX_STEPS:
                 break
-            remembered.update([(source, target) for source in sources if source not in reachable])
-        return remembered
+            cached_references.update([(source, target) for source in sources if source not in reachable])
+        return cached_references
 
     def _reachable_without(self, target: int) -> set[int]:
         """Return the schemas that are reachable from the root without passing through the target."""
@@ -179,10 +179,10 @@ class SchemaGraph:
             has_unique_items=schema.get("uniqueItems") is True,
             in_place=self._indexes_of(self._applied_in_place(schema)),
             properties={name: self._index(inner) for name, inner in _by_name(schema, "properties").items()},
-            prefix=self._indexes_of(_listed(schema, "prefixItems")),
+            prefix_items=self._indexes_of(_listed(schema, "prefixItems")),
             additional=self._indexes_of(_single(schema, "additionalProperties")),
-            rest=self._indexes_of(_single(schema, "items")),
-            names=self._indexes_of(_single(schema, "propertyNames")),
+            items_after_prefix=self._indexes_of(_single(schema, "items")),
+            property_names=self._indexes_of(_single(schema, "propertyNames")),
             all_properties=self._indexes_of(
                 [*_by_name(schema, "patternProperties").values(), *_single(schema, "unevaluatedProperties")]
             ),
