@@ -140,14 +140,14 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
     assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'openai:gpt-5-mini': ")
     assert "completes text" in done.stderr and "the settings are in shop.yaml, line 2" in done.stderr
     own = ("chat", "--once", "Hi", "--model", "offline", "--chat-template")
-    assert "tools are in its prompt" in command(*own, "vicuna").stderr
+    assert "the system prompt describes them" in command(*own, "vicuna").stderr
     assert "did you mean 'vicuna'" in command(*own, "vicunna").stderr
 
 
 def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(command: Run, folder: Path) -> None:
     done = command("compose", "What is 6*7?", "--chat-template", "vicuna", "--text")
     assert '"name": "calculate"' in done.stdout and "<tool_call>" in done.stdout
-    assert "tools are in its prompt" in done.stderr
+    assert "the system prompt describes them" in done.stderr
     with serve() as server:
         call = '<tool_call>\n{"name": "calculate", "arguments": {"expression": "6*7"}}\n</tool_call>'
         server.on("local", in_turn(completes(call), completes("It is 42.")))
