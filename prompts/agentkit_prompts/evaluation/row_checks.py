@@ -168,7 +168,7 @@ def warn_of_own_answers(
         return
     text = (
         f"{len(row_numbers)} of {len(rows)} rows (the first is row {row_numbers[0]}) have their own answer in a worked "
-        f"example: their score is meaningless; remove them from the training rows, or set another train_split"
+        "example, so that their score is meaningless: remove them from the training rows, or set another train_split"
     )
     warn(InContextWarning(text, name=", ".join(row_numbers)))
 
