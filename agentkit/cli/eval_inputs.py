@@ -38,7 +38,11 @@ _NAMES = ("type", "abbr", "meta_template")
 
 
 def named_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return the datasets of a configuration by name."""
+    """Return the datasets of a configuration by name.
+
+    Raises:
+        InContextError: Two datasets have the same name.
+    """
     by_name: dict[str, Mapping[str, Any]] = {}
     for number, dataset in enumerate(datasets):
         name = str(dataset.get("abbr") or f"dataset-{number}")
@@ -51,7 +55,11 @@ def named_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[s
 def chosen_datasets(
     every: Mapping[str, Mapping[str, Any]], names: Sequence[str] | None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the datasets of `--dataset` by name; all datasets without the option."""
+    """Return the datasets of `--dataset` by name; all datasets without the option.
+
+    Raises:
+        InContextError: A dataset is unknown; the error names all unknown datasets.
+    """
     selected = [utf8(name) for name in names or ()]
     unknown = [f"unknown dataset {name!r}{nearest(name, every)}" for name in selected if name not in every]
     if unknown:
@@ -62,7 +70,11 @@ def chosen_datasets(
 
 
 def scores_by_dataset(options: Sequence[str] | None, every: Mapping[str, Any]) -> dict[str | None, str]:
-    """Return the scores of `--score` by dataset; the score without a dataset has the key None."""
+    """Return the scores of `--score` by dataset; the score without a dataset has the key None.
+
+    Raises:
+        InContextError: A dataset or a score is unknown, or a dataset has two scores.
+    """
     scores: dict[str | None, str] = {}
     for text in options or ():
         dataset, mark, score = utf8(text).rpartition("=")
@@ -208,7 +220,11 @@ class _RowSources:
         """Splits of datasets by name."""
 
     def add(self, text: str, datasets: Mapping[str, Any], every: Mapping[str, Any]) -> None:
-        """Add a value, unless its dataset is not evaluated."""
+        """Add a value, unless its dataset is not evaluated.
+
+        Raises:
+            InContextError: The dataset is unknown.
+        """
         name, mark, path = text.partition("=")
         # A file may have an equals sign in its name.
         if not mark or Path(text).exists():
@@ -247,7 +263,11 @@ class _RowSources:
         splits[split] = rows
 
     def check_files(self) -> None:
-        """Check that files exist, and that several files have the names of their splits."""
+        """Check that files exist, and that several files have the names of their splits.
+
+        Raises:
+            InContextError: A file is missing, or a split has no name.
+        """
         for text in self.files:
             if not Path(text).exists():
                 raise InContextError(f"--rows {text}: the file or folder does not exist; check the path")

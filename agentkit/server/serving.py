@@ -54,7 +54,7 @@ class _TimedProtocol(H11Protocol):
             self._write_timer = None
 
     def data_received(self, data: bytes) -> None:
-        # These may be the first bytes of the next request of this connection.
+        # The data may contain the first bytes of the next request of this connection.
         if self._header_timer is None and self._is_idle:
             self._start_header_timer()
         previous = self.cycle

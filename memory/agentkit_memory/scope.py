@@ -105,7 +105,7 @@ def check_name(what: str, name: object) -> None:
     """Check that a name can be stored.
 
     Raises:
-        InvalidArgument: It is not text, too long, or contains NUL or an unpaired surrogate.
+        InvalidArgument: The name is not text, is too long, or contains NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}", name=what, value=type(name).__name__)

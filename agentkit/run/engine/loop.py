@@ -234,7 +234,11 @@ class _LoopState(Generic[Output]):
     # Replies with tool calls
 
     async def call_tools(self, message: Message) -> None:
-        """Run the calls of a reply, and store the reply with their results."""
+        """Run the calls of a reply, and store the reply with their results.
+
+        Raises:
+            LimitExceeded: The run has more tool calls than allowed.
+        """
         # Decisions, results and journal entries are assigned by call id, but some models repeat ids.
         message = with_unique_ids(message, self.seen, self.step)
         allowed = self.run.definition.limits.tool_calls

@@ -322,8 +322,8 @@ class RequestRun:
     def requeue(self) -> None:
         """Leave a resumed run to the next server when this server stops.
 
-        Its decisions and its journal are stored. A run without decisions is not requeued: its client sends the request
-        again.
+        The decisions and the journal of the run are stored. A run without decisions is not requeued: the client sends
+        the request again.
         """
         if self.paused is not None and self._outcome:
             self._outcome = {**self._outcome, "state": "queued"}

@@ -64,19 +64,19 @@ def _seal_line(seal: object) -> bytes:
 
 
 @contextmanager
-def opened_backup(path: Path, into: Database) -> Iterator[Database]:
+def opened_backup(path: Path, target: Database) -> Iterator[Database]:
     """Yield the database of a backup: a copy of the file, which is checked while it is copied.
 
     Args:
         path: Path of the backup.
-        into: The store to restore into, whose folder contains the copy.
+        target: The store to restore into, whose folder contains the copy.
 
     Raises:
         StoreCorrupt: The file is cut or corrupt, or not a backup.
         StoreVersion: A newer version of agentkit wrote it.
-        StoreUnavailable: It cannot be read, or the copy cannot be written.
+        StoreUnavailable: The backup cannot be read, or the copy cannot be written.
     """
-    with copy_folder(into) as folder:
+    with copy_folder(target) as folder:
         copy = folder / "memory.db"
         try:
             _copy_and_check(path, copy)

@@ -24,7 +24,7 @@ def copy_folder(into: Database) -> Iterator[Path]:
     For a server it is in the folder of the system for temporary files.
 
     Raises:
-        StoreUnavailable: It cannot be created, or another process restores into the same store.
+        StoreUnavailable: The folder cannot be created, or another process restores into the same store.
     """
     if not into.is_sqlite:
         with TemporaryDirectory(prefix="agentkit-") as name:

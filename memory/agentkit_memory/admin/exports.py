@@ -95,7 +95,7 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
     """Check a whole export, and return a function that reads its rows.
 
     Raises:
-        StoreCorrupt: It is cut or corrupt; up to ten problems are named with their lines.
+        StoreCorrupt: The export is cut or corrupt; the error lists up to ten problems with their lines.
         StoreVersion: Another version of agentkit wrote it.
     """
     try:
@@ -209,7 +209,7 @@ def _read(table: Table, name: str, value: object) -> object:
     """Return a value of JSON as a value of a column.
 
     Raises:
-        InvalidArgument: It has another type; the message continues the number of the line.
+        InvalidArgument: The value has another type; the message continues the number of the line.
     """
     column = table.columns.get(name)
     if column is None:

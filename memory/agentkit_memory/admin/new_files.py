@@ -21,7 +21,7 @@ def file_named(path: object) -> Path:
     """Return a path, with `~` expanded.
 
     Raises:
-        InvalidArgument: It is not a path, or not a valid name of a file.
+        InvalidArgument: `path` is not a path, or not a valid name of a file.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise InvalidArgument(f"expected the path of a file, got {path!r}", name="path")

@@ -148,7 +148,7 @@ class Branch:
         """Return a branch that existed a moment ago.
 
         Raises:
-            NotFound: It was deleted meanwhile.
+            NotFound: The branch was deleted meanwhile.
         """
         existing = cls.find(database, scope_id, name, branch)
         if existing is None:
@@ -357,7 +357,7 @@ class Branch:
         """Check that a conversation has not expired. Its time may have been extended; a deletion is detected later.
 
         Raises:
-            NotFound: It has expired.
+            NotFound: The conversation has expired.
         """
         ends = select(conversations.c.expires_at).where(conversations.c.id == self.conversation_id)
         with self.database.read() as connection:

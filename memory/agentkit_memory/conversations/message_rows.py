@@ -24,7 +24,7 @@ def dump(name: str, message: Message) -> str:
     """Return the stored form of a message.
 
     Raises:
-        InvalidArgument: It has no JSON form.
+        InvalidArgument: The message has no JSON form.
     """
     try:
         # These empty fields would take a fourth of the row of a short message.
@@ -44,7 +44,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
 
     Raises:
         StoreVersion: A newer agentkit wrote it.
-        StoreCorrupt: It is corrupt.
+        StoreCorrupt: The row is corrupt.
     """
     if version > MESSAGE_FORMAT:
         where = f"conversation {name!r}, message {seq}"

@@ -29,7 +29,7 @@ def check_number(name: str, number: object) -> None:
     """Check the number of a message; `name` is the argument.
 
     Raises:
-        InvalidArgument: It is not a whole number that a database can store.
+        InvalidArgument: The number is not a whole number that a database can store.
     """
     if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
         raise InvalidArgument(f"{name}: expected the number of a message, got {brief(number)}", name=name)

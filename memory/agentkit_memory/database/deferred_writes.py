@@ -59,7 +59,7 @@ class DeferredWrites:
         """Wait until all that was queued before is written.
 
         Raises:
-            StoreError: It cannot be written now. It stays queued.
+            StoreError: A write failed. It stays queued and can be tried again.
         """
         with self._changed:
             until = self._added

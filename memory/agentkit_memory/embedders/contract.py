@@ -56,7 +56,7 @@ def model_of(embedder: Embedder) -> str:
     """Return the name of an embedder's model.
 
     Raises:
-        EmbedderError: It is not an embedder, or has no `model` name.
+        EmbedderError: The object is not an embedder, or has no `model` name.
     """
     name: object = getattr(embedder, "model", None)
     if not isinstance(embedder, Embedder):

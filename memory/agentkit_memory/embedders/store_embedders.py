@@ -29,7 +29,7 @@ class Embedders:
         """Use an embedder, or the embedder of a name, for the vectors of its model from now on.
 
         Raises:
-            EmbedderError: It has no `model` name, or the name is unknown.
+            EmbedderError: The embedder has no `model` name, or the name is unknown.
         """
         if isinstance(embedder, str):
             embedder = embedder_named(embedder)
@@ -76,7 +76,7 @@ def embedder_named(name: str) -> ModelEmbedder:
     """Return the embedder with a `model` name. The model is not loaded or called yet.
 
     Raises:
-        EmbedderError: It is not KIND:MODEL, or the kind is unknown.
+        EmbedderError: The name is not KIND:MODEL, or the kind is unknown.
     """
     kind, _, model = name.partition(":")
     make = _KINDS.get(kind)

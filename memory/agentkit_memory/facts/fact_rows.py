@@ -214,8 +214,8 @@ class Facts(metaclass=Hinted):
     ) -> StoredFact:
         """Change a fact of this scope by its id, and return it. Fields without an argument do not change.
 
-        Its id, its sources and the facts that it supersedes stay. To keep the old text too, add a fact that supersedes
-        it.
+        The id and the sources of the fact do not change, nor which facts it supersedes. To keep the old text too, add
+        a fact that supersedes this fact.
 
         Args:
             fact: Id of the fact.

@@ -19,7 +19,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        InvalidArgument: It is of another type, or is not a valid name of a folder.
+        InvalidArgument: `index` is of another type, or is not a valid name of a folder.
     """
     if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)

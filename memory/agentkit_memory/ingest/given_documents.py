@@ -297,7 +297,7 @@ def _metadata(table: str, row: Any) -> dict[str, object]:
     """Return the metadata of a row.
 
     Raises:
-        StoreCorrupt: It is corrupt.
+        StoreCorrupt: The metadata is corrupt.
     """
     try:
         return read_metadata(row.meta)

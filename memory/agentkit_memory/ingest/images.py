@@ -27,7 +27,7 @@ def checked_image(source: str, image: Image) -> Image:
     """Return an image that can be stored: its bytes with their detected type, or its address.
 
     Raises:
-        IngestError: It cannot be read, is too large, or is not of a type that models accept.
+        IngestError: The image cannot be read, is too large, or is not of a type that models accept.
     """
     if isinstance(image.source, Url):
         return image
@@ -52,7 +52,7 @@ def checked_alt(source: str, alt: object) -> str:
     """Return the alt text of an image.
 
     Raises:
-        IngestError: It is not text, empty, or too long.
+        IngestError: The alt text is not text, is empty, or is too long.
     """
     if not isinstance(alt, str) or not alt.strip():
         raise IngestError(

@@ -232,7 +232,7 @@ class _Run:
         """Return the alt text of an image.
 
         Raises:
-            IngestError: It is missing or invalid, or the function that returns it failed.
+            IngestError: The alt text is missing or invalid, or the function that returns it failed.
         """
         if self._options.alt_text is None:
             advice = "set IngestOptions(alt_text=...), or use `documents.add`"

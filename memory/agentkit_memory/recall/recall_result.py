@@ -127,8 +127,8 @@ def relevance(score: float) -> float:
 def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:
     """Return the used candidates and the `NEAR_MISSES` next best candidates, best first.
 
-    They are plain tuples: hundreds of recalls may wait for the log, and the garbage collector would visit objects again
-    and again.
+    The candidates are plain tuples: hundreds of recalls may wait for the log, and the garbage collector would visit
+    objects again and again.
     """
     remaining = NEAR_MISSES
     plain = []

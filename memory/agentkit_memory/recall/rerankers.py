@@ -51,7 +51,7 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     """Return the candidates in the order of a reranker, and the problem if it failed, else empty text.
 
     Raises:
-        InvalidArgument: It has an invalid time limit, or did not return one finite number for each candidate.
+        InvalidArgument: The reranker has an invalid time limit, or did not return one finite number for each candidate.
     """
     limit: Any = getattr(reranker, "rerank_timeout", _TIMEOUT)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_TIMEOUT:

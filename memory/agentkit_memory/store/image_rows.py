@@ -49,7 +49,7 @@ def _image(row: Any) -> Image:
     """Return the image of a row.
 
     Raises:
-        ValueError: It is corrupt.
+        ValueError: The row is corrupt.
     """
     source = row.content
     if row.url:

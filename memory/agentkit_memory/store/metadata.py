@@ -18,7 +18,7 @@ def written_metadata(metadata: Mapping[str, object], *, ascii_only: bool = True,
     """Return metadata as JSON to store.
 
     Raises:
-        ValueError: It is not JSON, or too deep or too large; the message continues "its metadata".
+        ValueError: The metadata is not JSON, is too deep, or is too large; the message continues "its metadata".
     """
     try:
         meta = json.dumps(dict(metadata), sort_keys=sort_keys, allow_nan=False, ensure_ascii=ascii_only)
@@ -39,7 +39,7 @@ def read_metadata(stored: object) -> dict[str, object]:
     """Return stored metadata.
 
     Raises:
-        ValueError: It is corrupt or too deep; the message continues "its metadata".
+        ValueError: The metadata is corrupt or too deep; the message continues "its metadata".
     """
     if stored == "{}":
         return {}

@@ -66,7 +66,7 @@ class RecallLogs:
         """Check a maximum number of logs.
 
         Raises:
-            InvalidArgument: It is neither None nor a whole number from 0 up.
+            InvalidArgument: The number is neither None nor a whole number from 0 up.
         """
         if keep is not None and not is_whole(keep, 0):
             raise InvalidArgument(
@@ -151,7 +151,7 @@ def _log(row: Any) -> RecallLog:
     """Return a stored log.
 
     Raises:
-        StoreCorrupt: It is corrupt.
+        StoreCorrupt: The log is corrupt.
     """
     read: dict[str, Any] = {}
     for column, reader in LOG_READERS.items():
@@ -166,7 +166,7 @@ def _json_of(stored: Any, expected: type) -> Any:
     """Return the data of stored JSON.
 
     Raises:
-        ValueError: It is not JSON of this type.
+        ValueError: The stored text is not JSON of this type.
     """
     try:
         value = json.loads(stored)
@@ -181,7 +181,7 @@ def _read_candidates(stored: Any) -> tuple[Candidate, ...]:
     """Return the candidates of a stored log.
 
     Raises:
-        ValueError: They are corrupt.
+        ValueError: The candidates are corrupt.
     """
     try:
         candidates = tuple([Candidate(**each) for each in _json_of(stored, list)])

@@ -95,7 +95,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the stored scopes that a reader in `scope` may read.
 
     Raises:
-        InvalidArgument: It is not a scope.
+        InvalidArgument: `scope` is not a scope.
     """
     return list(connection.scalars(_READABLE, Scope.of(scope).readable_names()))
 

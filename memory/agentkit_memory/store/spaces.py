@@ -105,7 +105,11 @@ def no_longer_read(where: str, name: str) -> StoreClosed:
 
 
 def index_writes(connection: Connection, name: str) -> int:
-    """Return the number of batches that were written to the index of a space."""
+    """Return the number of batches that were written to the index of a space.
+
+    Raises:
+        StoreCorrupt: The number is corrupt.
+    """
     writes = connection.scalar(_WRITES, {"this": name}) or 0
     if not is_whole(writes, 0):
         raise _corrupt(name)

@@ -62,7 +62,11 @@ class _Shown(NamedTuple):
 
 
 def why(composition: Contents, pointer: str) -> Why:
-    """Explain the place of a pointer in a composition, or its absence; see `Composition.why`."""
+    """Explain the place of a pointer in a composition, or its absence; see `Composition.why`.
+
+    Raises:
+        PromptError: The pointer is not text, or is unknown.
+    """
     if not isinstance(pointer, str):
         received = type(pointer).__name__
         raise PromptError(

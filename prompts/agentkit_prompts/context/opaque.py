@@ -28,7 +28,7 @@ def opaque_data(data: object) -> FrozenDict:
     """Return opaque data, read-only.
 
     Raises:
-        MessageError: It does not map providers to data, or is not JSON, so it could be neither stored nor sent.
+        MessageError: The data does not map providers to JSON data, so it cannot be stored or sent.
     """
     if type(data) is FrozenDict:
         return data

@@ -302,7 +302,7 @@ def _read_source(source: Any, kind: str) -> Source:
     """Return the source for text, another path class, bytes or a pydantic URL.
 
     Raises:
-        MediaError: It has another type, or the text is not a URL.
+        MediaError: The source has another type, or the text is not a URL.
     """
     if isinstance(source, str):
         # On Windows a drive looks like a scheme.

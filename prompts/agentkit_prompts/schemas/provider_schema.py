@@ -216,10 +216,10 @@ class _Fitting:
         alternatives = self.alternatives(node, options)
         if not alternatives:
             return self.plain(node, path, level)
-        rest = [schema for schema in alternatives if _kinds(schema) != ["null"]]
-        if rest and len(rest) < len(alternatives) and not self.rules.lists_types:
+        without_null = [option for option in alternatives if _kinds(option) != ["null"]]
+        if without_null and len(without_null) < len(alternatives) and not self.rules.lists_types:
             # The provider has no type for null.
-            return nullable(self.fit(_any_of(rest), path, level), self.rules)
+            return nullable(self.fit(_any_of(without_null), path, level), self.rules)
         return self.fitted_union(alternatives, path, level)
 
     def fitted_union(self, alternatives: Iterable[Any], path: str, level: int) -> dict[str, Any]:
@@ -250,7 +250,7 @@ class _Fitting:
         if not node:
             return schema
         if not schema.keys() - {"required", *ANNOTATIONS}:
-            # The alternative only requires combinations of properties.
+            # The option only decides which properties must occur together.
             return None
         return intersection(resolved(schema, self.document), node)
 

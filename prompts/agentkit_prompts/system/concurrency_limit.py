@@ -189,7 +189,7 @@ class _Task:
         try:
             self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:
-            # Its loop was closed.
+            # The loop was closed.
             return False
         return True
 

@@ -19,7 +19,11 @@ _KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video
 
 
 def from_text(method: str, result: Any, trust: Trust) -> Rendered:
-    """Return the rendering of a result of `format_2_str`; `method` names it in errors."""
+    """Return the rendering of a result of `format_2_str`; `method` names it in errors.
+
+    Raises:
+        PromptError: The result is not text.
+    """
     if not isinstance(result, str):
         returned = type(result).__name__
         raise PromptError(f"{method} must return str, got {returned}", name=method, value=returned)
@@ -27,7 +31,11 @@ def from_text(method: str, result: Any, trust: Trust) -> Rendered:
 
 
 def from_multimodal(method: str, result: Any, trust: Trust) -> Rendered:
-    """Return the rendering of a result of `format_2_multimodal`; media without a marker follow the text."""
+    """Return the rendering of a result of `format_2_multimodal`; media without a marker follow the text.
+
+    Raises:
+        PromptError: The result is not a tuple of text and media.
+    """
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)):
         returned = type(result).__name__
         raise PromptError(f"{method} must return text and media, got {returned}", name=method, value=returned)

@@ -14,7 +14,11 @@ __all__ = ["fenced", "without_forged_nonce"]
 
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put a rendering between two lines whose nonce it does not contain."""
+    """Put a rendering between two lines whose nonce it does not contain.
+
+    Raises:
+        PromptError: The context has no session key.
+    """
     nonce = ctx.nonce
     if nonce is None:
         raise PromptError(

@@ -218,7 +218,11 @@ def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptCont
 
 
 def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
-    """Render a prompt inside its fence, if it has one, as a part of a larger prompt."""
+    """Render a prompt inside its fence, if the prompt has a fence, as a part of a larger prompt.
+
+    Raises:
+        PromptError: Prompts render each other recursively, or the result of `render` has another type.
+    """
     try:
         rendered = prompt.render(ctx)
     except RecursionError:

@@ -72,7 +72,7 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
 def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
     """Yield the prompts whose volatility counts, in the order they are sent.
 
-    These are leaves, and wrappers that declare a volatility or change more often than their children.
+    The prompts are leaves, and wrappers that declare a volatility or change more often than their children.
     """
     for path, prompt in prompts:
         inner = [RANKS[volatility_of(child)] for _, child in prompt.children]

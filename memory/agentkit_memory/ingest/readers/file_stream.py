@@ -87,7 +87,7 @@ class FileStream:
         """Yield the text of the file, decoded by its byte order mark, else as `encoding`, else as UTF-8.
 
         Raises:
-            IngestError: It is binary, or not in the encoding.
+            IngestError: The file is binary, or not in the encoding.
         """
         decoder: codecs.IncrementalDecoder | None = None
         # Offset of the piece in the file.

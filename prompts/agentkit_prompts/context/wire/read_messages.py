@@ -153,7 +153,7 @@ class _Draft:
         """Return the message.
 
         Raises:
-            MessageError: It is invalid.
+            MessageError: The message is invalid.
         """
         opaque = {}
         if self.unknown:

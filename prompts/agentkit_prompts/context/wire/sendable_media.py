@@ -94,7 +94,7 @@ def decode_data_url(address: str) -> Content:
     """Return the bytes and the media type of a `data:` URL.
 
     Raises:
-        ValueError: It cannot be decoded.
+        ValueError: The URL cannot be decoded.
     """
     head, comma, body = address[5:].partition(",")
     if not comma:

@@ -37,7 +37,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
     """Return the writer of messages for one provider, which includes the data of this form and of that provider.
 
-    It is the same function for the same name, so that conversations write each message once.
+    Equal arguments return the same function, so that conversations write each message once.
     """
     providers = _FORM
     if provider is not None and provider not in _FORM:

@@ -130,7 +130,7 @@ def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
     """Return the root folder of a configuration, which contains all its files.
 
-    The root is `root`, or else the nearest parent folder named `configs`, or else the folder of the file.
+    The folder is `root`, else the nearest parent folder named `configs`, else the folder of the file.
 
     Raises:
         InContextError: The file is outside of the folder, or its name is invalid.
@@ -177,7 +177,7 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
 def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
 
-    These are the items of the list `datasets`, or else of all lists of datasets in the file.
+    The datasets are the list `datasets`, else all lists of datasets in the file.
 
     Args:
         path: As for `load_config`.
