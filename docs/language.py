@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory")
-FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FOLDERS = (*PACKAGES, "docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SKIPPED = {"docs/errors.md"}
 """Pages that are written from texts which are checked where they are defined."""
 ALLOWED = ROOT / "docs/language_allowed.txt"
@@ -33,7 +33,7 @@ PATTERNS = {
     rf"^(What|Who|Whose|Where|Whether|Which)\b{QUESTION}": NOUN_CLAUSE,
     rf"^(How|Why)\b(?! to\b){QUESTION}": NOUN_CLAUSE,
     r"^(Return|Give|Yield|Take|Say|Tell) (what|where|who|how|whose|whether|why)\b": "name the value",
-    r"^(Have|Has|Let) \w": "name the action: 'Resume a run', not 'Have a run go on'",
+    r"^(Have|Has|Let) \w": "name the action: 'Resume a run'",
     r"\b(go|goes|gone|going|went) on\b": "continue, resume",
     r"\b(nobody|somebody|anybody|everybody|whoever)\b": "name the actor: the caller, a person",
     r"\bwho (listens|reads|asks|iterates|decides)\b": "name the actor: the listener",
@@ -75,7 +75,7 @@ LOCAL_NAMES = {
 }
 """Local names that do not contain the type or the role of their value."""
 WORDS_OF_MESSAGE = 4
-"""A string constant of at least as many words is a message."""
+"""Minimum number of words of a string constant that is a message."""
 
 
 class Text(NamedTuple):

@@ -1,4 +1,4 @@
-"""Adds a page to the site for each door of agentkit: every public name, with what its docstring says."""
+"""Adds a page to the site for each public module of agentkit: every public name with its docstring."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DOORS = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Called by MkDocs once it has found the pages."""
+    """Add the reference pages; MkDocs calls this function after it has read the pages of `docs`."""
     described: set[str] = set()
     for door, title in DOORS.items():
         files.append(File.generated(config, f"reference/{door}.md", content=page(door, title, described)))
@@ -41,9 +41,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def page(door: str, title: str, described: set[str]) -> str:
-    """Return the page of a door: its heading, and each public name in the order of the alphabet.
+    """Return the page of a public module: its heading, and its public names in alphabetical order.
 
-    What is `described` on the page of another door is only named; what this page describes is added.
+    Args:
+        door: Name of the module.
+        title: Heading of the page.
+        described: Names with a description on an earlier page, which are only listed here; this page adds its names.
     """
     module = importlib.import_module(door)
     names = sorted((name for name in module.__all__ if not name.startswith("_")), key=str.lower)

@@ -389,6 +389,6 @@ def _queue_problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | Non
     if versions:
         available = f"; running workers have {', '.join(map(repr, versions))}"
     return (
-        f"no worker has version {record.version!r} of agent {record.agent!r}{available}: start one with "
+        f"no worker has version {record.version!r} of agent {record.agent!r}{available}: start a worker with "
         "`with runs.worker():` or `agentkit worker MODULE`, or cancel the run"
     )
