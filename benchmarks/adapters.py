@@ -1,7 +1,7 @@
 """A tool loop over each adapter: two calls of a tool, one after the other, then the answer; the limit is the chat one.
 
-The server answers at once, in a process of its own, so that only our side is measured: runs of three requests, in a new
-conversation and behind one of 200 turns, whole and streamed.
+A server in a separate process replies without a delay, so that only the client is measured: runs of three requests, in
+a new conversation and after 200 turns, as whole replies and as streams.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-# What the server answers
+# Replies of the server
 
 
 def documents(form: str, step: int) -> tuple[Any, list[Any]]:
-    """Return a reply as one document, and as the events of a stream: a call in the first two steps, then text."""
+    """Return a reply as one document and as the events of a stream: a tool call in the first two steps, then text."""
     is_call, id_ = step < 2, f"call_{step}"
     if form == "chat":
         call = {"id": id_, "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
@@ -97,8 +97,9 @@ def documents(form: str, step: int) -> tuple[Any, list[Any]]:
     ]
 
 
-def answers() -> dict[tuple[str, bool, int], bytes]:
-    made = {}
+def http_responses() -> dict[tuple[str, bool, int], bytes]:
+    """Return the HTTP responses by path, streaming and step."""
+    responses = {}
     for path, form in PATHS.items():
         for step in range(3):
             whole, events = documents(form, step)
@@ -106,27 +107,27 @@ def answers() -> dict[tuple[str, bool, int], bytes]:
             for is_streamed, body in ((False, json.dumps(whole).encode()), (True, stream)):
                 kind = b"text/event-stream" if is_streamed else b"application/json"
                 head = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (kind, len(body))
-                made[path, is_streamed, step] = head + body
-    return made
+                responses[path, is_streamed, step] = head + body
+    return responses
 
 
 async def serve() -> None:
-    """Answer on a free port, which is printed, until the input ends."""
-    ready = answers()
+    """Print a free port and serve requests on it until the standard input is closed."""
+    responses = http_responses()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while not reader.at_eof():
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
-            except asyncio.IncompleteReadError:  # the client has gone
+            except asyncio.IncompleteReadError:  # the client has disconnected
                 return
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
             body = json.loads(await reader.readexactly(length))
             path = head.split(b" ", 2)[1].decode()
-            sent = body.get("messages") or body["input"]
-            behind = [at for at, item in enumerate(sent) if "And 2+3?" in json.dumps(item)][-1]
-            step = sum("call_" in json.dumps(item) for item in sent[behind:]) // 2
-            writer.write(ready[path, bool(body.get("stream")), step])
+            messages = body.get("messages") or body["input"]
+            last_input = [at for at, item in enumerate(messages) if "And 2+3?" in json.dumps(item)][-1]
+            step = sum("call_" in json.dumps(item) for item in messages[last_input:]) // 2
+            writer.write(responses[path, bool(body.get("stream")), step])
             await writer.drain()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=1 << 24)
@@ -138,23 +139,23 @@ async def serve() -> None:
 
 
 def history() -> list[Message]:
-    made: list[Message] = []
+    messages: list[Message] = []
     for turn in range(TURNS):
         call = ToolCall(f"old_{turn}", "add", ARGUMENTS)
-        made += [Message("user", f"{turn}+3?"), Message("assistant", "", (call,))]
-        made += [Message("tool", "5", tool_call_id=call.id, name="add"), Message("assistant", "Five.")]
-    return made
+        messages += [Message("user", f"{turn}+3?"), Message("assistant", "", (call,))]
+        messages += [Message("tool", "5", tool_call_id=call.id, name="add"), Message("assistant", "Five.")]
+    return messages
 
 
 def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Work:
     url = f"http://127.0.0.1:{port}"
     model = MODELS[form]("m", api_key="no-key-at-all", base_url=url)
     agent = Agent(model, "You add.", tools=[add])
-    known = Conversation(history()) if is_long else None
+    parts = {"conversation": Conversation(history())} if is_long else {}
 
     async def runs(n: int) -> None:
         for _ in range(n):
-            context = PromptContext(user_input="And 2+3?", **({} if known is None else {"conversation": known}))
+            context = PromptContext(user_input="And 2+3?", **parts)
             result = await agent.run(context, on_event=(lambda event: None) if is_streamed else None)
             assert (result.output, result.steps) == ("Five.", 3)
 
@@ -162,7 +163,7 @@ def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Work:
 
 
 def workload(rounds: int) -> Iterable[Figure]:
-    """One row per adapter, for each way of asking."""
+    """Yield a row per adapter, length of conversation and kind of reply."""
     server = subprocess.Popen(
         [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,8 +1,8 @@
-"""W2: what the loop around a model costs; with W4, the sessions of `sessions.py`.
+"""W2: cost of the loop around a model; with W4, the sessions of `sessions.py`.
 
-The model answers at once, from a payload that could be sent. The limit of W2 is an asyncio loop written by hand that
-validates arguments with a ready pydantic validator; ours runs with events listened to, timeouts and idempotency keys
-on.
+The model replies without a delay and builds the payload of each request. The limit of W2 is an asyncio loop written by
+hand that validates arguments with a prepared pydantic validator; agentkit runs with an event listener, timeouts and
+idempotency keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentkit import Agent, Composition, Message, Reply, ScriptedModel, Tool, To
 SYSTEM = "You are a careful assistant. Use the tools for arithmetic."
 AT_ONCE = 100
 VARIANTS = 64
-"""Number of different tool calls, so that no cache of the last call can answer."""
+"""Number of different tool calls, so that no cache of the last call is used."""
 
 
 # The tools
@@ -44,19 +44,19 @@ async def multiply(a: int, b: int) -> int:
 
 
 async def add_later(a: int, b: int) -> int:
-    """Add two numbers, when others had their turn."""
+    """Add two numbers after other tasks have run."""
     await asyncio.sleep(0)
     return a + b
 
 
 async def multiply_later(a: int, b: int) -> int:
-    """Multiply two numbers, when others had their turn."""
+    """Multiply two numbers after other tasks have run."""
     await asyncio.sleep(0)
     return a * b
 
 
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function in an async one, as decorators that log or trace do."""
+    """Wrap a function in an async function, like a decorator that logs or traces."""
 
     @functools.wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def call_text(number: int) -> str:
 
 
 def ten_functions() -> list[Callable[..., Any]]:
-    """Return ten new functions, so that no schema is found in a cache."""
+    """Return ten new functions, so that no cached schema is used."""
 
     def search(query: str, limit: int = 10, *, tags: list[str] | None = None, exact: bool = False) -> str:
         """Search the archive."""
@@ -91,11 +91,11 @@ def ten_functions() -> list[Callable[..., Any]]:
 
 
 def _copy(function: Any, name: str) -> Callable[..., Any]:
-    made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
-    made.__kwdefaults__ = dict(function.__kwdefaults__)
-    made.__annotations__ = dict(function.__annotations__)
-    made.__doc__ = function.__doc__
-    return made
+    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = dict(function.__kwdefaults__)
+    copy.__annotations__ = dict(function.__annotations__)
+    copy.__doc__ = function.__doc__
+    return copy
 
 
 # W2, by hand
@@ -112,7 +112,7 @@ _numbers = TypeAdapter(Numbers).validator
 
 
 class HandModel:
-    """Two parallel tool calls, then the answer."""
+    """A model that sends two parallel tool calls, then the answer."""
 
     def __init__(self) -> None:
         self._calls = itertools.cycle(
@@ -133,7 +133,7 @@ class HandModel:
 
 
 class HandAgent:
-    """The least an agent can be."""
+    """A minimal agent."""
 
     __slots__ = ("model", "system", "tools")
 
@@ -182,7 +182,7 @@ def limit_construct(n: int) -> None:
 
 
 def limit_construct_from_functions(n: int) -> None:
-    """Per function, a validator of its arguments and their JSON Schema."""
+    """Build a validator of the arguments and their JSON Schema for each function."""
     model = HandModel()
     for _ in range(n):
         functions = ten_functions()
@@ -202,12 +202,12 @@ async def _at_once(run: Callable[[str], Any], n: int) -> None:
         await asyncio.gather(*[run(f"What is {i} plus {i + 1}, and their product?") for i in numbers])
 
 
-# W2, ours
+# W2, by agentkit
 
 
 TIMED = [tool(timeout=30.0)(add), tool(timeout=30.0)(multiply)]
 TIMED_LATER = [tool(name="add", timeout=30.0)(add_later), tool(name="multiply", timeout=30.0)(multiply_later)]
-"""Tools that have to wait: here a time limit is armed and taken back."""
+"""Tools that wait, so that a time limit is set and cancelled."""
 
 
 DECORATED = [tool(timeout=30.0)(logged(add)), tool(timeout=30.0)(logged(multiply))]
@@ -215,7 +215,7 @@ DECORATED_SYNC = [
     tool(name="add", timeout=30.0)(logged(sync_add)),
     tool(name="multiply", timeout=30.0)(logged(sync_multiply)),
 ]
-"""Async wrappers around sync functions: they are awaited, and need no thread."""
+"""Async wrappers of sync functions: the wrappers are awaited and need no thread."""
 
 
 def our_model() -> ScriptedModel:
@@ -234,7 +234,7 @@ def our_model() -> ScriptedModel:
     done = Reply(Message("assistant", "Done."))
 
     def answer(sent: Composition) -> Reply:
-        sent.to_openai()  # what a real model would put on the wire; the loop by hand has it ready too
+        sent.to_openai()  # the payload of a request; the loop by hand has one too
         return done if len(sent.intermediate) else next(replies)
 
     return ScriptedModel.repeat(answer, keep=0)
@@ -242,10 +242,10 @@ def our_model() -> ScriptedModel:
 
 def our_agent(tools: list[Tool] = TIMED) -> Callable[[str], Any]:
     agent = Agent(our_model(), SYSTEM, tools=tools)
-    heard: list[int] = [0]
+    event_count: list[int] = [0]
 
     def listen(event: object) -> None:
-        heard[0] += 1
+        event_count[0] += 1
 
     async def run(text: str) -> str:
         return (await agent.run(text, on_event=listen)).output
@@ -293,7 +293,7 @@ def our_construct_from_functions(n: int) -> None:
 
 
 def agent_workload(rounds: int) -> Iterator[Figure]:
-    """W2."""
+    """Measure the runs and the construction of agents."""
     runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run, **{name: peer_run(name) for name in PEERS}}
     yield from figures("W2 run", interleave(runs, 300, rounds), goals={"agentkit": 5})
     runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
@@ -306,16 +306,18 @@ def agent_workload(rounds: int) -> Iterator[Figure]:
         ours = name == "agentkit"
         goal, met = ("at least 10,000", 1 / seconds >= 10_000) if ours else ("", None)
         yield Figure("W2 100 at once", name, 1 / seconds, "runs/s", None, goal, met)
-    ready = interleave({"by hand": limit_construct, "agentkit": our_construct}, 2000, rounds)
-    for figure in figures("W2 construct, tools ready", ready):
+    seconds_by_name = interleave({"by hand": limit_construct, "agentkit": our_construct}, 2000, rounds)
+    for figure in figures("W2 construct, tools ready", seconds_by_name):
         ours = figure.who == "agentkit"
         yield figure.with_goal("at most 5 µs", figure.value <= 5) if ours else figure
-    built = {"by hand": limit_construct_from_functions, "agentkit": our_construct_from_functions}
-    yield from figures("W2 construct, 10 functions", interleave(built, 5, rounds), unit="ms", goals={"agentkit": 1.1})
+    constructions = {"by hand": limit_construct_from_functions, "agentkit": our_construct_from_functions}
+    yield from figures(
+        "W2 construct, 10 functions", interleave(constructions, 5, rounds), unit="ms", goals={"agentkit": 1.1}
+    )
     hand, ours = HandModel(), our_model()
     yield Figure("W2 memory per agent", "by hand", kib_each(lambda: HandAgent(hand, SYSTEM, [add, multiply])), "KiB")
-    each = kib_each(lambda: Agent(ours, SYSTEM, tools=TIMED))
-    yield Figure("W2 memory per agent", "agentkit", each, "KiB", None, "at most 1.6 KiB", each <= 1.6)
+    kib = kib_each(lambda: Agent(ours, SYSTEM, tools=TIMED))
+    yield Figure("W2 memory per agent", "agentkit", kib, "KiB", None, "at most 1.6 KiB", kib <= 1.6)
 
 
 if __name__ == "__main__":

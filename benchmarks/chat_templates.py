@@ -1,7 +1,7 @@
-"""Rendering conversations through chat templates.
+"""Rendering of conversations with chat templates.
 
-Workloads: `role_markers`, a conversation of 1,000 turns (2,000 messages) as plain dicts, against the same text joined
-by hand; `jinja`, 20 turns through templates of three kinds, against Jinja's immutable sandbox used directly.
+Workloads: `role_markers`, a conversation of 1,000 turns (2,000 messages) as plain dicts; its limit is the same text
+joined by hand. `jinja`, 20 turns with templates of three kinds; its limit is Jinja's immutable sandbox used directly.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ WITH_TOOLS = """{%- if tools %}
 
 
 def role_markers(rounds: int) -> Iterable[Figure]:
-    """1,000 turns through templates that are fields only, and through those that are code."""
+    """Render 1,000 turns with declarative templates and with templates written in Python."""
     messages = [
         message
         for number in range(TURNS)
@@ -97,8 +97,8 @@ def role_markers(rounds: int) -> Iterable[Figure]:
     system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
 
     def by_hand() -> str:
-        said = [f"{begins[message['role']]}{message['content']}<|im_end|>\n" for message in messages]
-        return f"{system}{''.join(said)}<|im_start|>assistant\n"
+        texts = [f"{begins[message['role']]}{message['content']}<|im_end|>\n" for message in messages]
+        return f"{system}{''.join(texts)}<|im_start|>assistant\n"
 
     qwen = CHAT_TEMPLATES.get("qwen")()
     assert qwen.render(messages) == qwen.render(typed) == by_hand()
@@ -119,16 +119,21 @@ def _conversation(turns: int, with_tools: bool) -> list[dict[str, Any]]:
         )
         if with_tools and number % 3 == 0:
             call = {"name": "search", "arguments": {"query": f"report {number}", "limit": 3}}
-            made = [{"id": f"{number:09d}", "type": "function", "function": call}]
-            messages.append({"role": "assistant", "content": "", "tool_calls": made})
-            found = {"role": "tool", "tool_call_id": f"{number:09d}", "name": "search", "content": f"Line {number}."}
-            messages.append(found)
-        messages.append({"role": "assistant", "content": f"Answer {number}: " + "it says this and that. " * 9 + "."})
+            tool_calls = [{"id": f"{number:09d}", "type": "function", "function": call}]
+            messages.append({"role": "assistant", "content": "", "tool_calls": tool_calls})
+            tool_result = {
+                "role": "tool",
+                "tool_call_id": f"{number:09d}",
+                "name": "search",
+                "content": f"Line {number}.",
+            }
+            messages.append(tool_result)
+        messages.append({"role": "assistant", "content": f"Answer {number}: " + "it cites this or that. " * 9 + "."})
     return [*messages, {"role": "user", "content": "And in short?"}]
 
 
 def jinja(rounds: int) -> Iterable[Figure]:
-    """20 turns: the sandbox directly, then trusted, as it comes, and with limits but no normaliser."""
+    """Render 20 turns with the sandbox, then with limits off, limits on, and limits on without normalisation."""
     sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], cache_size=0
     )
@@ -142,14 +147,16 @@ def jinja(rounds: int) -> Iterable[Figure]:
     ):
         messages = _conversation(20, tools is not None)
         direct = sandbox.from_string(source)
-        given = {"messages": messages, "tools": tools, "add_generation_prompt": True, "bos_token": "<s>"}
+        variables = {"messages": messages, "tools": tools, "add_generation_prompt": True, "bos_token": "<s>"}
         ours = {
             "limits off": JinjaChatTemplate(source, bos_token="<s>", limits=None),
             "limits on": JinjaChatTemplate(source, bos_token="<s>"),
             "raw, limits on": JinjaChatTemplate(source, bos_token="<s>", normalise=False),
         }
-        assert {template.render(messages, tools) for template in ours.values()} == {direct.render(given)}
-        candidates = {"sandbox": lambda n, direct=direct, given=given: [direct.render(given) for _ in range(n)]}
+        assert {template.render(messages, tools) for template in ours.values()} == {direct.render(variables)}
+        candidates = {
+            "sandbox": lambda n, direct=direct, variables=variables: [direct.render(variables) for _ in range(n)]
+        }
         for label, template in ours.items():
             candidates[label] = lambda n, template=template, messages=messages, tools=tools: [  # type: ignore[misc]
                 template.render(messages, tools) for _ in range(n)

@@ -1,7 +1,8 @@
-"""W1: one turn's whole prompt, warm and cold, as messages, as one string, by a chat template; trimming a long history.
+"""W1: the whole prompt of a turn, as messages, as one string and by a chat template; trimming of a long history.
 
-Every turn asks another question, as in a conversation; system text, tools, facts, documents, examples and history stay.
-The timed call builds the context too. Spans, trust and the budget check are on.
+Each turn contains a new question, as in a conversation; system text, tools, facts, documents, examples and history are
+the same. Warm: with a cache of renderings; cold: without. The timed call includes the creation of the context. Spans,
+trust and the budget check are on.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ LAYERS = Layers(
 
 
 def history(size: int) -> list[Message]:
-    """Return a history of `size` turns: what the user asked and what the assistant answered."""
+    """Return a history of `size` turns, each with a question and an answer."""
     return [Message(role, f"{number} {WORDS * 2}") for number in range(size) for role in ("user", "assistant")]
 
 
 class Turn:
-    """The same turn, written by every candidate."""
+    """The turn that every candidate composes."""
 
     def __init__(self, size: int) -> None:
         self.messages = history(size)
@@ -96,13 +97,13 @@ class Turn:
         self.render_cache = RenderCache()
 
     def question(self) -> str:
-        """Return a question nobody has seen."""
+        """Return a new question."""
         return f"What about number {next(numbers)}?"
 
     def system_by_hand(self) -> str:
         """Return the system text with f-strings."""
         tools = "\n".join([tool.json for tool in TOOLS])
-        examples = "\n\n".join([f"Input: {one.input}\nOutput: {one.output}" for one in EXAMPLES])
+        examples = "\n\n".join([f"Input: {example.input}\nOutput: {example.output}" for example in EXAMPLES])
         facts = "\n".join([f"- {fact.text}" for fact in FACTS])
         k = KWARGS
         kwargs = f"root: {k['root']}\nbranch: {k['branch']}\nuser: {k['user']}\nline: {k['line']}\n"
@@ -111,8 +112,8 @@ class Turn:
 
     def user_by_hand(self) -> str:
         """Return the user text with f-strings."""
-        found = "\n\n".join([f"[{one.label}] {one.title}\n{one.text}" for one in DOCUMENTS])
-        return f"{found}\n\nQuestion: {self.question()}\nAnswer from the documents."
+        documents = "\n\n".join([f"[{doc.label}] {doc.title}\n{doc.text}" for doc in DOCUMENTS])
+        return f"{documents}\n\nQuestion: {self.question()}\nAnswer from the documents."
 
     def messages_by_hand(self) -> Any:
         """Return the payload with f-strings."""
@@ -121,18 +122,18 @@ class Turn:
 
     def string_by_hand(self) -> str:
         """Return one string with f-strings."""
-        talk = "\n\n".join([f"{message.role}: {message.content}" for message in self.messages])
-        return f"system: {self.system_by_hand()}\n\n{talk}\n\nuser: {self.user_by_hand()}"
+        history_text = "\n\n".join([f"{message.role}: {message.content}" for message in self.messages])
+        return f"system: {self.system_by_hand()}\n\n{history_text}\n\nuser: {self.user_by_hand()}"
 
     def chat_by_hand(self) -> str:
-        """Return the text that Qwen 2.5 was trained on with f-strings."""
+        """Return the text of the chat template of Qwen 2.5 with f-strings."""
         tools = "".join([f'\n{{"type": "function", "function": {tool.json}}}' for tool in TOOLS])
-        talk = "".join([f"{BEGINS[message.role]}{message.content}<|im_end|>\n" for message in self.messages])
+        history_text = "".join([f"{BEGINS[message.role]}{message.content}<|im_end|>\n" for message in self.messages])
         system = f"<|im_start|>system\n{self.system_by_hand()}{QWEN.tools}{tools}{QWEN.eotools}<|im_end|>\n"
-        return f"{system}{talk}<|im_start|>user\n{self.user_by_hand()}<|im_end|>\n<|im_start|>assistant\n"
+        return f"{system}{history_text}<|im_start|>user\n{self.user_by_hand()}<|im_end|>\n<|im_start|>assistant\n"
 
     def composed(self, cache: RenderCache | None, conversation: Conversation | None = None) -> Any:
-        """Return our composition of a context built now."""
+        """Return the composition of a new context."""
         ctx = PromptContext(
             user_input=UserInput(input=self.question(), additional_kwargs=KWARGS),
             conversation=conversation or self.conversation,
@@ -145,7 +146,7 @@ class Turn:
 
 
 def repeat(work: Callable[[], object]) -> Callable[[int], None]:
-    """Return a function that does `work` n times."""
+    """Return a function that calls `work` n times."""
 
     def times(n: int) -> None:
         for _ in range(n):
@@ -155,7 +156,7 @@ def repeat(work: Callable[[], object]) -> Callable[[int], None]:
 
 
 def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
-    """Return the payload by stock jinja2, compiled once."""
+    """Return a function that builds the payload with plain jinja2; templates are compiled once."""
     import jinja2
 
     environment = jinja2.Environment()
@@ -179,7 +180,7 @@ def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
 
 
 def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
-    """Return the messages by langchain-core's ChatPromptTemplate, where it is installed."""
+    """Return a function that formats langchain-core's ChatPromptTemplate; None if not installed."""
     if importlib.util.find_spec("langchain_core") is None:
         return None
     from langchain_core.messages import AIMessage, HumanMessage
@@ -192,17 +193,19 @@ def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
             ("human", "{documents}\n\nQuestion: {question}\nAnswer from the documents."),
         ]
     )
-    talk = [(HumanMessage if one.role == "user" else AIMessage)(one.text) for one in turn.messages]
+    history_messages = [
+        (HumanMessage if message.role == "user" else AIMessage)(message.text) for message in turn.messages
+    ]
 
     def payload() -> Any:
         return prompt.format_messages(
             system=SYSTEM,
             tools="\n".join([tool.json for tool in TOOLS]),
-            examples="\n\n".join([f"Input: {one.input}\nOutput: {one.output}" for one in EXAMPLES]),
+            examples="\n\n".join([f"Input: {example.input}\nOutput: {example.output}" for example in EXAMPLES]),
             facts="\n".join([f"- {fact.text}" for fact in FACTS]),
             kwargs="\n".join([f"{name}: {value}" for name, value in KWARGS.items()]),
-            history=talk,
-            documents="\n\n".join([f"[{one.label}] {one.title}\n{one.text}" for one in DOCUMENTS]),
+            history=history_messages,
+            documents="\n\n".join([f"[{document.label}] {document.title}\n{document.text}" for document in DOCUMENTS]),
             question=turn.question(),
         )
 
@@ -223,9 +226,9 @@ def messages(size: int) -> Callable[[int], Iterable[Figure]]:
             "jinja2 by hand": jinja_by_hand(turn),
             **({"langchain-core": peer} if peer is not None else {}),
         }
-        taken = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
+        seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
         goals = GOALS["messages"] if size <= 100 else {"ours warm": 2.0}
-        return figures(f"W1 messages, N={size}", taken, goals=goals)
+        return figures(f"W1 messages, N={size}", seconds, goals=goals)
 
     return measure
 
@@ -239,12 +242,12 @@ def string(rounds: int) -> Iterable[Figure]:
         "ours cold": lambda: turn.composed(None).to_text(),
     }
     assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
-    taken = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-    return figures("W1 string, N=40", taken, goals=GOALS["string"])
+    seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
+    return figures("W1 string, N=40", seconds, goals=GOALS["string"])
 
 
 def chat(size: int) -> Callable[[int], Iterable[Figure]]:
-    """Measure the text of a chat template, control tokens guarded; cold knows nothing of the conversation either."""
+    """Measure the text of a chat template with guarded control tokens; cold also builds a new `Conversation`."""
 
     def measure(rounds: int) -> Iterable[Figure]:
         turn = Turn(size)
@@ -255,15 +258,15 @@ def chat(size: int) -> Callable[[int], Iterable[Figure]]:
             "jinja2 by hand": chat_by_jinja(turn),
         }
         assert len({len(work()) for work in candidates.values()}) == 1
-        taken = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
+        seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
         goals = {"ours warm": 4.0, "ours cold": 20.0} if size <= 100 else {"ours warm": 3.0}
-        return figures(f"W1 chat template, N={size}", taken, goals=goals)
+        return figures(f"W1 chat template, N={size}", seconds, goals=goals)
 
     return measure
 
 
 def chat_by_jinja(turn: Turn) -> Callable[[], str]:
-    """Return the text of the chat template by stock jinja2, compiled once; nothing is guarded."""
+    """Return a function that renders the chat template with plain jinja2, compiled once, without guards."""
     import jinja2
 
     template = jinja2.Environment(keep_trailing_newline=True).from_string(
@@ -293,7 +296,7 @@ def _sizes(payload: Any) -> list[int]:
 
 
 def trimming(rounds: int) -> Iterable[Figure]:
-    """Cut 2,000 messages to a budget with call and result pairs kept; langchain's trim_messages is the peer."""
+    """Trim 2,000 messages to a budget without splitting pairs of call and result; the peer is `trim_messages`."""
     if importlib.util.find_spec("langchain_core") is None:
         return []
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
@@ -330,8 +333,8 @@ def trimming(rounds: int) -> Iterable[Figure]:
         )
 
     candidates = {"langchain-core": repeat(trim_theirs), "ours, nothing known": repeat(trim_ours)}
-    taken = interleave(candidates, 5, rounds)
-    return figures("trim 2,000 messages", taken, unit="ms", goals={"ours, nothing known": 1})
+    seconds = interleave(candidates, 5, rounds)
+    return figures("trim 2,000 messages", seconds, unit="ms", goals={"ours, nothing known": 1})
 
 
 if __name__ == "__main__":

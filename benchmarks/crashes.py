@@ -1,10 +1,10 @@
-"""Kills a process at every failpoint between two writes, again and again, and counts what that lost, doubled or left.
+"""Kills a process at every failpoint between two writes and counts lost, duplicate and orphaned data.
 
 A process works on one store: it appends messages, writes and removes files, recalls, repairs, rebuilds, deletes a
-conversation, backs up, exports and restores; workers index. It is
-killed, another one opens the store, and what it holds is compared with the ledger: what was acknowledged must be
-there, what was under way there whole or not at all, and the index must hold what SQL holds and nothing else. Then the
-same step is tried again. Every process is forked from one that imported everything and opened nothing.
+conversation, backs up, exports and restores; workers index. The process is killed, another process opens the store, and
+the data is compared with the ledger: acknowledged steps must be stored, the step in progress must be stored completely
+or not at all, and the index must contain the same items as the database. Then the step is retried. A parent process
+that has imported all modules and opened no file forks these processes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending", "damaged
 FILES = 5
 GROUPS = ("edge", "backup", "conversation", "deferred", "export", "index", "items", "messages", "rebuild", "repair")
 GROUPS += ("restore", "worker")
-"""Failpoints that these processes pass; the others are passed by tests of their own."""
+"""Groups of failpoints that these processes reach; separate tests cover the other groups."""
 REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
-"""Failpoints that are only passed while a new index is made."""
+"""Failpoints that are reached only while a new index is created."""
 
 
-# The process that works, and the one that looks at what is left.
+# The process that works on a store, and the process that inspects the store afterwards.
 
 
-def opened(order: dict[str, Any]) -> Any:
+def open_memory(order: dict[str, Any]) -> Any:
     from agentkit_memory import Memory
     from agentkit_memory.index.opening import qdrant_indexes
     from agentkit_memory.index.qdrant_edge import EdgeIndex
@@ -47,45 +47,46 @@ def opened(order: dict[str, Any]) -> Any:
     index = order["index"]
 
     def small_segments(space: str, dimensions: int) -> EdgeIndex:
-        return EdgeIndex(Path(index, space), dimensions, segment=1024)  # so that many are closed, and some merged
+        # Small, so that many segments are closed and some are merged.
+        return EdgeIndex(Path(index, space), dimensions, segment=1024)
 
     return Memory(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
 
 
-def keep_indexing(stop: threading.Event, memory: Any) -> None:
+def index_until(stop: threading.Event, memory: Any) -> None:
     from agentkit_memory import IndexUnavailable, StoreUnavailable
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreUnavailable, IndexUnavailable):  # the last while the index is being built anew
+        with suppress(StoreUnavailable, IndexUnavailable):  # IndexUnavailable: during a rebuild
             if worker.run_once():
                 continue
         stop.wait(0.005)
 
 
 def copies(order: dict[str, Any]) -> list[Path]:
-    """Return the backups and exports that have their names."""
-    found = Path(order["docs"]).parent.iterdir()
-    return [each for each in found if each.name.split()[0] in ("backup", "export") and ".partial" not in each.name]
+    """Return the complete backups and exports."""
+    files = Path(order["docs"]).parent.iterdir()
+    return [file for file in files if file.name.split()[0] in ("backup", "export") and ".partial" not in file.name]
 
 
-def restored(order: dict[str, Any]) -> Any:
+def open_restored(order: dict[str, Any]) -> Any:
     from agentkit_memory import Memory
 
     return Memory(Path(order["docs"]).parent / "restored", timeout=30)
 
 
-def work(order: dict[str, Any], say: Any) -> None:
+def work(order: dict[str, Any], send: Any) -> None:
     from sqlalchemy import text
 
     from agentkit_prompts.context.messages import Message
 
     docs = Path(order["docs"])
-    with opened(order) as memory:
+    with open_memory(order) as memory:
         session = memory.session("s")
         stop = threading.Event()
         for _ in range(order["workers"]):
-            threading.Thread(target=keep_indexing, args=(stop, memory), daemon=True).start()
+            threading.Thread(target=index_until, args=(stop, memory), daemon=True).start()
         for step in order["steps"]:
             path = docs / step.get("file", "")
             if step["do"] == "say":
@@ -98,67 +99,68 @@ def work(order: dict[str, Any], say: Any) -> None:
                 assert not memory.ingest(docs).errors
             elif step["do"] == "recall":
                 memory.recall(step["text"])
-                assert memory.recall_logs(limit=1)[0].query == step["text"]  # waits until it is written
+                assert memory.recall_logs(limit=1)[0].query == step["text"]  # waits for the write
             elif step["do"] in ("backup", "export"):
                 copy = docs.parent / f"{step['do']} {step['file']}"
-                if not copy.exists():  # killed after it got its name
+                if not copy.exists():  # exists if the process was killed after the rename
                     getattr(memory.admin, step["do"])(copy)
             elif step["do"] == "restore":
                 shutil.rmtree(docs.parent / "restored", ignore_errors=True)
                 for copy in copies(order)[:1]:
-                    with restored(order) as other:
+                    with open_restored(order) as other:
                         other.admin.restore(copy)
             elif step["do"] == "rebuild":
                 assert memory.admin.rebuild().ok or order["workers"]
             elif step["do"] == "forget":
-                for _ in range(2):  # what another process left of it too
+                for _ in range(2):  # the first time also deletes rows of a killed process
                     memory.session("side").append(Message("user", "zebra one"), Message("user", "zebra two"))
                     memory.worker().drain()
                     assert memory.delete_session("side")
-            else:  # harm the index behind everybody's back, and repair it
+            else:  # damage the index without a record in the database, and repair it
                 index = memory._store.indexes.catch_up()
-                held = [item for item, _ in index.versions()]
-                index.delete(held[:2])
+                item_ids = [item for item, _ in index.versions()]
+                index.delete(item_ids[:2])
                 with memory._store.database.write() as connection:
-                    for item in held[2:4]:
+                    for item in item_ids[2:4]:
                         newer = "want = want + 3, have = want + 3 WHERE item_id = :item AND want = have"
                         connection.execute(text(f"UPDATE vector_state SET {newer}"), {"item": item})
                 assert memory.admin.repair().after.ok
-            say("done")
+            send("done")
         stop.set()
-    say("end")
+    send("end")
 
 
-def inspect(order: dict[str, Any], say: Any) -> None:
+def inspect(order: dict[str, Any], send: Any) -> None:
     from sqlalchemy import text
 
     from agentkit_memory import IndexUnavailable, Memory
 
     def no_index(space: str, dimensions: int) -> Any:
-        raise IndexUnavailable("no index is needed to look at what was restored", owned=True)
+        raise IndexUnavailable("the inspection of a restored copy needs no index", owned=True)
 
-    with opened(order) as memory:
+    with open_memory(order) as memory:
         index = memory._store.indexes.catch_up()
         report = memory.admin.verify()
         with memory._store.database.read() as connection:
-            shown = "documents WHERE generation > 0"  # a document that is being removed is hidden
-            uris = dict(connection.execute(text(f"SELECT id, uri FROM {shown}")).all())
+            visible = "documents WHERE generation > 0"  # generation 0: the document is being removed
+            uris = dict(connection.execute(text(f"SELECT id, uri FROM {visible}")).all())
             rows = connection.execute(text("SELECT text, document_id FROM items WHERE kind = 'chunk'")).all()
-            every = set(connection.scalars(text("SELECT id FROM items")))
+            item_ids = set(connection.scalars(text("SELECT id FROM items")))
         points = [item for item, _ in index.versions()]
         messages = [message.text for message in memory.session("s").conversation]
         logs = [log.query for log in memory.recall_logs(limit=10_000)]
     damaged = 0
-    if (Path(order["docs"]).parent / "restored" / "memory.db").exists():  # all of a copy, or nothing
-        with restored(order) as other:
+    if (Path(order["docs"]).parent / "restored" / "memory.db").exists():  # the whole copy, or nothing
+        with open_restored(order) as other:
             other.worker().drain()
-            held = other.session("s").conversation if other.admin.usage() else ()
-            damaged += [message.text for message in held] != messages[: len(held)] or not other.admin.verify().ok
-    for copy in copies(order):  # whole, and read as such
+            conversation = other.session("s").conversation if other.admin.usage() else ()
+            is_prefix = [message.text for message in conversation] == messages[: len(conversation)]
+            damaged += not is_prefix or not other.admin.verify().ok
+    for copy in copies(order):  # every copy is complete and can be restored
         with tempfile.TemporaryDirectory() as folder, Memory(folder, index=no_index) as other:
             counts = other.admin.restore(copy)
-            held = other.session("s").conversation
-            damaged += [message.text for message in held] != messages[: len(held)] or not counts
+            conversation = other.session("s").conversation
+            damaged += [message.text for message in conversation] != messages[: len(conversation)] or not counts
         if order["tidy"]:
             copy.unlink()
     files: dict[str, list[str]] = {uri.rsplit("/", 1)[1]: [] for uri in uris.values()}
@@ -166,32 +168,32 @@ def inspect(order: dict[str, Any], say: Any) -> None:
         if document in uris:
             name = uris[document].rsplit("/", 1)[1]
             files[name].extend(line for line in chunk.splitlines() if line.strip())
-    found = {
+    state = {
         "messages": messages,
         "logs": logs,
         "files": {name: sorted(lines) for name, lines in files.items()},
         "damaged": damaged,
         "doubled_points": len(points) - len(set(points)),
-        "orphan": len(set(points) - every) + report.orphans,
-        "missing": len(every - set(points)) + report.missing,
+        "orphan": len(set(points) - item_ids) + report.orphans,
+        "missing": len(item_ids - set(points)) + report.missing,
         "stale": report.stale,
         "pending": report.pending,
     }
-    say(json.dumps(found))
+    send(json.dumps(state))
 
 
-def tell(line: str) -> None:
-    """Write a line at once: a thread that kills the process may do so between a text and the end of its line."""
+def send_line(line: str) -> None:
+    """Write a line in one call: another thread may kill the process between a text and its newline."""
     os.write(1, f"{line}\n".encode())
 
 
 def zygote() -> None:
-    """Fork a process for every order that is read, and tell what became of it."""
+    """Read orders from the standard input, fork a process for each, and write its output and exit code."""
     for module in ("index.qdrant_edge", "index.indexes", "index.qdrant_server", "ingest.pipeline", "memory"):
         importlib.import_module(f"agentkit_memory.{module}")
     from agentkit_memory.process import failpoints
 
-    tell("ready")
+    send_line("ready")
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -199,22 +201,22 @@ def zygote() -> None:
             try:
                 os.environ[failpoints.VARIABLE] = order["failpoint"]
                 importlib.reload(failpoints)
-                signal.alarm(120)  # who hangs ends too, and is reported
+                signal.alarm(120)  # ends a process that hangs
                 action = inspect if order["action"] == "inspect" else work
-                action(order, tell)
+                action(order, send_line)
             except BaseException as error:
-                tell(f"failed {type(error).__name__}: {error}")
+                send_line(f"failed {type(error).__name__}: {error}")
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        tell(f"ended {os.waitstatus_to_exitcode(status)}")
+        send_line(f"ended {os.waitstatus_to_exitcode(status)}")
 
 
-# The parent, who keeps the ledger.
+# The parent process, which records the ledger.
 
 
 class Zygote:
-    """The process that forks the others."""
+    """Parent process of all processes that work on a store."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -227,14 +229,14 @@ class Zygote:
         return self.process.stdout.readline().rstrip("\n")
 
     def run(self, **order: Any) -> tuple[list[str], int]:
-        """Return what the process wrote and how it ended."""
+        """Return the lines and the exit code of a process."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         lines = []
         while not (line := self.next()).startswith("ended "):
             if not line and self.process.poll() is not None:
-                raise RuntimeError("the process that forks the others is gone")
+                raise RuntimeError("the process that forks has exited")
             lines.append(line)
         return lines, int(line.split()[1])
 
@@ -244,7 +246,7 @@ class Zygote:
 
 
 class Ledger:
-    """What was acknowledged."""
+    """Record of the acknowledged steps."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -254,7 +256,7 @@ class Ledger:
         self.number = 0
 
     def steps(self, count: int) -> list[dict[str, str]]:
-        """Return some things to do."""
+        """Return the next steps."""
         kinds = [
             "say",
             "write",
@@ -268,21 +270,23 @@ class Ledger:
             "rebuild",
             "repair",
         ]
-        made = []
+        steps = []
         for position in range(count):
             self.number += 1
             kind = kinds[position % len(kinds)]
             name = f"{self.random.randrange(FILES)}.md"
-            kept = f"# Kept\n\nquartz {name}\n"
-            text = f"said {self.number}" if kind == "say" else f"# Part {self.number}\n\nzebra {self.number}\n\n{kept}"
+            section = f"# Kept\n\nquartz {name}\n"
+            text = f"# Part {self.number}\n\nzebra {self.number}\n\n{section}"
+            if kind == "say":
+                text = f"said {self.number}"
             if kind == "recall":
                 text = f"zebra {self.number}?"
             if kind in ("backup", "export"):
                 name = str(self.number)
-            made.append({"do": kind, "file": name, "text": text})
-        return made
+            steps.append({"do": kind, "file": name, "text": text})
+        return steps
 
-    def done(self, step: dict[str, str]) -> None:
+    def acknowledge(self, step: dict[str, str]) -> None:
         if step["do"] == "say":
             self.messages.append(step["text"])
         elif step["do"] == "recall":
@@ -292,23 +296,23 @@ class Ledger:
         elif step["do"] == "remove":
             self.files.pop(step["file"], None)
 
-    def faults(self, found: dict[str, Any], under_way: dict[str, str] | None) -> Counter[str]:
-        """Compare what a store holds with what was acknowledged; one step may have happened whole or not at all."""
+    def faults(self, state: dict[str, Any], pending: dict[str, str] | None) -> Counter[str]:
+        """Count the differences between a store and the ledger; the step in progress may be stored or not."""
         counts: Counter[str] = Counter(
-            {kind: found[kind] for kind in ("orphan", "missing", "stale", "pending", "damaged")}
+            {kind: state[kind] for kind in ("orphan", "missing", "stale", "pending", "damaged")}
         )
-        counts["duplicate"] += found["doubled_points"] + len(found["messages"]) - len(set(found["messages"]))
+        counts["duplicate"] += state["doubled_points"] + len(state["messages"]) - len(set(state["messages"]))
         messages = list(self.messages)
-        if under_way and under_way["do"] == "say" and found["messages"] == [*messages, under_way["text"]]:
-            messages.append(under_way["text"])
-        counts["lost"] += found["messages"] != messages
-        counts["lost"] += len(set(self.logs) - set(found["logs"]))
-        for name in {*self.files, *found["files"]}:
-            may = [self.files.get(name)]
-            if under_way and under_way["do"] in ("write", "remove") and under_way["file"] == name:
-                may.append(under_way["text"] if under_way["do"] == "write" else None)
-            if found["files"].get(name) not in [lines(each) for each in may]:
-                counts["duplicate" if len(found["files"].get(name, ())) > 4 else "lost"] += 1
+        if pending and pending["do"] == "say" and state["messages"] == [*messages, pending["text"]]:
+            messages.append(pending["text"])
+        counts["lost"] += state["messages"] != messages
+        counts["lost"] += len(set(self.logs) - set(state["logs"]))
+        for name in {*self.files, *state["files"]}:
+            allowed = [self.files.get(name)]
+            if pending and pending["do"] in ("write", "remove") and pending["file"] == name:
+                allowed.append(pending["text"] if pending["do"] == "write" else None)
+            if state["files"].get(name) not in [lines(content) for content in allowed]:
+                counts["duplicate" if len(state["files"].get(name, ())) > 4 else "lost"] += 1
         return counts
 
 
@@ -317,8 +321,8 @@ def lines(text: str | None) -> list[str] | None:
 
 
 @contextmanager
-def postgres(address: str) -> Iterator[str]:
-    """Lend the address of a server: the one that was given, or one of our own."""
+def postgresql(address: str) -> Iterator[str]:
+    """Yield the address, or the address of a new server if it is empty."""
     if address:
         yield address
         return
@@ -335,58 +339,60 @@ def campaign(
     """Kill about `kills` processes that work on one store, and yield a row per failpoint."""
     ledger = Ledger(seed)
     (folder / "docs").mkdir(parents=True)
-    where = {"target": target, "index": str(folder / "index"), "docs": str(folder / "docs"), "qdrant": qdrant}
-    for name in names:
-        row: dict[str, Any] = {"failpoint": name, "kills": 0} | dict.fromkeys(FAULTS, 0)
-        waiting: list[dict[str, str]] = []
-        most = 1 if name in REBUILDS else 4  # at which pass to kill; not all are passed so often
-        wanted = max(1, round(kills / len(names)))
-        for attempt in range(2 * wanted):
-            if row["kills"] == wanted:
+    store = {"target": target, "index": str(folder / "index"), "docs": str(folder / "docs"), "qdrant": qdrant}
+    for failpoint in names:
+        row: dict[str, Any] = {"failpoint": failpoint, "kills": 0} | dict.fromkeys(FAULTS, 0)
+        retried: list[dict[str, str]] = []
+        last_pass = (
+            1 if failpoint in REBUILDS else 4
+        )  # kill at this pass or before; reduced if a failpoint is reached less often
+        target_kills = max(1, round(kills / len(names)))
+        for attempt in range(2 * target_kills):
+            if row["kills"] == target_kills:
                 break
-            if name in REBUILDS:
+            if failpoint in REBUILDS:
                 shutil.rmtree(folder / "index", ignore_errors=True)
-            steps = [*waiting, *ledger.steps(11)]
-            count = attempt % most + 1
-            order = {"action": "work", "failpoint": f"{name}:{count}", "steps": steps, "workers": attempt % 3}
-            lines, status = zygote.run(**where, **order)
+            steps = [*retried, *ledger.steps(11)]
+            count = attempt % last_pass + 1
+            order = {"action": "work", "failpoint": f"{failpoint}:{count}", "steps": steps, "workers": attempt % 3}
+            lines, status = zygote.run(**store, **order)
             if status not in (0, -signal.SIGKILL):
-                raise RuntimeError(f"{name}:{count}: {lines[-1:]}")
-            most = most if status else max(1, count - 1)
+                raise RuntimeError(f"{failpoint}:{count}: {lines[-1:]}")
+            last_pass = last_pass if status else max(1, count - 1)
             acknowledged = lines.count("done")
             for step in steps[:acknowledged]:
-                ledger.done(step)
-            waiting = steps[acknowledged : acknowledged + 1]
+                ledger.acknowledge(step)
+            retried = steps[acknowledged : acknowledged + 1]
             row["kills"] += status == -signal.SIGKILL
-            lines, status = zygote.run(**where, action="inspect", failpoint="", tidy=attempt % 3 == 2)
+            lines, status = zygote.run(**store, action="inspect", failpoint="", tidy=attempt % 3 == 2)
             if status:
-                raise RuntimeError(f"{name}:{count}, looking afterwards: {lines}")
-            found = json.loads(lines[0])
-            faults = ledger.faults(found, waiting[0] if waiting else None)
+                raise RuntimeError(f"{failpoint}:{count}, inspection: {lines}")
+            state = json.loads(lines[0])
+            faults = ledger.faults(state, retried[0] if retried else None)
             if faults.total():
                 print(
-                    f"{target} {name}:{count} {faults}\n {ledger.files}\n {found}\n {steps} {acknowledged}",
+                    f"{target} {failpoint}:{count} {faults}\n {ledger.files}\n {state}\n {steps} {acknowledged}",
                     file=sys.stderr,
                 )
             for kind, number in faults.items():
                 row[kind] += number
-        lines, status = zygote.run(**where, action="work", failpoint="", steps=waiting, workers=0)
+        lines, status = zygote.run(**store, action="work", failpoint="", steps=retried, workers=0)
         if status:
-            raise RuntimeError(f"{name}, in peace: {lines}")
-        for step in waiting:
-            ledger.done(step)
+            raise RuntimeError(f"{failpoint}, without a failpoint: {lines}")
+        for step in retried:
+            ledger.acknowledge(step)
         yield row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=500, help="about how many, over all stores")
+    parser.add_argument("--kills", type=int, default=500, help="approximate number of kills in all stores")
     parser.add_argument(
-        "--only", nargs="*", help="stores, of sqlite+edge, postgresql+edge, sqlite+qdrant, postgresql+qdrant"
+        "--only", nargs="*", help="stores: sqlite+edge, postgresql+edge, sqlite+qdrant, postgresql+qdrant"
     )
-    parser.add_argument("--part", default="1/1", help="which failpoints: 2/3 is the second of every three")
+    parser.add_argument("--part", default="1/1", help="part of the failpoints: 2/3 is the second of every three")
     parser.add_argument(
-        "--postgres", default="", help="address of a server with an empty database; else one is started"
+        "--postgres", default="", help="address of a server with an empty database; by default, a server is started"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
@@ -395,7 +401,7 @@ def main() -> None:
     if options.zygote:
         zygote()
         return
-    from failpoints import FAILPOINTS  # beside this file
+    from failpoints import FAILPOINTS  # a module next to this file
 
     part, parts = map(int, options.part.split("/"))
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
@@ -413,10 +419,10 @@ def main() -> None:
                 names = [name for name in FAILPOINTS if name.split(".")[0] in groups][part - 1 :: parts]
                 home = Path(folder, store)
                 kills = round(options.kills * share / sum(stores.values()))
-                with postgres(options.postgres) if database == "postgresql" else nothing(str(home)) as target:
+                with postgresql(options.postgres) if database == "postgresql" else fixed_target(str(home)) as target:
                     for row in campaign(forks, target, home, names, kills, qdrant=index == "qdrant", seed=options.seed):
                         rows.append({"store": store} | row)
-                        if not options.json:  # at once: a campaign may be ended from outside
+                        if not options.json:  # before the next store: the process may be stopped
                             show(rows[-1])
     finally:
         forks.close()
@@ -433,7 +439,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 @contextmanager
-def nothing(target: str) -> Iterator[str]:
+def fixed_target(target: str) -> Iterator[str]:
     yield target
 
 
