@@ -1,4 +1,4 @@
-"""A tool loop over each adapter: two calls of a tool, one after the other, then the answer; the limit is the chat one.
+"""A tool loop with each adapter: two successive tool calls, then the answer; the limit is the chat completions adapter.
 
 A server in a separate process replies without a delay, so that only the client is measured: runs of three requests, in
 a new conversation and after 200 turns, as whole replies and as streams.
@@ -151,7 +151,7 @@ def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Work:
     url = f"http://127.0.0.1:{port}"
     model = MODELS[form]("m", api_key="no-key-at-all", base_url=url)
     agent = Agent(model, "You add.", tools=[add])
-    parts = {"conversation": Conversation(history())} if is_long else {}
+    parts: dict[str, Any] = {"conversation": Conversation(history())} if is_long else {}
 
     async def runs(n: int) -> None:
         for _ in range(n):

@@ -47,7 +47,7 @@ def open_memory(order: dict[str, Any]) -> Any:
     index = order["index"]
 
     def small_segments(space: str, dimensions: int) -> EdgeIndex:
-        # Small, so that many segments are closed and some are merged.
+        # A small limit closes many segments and merges some.
         return EdgeIndex(Path(index, space), dimensions, segment=1024)
 
     return Memory(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
@@ -343,9 +343,8 @@ def campaign(
     for failpoint in names:
         row: dict[str, Any] = {"failpoint": failpoint, "kills": 0} | dict.fromkeys(FAULTS, 0)
         retried: list[dict[str, str]] = []
-        last_pass = (
-            1 if failpoint in REBUILDS else 4
-        )  # kill at this pass or before; reduced if a failpoint is reached less often
+        # Kill at this pass or before; reduced below if the failpoint is reached less often.
+        last_pass = 1 if failpoint in REBUILDS else 4
         target_kills = max(1, round(kills / len(names)))
         for attempt in range(2 * target_kills):
             if row["kills"] == target_kills:

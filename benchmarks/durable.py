@@ -1,10 +1,10 @@
-"""W8: what a step of a durable run costs beside a step of bare DBOS, in one process and on one database.
+"""W8: cost of a step of a durable run and of a step of plain DBOS, in one process and on one database.
 
     python benchmarks/durable.py [--json] [--postgres] [--rounds 9]
 
-Limit: a DBOS workflow that runs as many steps, each of which returns a line as long as ours. Both are timed inside of
-the workflow, so that the queue counts for neither; interleaved, order swapped each round. CPU time is that of the
-process without what its idle worker takes.
+Limit: a DBOS workflow with the same number of steps, which return the journal lines of the run. Both are timed inside
+the workflow, without the queue; interleaved, order swapped each round. CPU time is the time of the process minus the
+time of its idle worker.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from agentkit.runs.run_store import RunStore
 from agentkit_prompts import Composition
 
 CALLS = 20
-"""Tool calls of a run, one per step of the agent."""
+"""Number of tool calls of a run, one per step of the agent."""
 _IDLE = 5.0
-"""Seconds in which the worker has nothing to do."""
+"""Seconds in which the idle worker is measured."""
 GOAL = 1.0
-"""Milliseconds of ours for each step, at most."""
+"""Maximum additional milliseconds per step."""
 
 
 @tool
 def look(name: str) -> str:
-    """Look for somebody."""
+    """Look for a person."""
     return f"{name} is there"
 
 
@@ -58,32 +58,32 @@ def database(folder: Path, *, postgres: bool) -> Iterator[str]:
     server.cleanup()
 
 
-def measured(url: str, rounds: int) -> dict[str, Any]:
+def measure_steps(url: str, rounds: int) -> dict[str, Any]:
     from dbos import DBOS
 
     runs = Runs(url)
     agent = Agent(ScriptedModel.repeat(reply), "You look.", tools=[look], name="looker", limits=Limits(steps=CALLS + 1))
     runs.add(agent)
-    taken: dict[str, list[tuple[float, float]]] = {"bare": [], "ours": []}
+    times: dict[str, list[tuple[float, float]]] = {"bare": [], "ours": []}
     lines: list[str] = []
 
     @DBOS.workflow(name="bare")
     async def bare() -> int:
-        began, cpu = time.perf_counter(), time.process_time()
+        start, cpu = time.perf_counter(), time.process_time()
         for line in lines:
             await DBOS.run_step_async({"name": "journal"}, lambda line=line: line)
-        taken["bare"].append((time.perf_counter() - began, time.process_time() - cpu))
+        times["bare"].append((time.perf_counter() - start, time.process_time() - cpu))
         return len(lines)
 
     worker = runs.worker(grace=0)
     execute, add_lines = worker.execute, RunStore.add_lines
 
     async def timed(workflow_id: str) -> None:
-        began, cpu = time.perf_counter(), time.process_time()
+        start, cpu = time.perf_counter(), time.process_time()
         await execute(workflow_id)
-        taken["ours"].append((time.perf_counter() - began, time.process_time() - cpu))
+        times["ours"].append((time.perf_counter() - start, time.process_time() - cpu))
 
-    def noted(store: RunStore, attempt: Any, added: Any) -> None:
+    def record_lines(store: RunStore, attempt: Any, added: Any) -> None:
         lines.append("".join([line for line, _ in added]))
         add_lines(store, attempt, added)
 
@@ -93,11 +93,11 @@ def measured(url: str, rounds: int) -> dict[str, Any]:
         return handle.run_id
 
     with patch.object(worker, "execute", timed), worker:
-        with patch.object(RunStore, "add_lines", noted):
+        with patch.object(RunStore, "add_lines", record_lines):
             asyncio.run(ours())
         DBOS.start_workflow(bare).get_result()
-        for each in taken.values():
-            each.clear()
+        for samples in times.values():
+            samples.clear()
         cpu = time.process_time()
         time.sleep(_IDLE)
         idle = (time.process_time() - cpu) / _IDLE
@@ -107,9 +107,10 @@ def measured(url: str, rounds: int) -> dict[str, Any]:
                 work()
     runs.close()
     steps = len(lines)
-    walls = {name: 1e3 * statistics.median(wall for wall, _ in found) / steps for name, found in taken.items()}
+    walls = {name: 1e3 * statistics.median(wall for wall, _ in samples) / steps for name, samples in times.items()}
     cpus = {
-        name: 1e3 * statistics.median(cpu - wall * idle for wall, cpu in found) / steps for name, found in taken.items()
+        name: 1e3 * statistics.median(cpu - wall * idle for wall, cpu in samples) / steps
+        for name, samples in times.items()
     }
     added = cpus["ours"] - cpus["bare"]
     return {
@@ -136,8 +137,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="durable", ignore_cleanup_errors=True) as folder,
         database(Path(folder), postgres=args.postgres) as url,
     ):
-        found = {"database": "postgresql" if args.postgres else "sqlite", **measured(url, args.rounds)}
-    print(json.dumps(found) if args.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+        result = {"database": "postgresql" if args.postgres else "sqlite", **measure_steps(url, args.rounds)}
+    print(json.dumps(result) if args.json else "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Kills workers in the middle of durable runs, and checks that nothing was lost and nothing was done twice.
+"""Kills workers during durable runs, and checks that no run is lost and that no tool acts twice.
 
-    python benchmarks/durable_chaos.py --kills 300 --workers 3            # PostgreSQL, of the extra `dev`
+    python benchmarks/durable_chaos.py --kills 300 --workers 3            # PostgreSQL, from the extra `dev`
     python benchmarks/durable_chaos.py --kills 100 --sqlite
     python benchmarks/durable_chaos.py --restarts 20                      # restarts PostgreSQL instead
     python benchmarks/durable_chaos.py --stops 20                         # stops workers for longer than their lease
 
-Each second run has agents inside that have agents inside, two at once, which have to end with it. The
-tools honour their keys: a key acts once in a database of their own, which also notes each attempt. At the end every
-run has to have finished, every act has to have been done exactly once, and every conversation has to be valid.
+Every second run has nested agents, two at once, whose runs must finish with the outer run. The tools respect
+idempotency keys: a key acts once in a separate database, which also records each attempt. In the end, every run must be
+finished, every action must be done exactly once, and every conversation must be valid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 300.0
 
 
 def work(log: str) -> None:
-    """Be a worker: what a process does that was forked from one that has imported everything and opened nothing."""
+    """Run a worker in a process forked from a parent process that has imported all modules and opened no file."""
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for stream in (1, 2):
         os.dup2(file, stream)
@@ -48,7 +48,7 @@ def work(log: str) -> None:
 
 
 class Workers:
-    """Worker processes; one that ended is started anew."""
+    """Worker processes; a process that has exited is replaced."""
 
     def __init__(self, count: int, log: Path) -> None:
         self._log = log
@@ -67,26 +67,26 @@ class Workers:
         self.running.append(process)
 
     def renew(self) -> None:
-        """Start as many as ended by themselves."""
-        for process in [one for one in self.running if not one.is_alive()]:
+        """Replace the processes that have exited."""
+        for process in [process for process in self.running if not process.is_alive()]:
             self.running.remove(process)
             self.start()
 
     def at_work(self) -> BaseProcess:
-        """Wait until one of them has done something, and return it."""
-        until = time.time() + PATIENCE
-        while time.time() < until:
+        """Return a worker that has called a tool, after waiting for it."""
+        deadline = time.time() + PATIENCE
+        while time.time() < deadline:
             self.renew()
-            world = sqlite3.connect(self._log.parent / "world.db", timeout=60)
-            known = {pid for (pid,) in world.execute("SELECT DISTINCT pid FROM attempts")}
-            world.close()
-            if busy := [one for one in self.running if one.pid in known]:
-                return random.choice(busy)
+            actions = sqlite3.connect(self._log.parent / "world.db", timeout=60)
+            pids = {pid for (pid,) in actions.execute("SELECT DISTINCT pid FROM attempts")}
+            actions.close()
+            if processes := [process for process in self.running if process.pid in pids]:
+                return random.choice(processes)
             time.sleep(0.05)
-        raise TimeoutError("no worker did anything")
+        raise TimeoutError("no worker has called a tool")
 
     def kill(self) -> None:
-        """Kill one in the middle of its work, and start another one."""
+        """Kill a worker during its work, and start a new worker."""
         process = self.at_work()
         time.sleep(random.uniform(0, 0.5))
         process.kill()
@@ -95,7 +95,7 @@ class Workers:
         self.start()
 
     def pause(self, seconds: float) -> None:
-        """Stop one as a machine does that sleeps, and let it go on."""
+        """Stop a worker, as on a machine that sleeps, and resume it later."""
         process = self.at_work()
         os.kill(process.pid or 0, signal.SIGSTOP)
         time.sleep(seconds)
@@ -110,7 +110,7 @@ class Workers:
 
 @contextmanager
 def database(home: Path, *, sqlite: bool) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield an address, and what restarts the server there."""
+    """Yield the address of a database, and a function that restarts its server."""
     if sqlite:
         yield f"sqlite:///{home / 'runs.db'}", lambda: None
         return
@@ -120,8 +120,8 @@ def database(home: Path, *, sqlite: bool) -> Iterator[tuple[str, Callable[[], No
     server = pgserver.get_server(str(home / "postgres"))
 
     def restart() -> None:
-        how = ["-w", "-m", random.choice(["fast", "immediate"]), "-D", str(server.pgdata), "-l", str(server.log)]
-        pgexec("pg_ctl", ["restart", *how], bin_path=server.bin_path, user=server.system_user, timeout=60)
+        options = ["-w", "-m", random.choice(["fast", "immediate"]), "-D", str(server.pgdata), "-l", str(server.log)]
+        pgexec("pg_ctl", ["restart", *options], bin_path=server.bin_path, user=server.system_user, timeout=60)
 
     try:
         yield server.get_uri(), restart
@@ -136,7 +136,7 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     from tests.durable import durable_agents
 
     runs = durable_agents.runs
-    _ = runs.store.rows  # made before the workers come
+    _ = runs.store.rows  # created before the workers start
     durable_agents.effects().close()
     workers = Workers(1 if args.sqlite else args.workers, home / "workers.log")
     try:
@@ -149,29 +149,29 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
 async def strike(
     args: argparse.Namespace, home: Path, restart: Callable[[], None], durable_agents: Any, workers: Workers
 ) -> dict[str, Any]:
-    """Strike at the workers or the database while they do runs, wait for these to end, and check what they did."""
+    """Kill or stop workers, or restart the database, during runs; wait for the runs and check their actions."""
     runs, agents = durable_agents.runs, (durable_agents.cashier, durable_agents.head)
-    ids: dict[str, str] = {}  # and the agent of each
+    ids: dict[str, str] = {}  # run id -> name of the agent
     done: set[str] = set()
     kinds = ["kill"] * args.kills + ["restart"] * args.restarts + ["stop"] * args.stops
     random.shuffle(kinds)
-    wanted, began, shown = len(kinds), time.time(), time.time()
+    total, start, last_report = len(kinds), time.time(), time.time()
 
     async def fill() -> None:
         states = [await runs.list_runs(state=state, limit=10_000) for state in ("queued", "running")]
-        done.update(set(ids) - {info.run_id for found in states for info in found})
+        done.update(set(ids) - {info.run_id for infos in states for info in infos})
         while len(ids) - len(done) < args.at_once:
             run_id = f"run-{len(ids)}"
             agent = agents[len(ids) % len(agents)]
             await agent.start(f"Pay {len(ids)}", run_id=run_id)
             ids[run_id] = agent.name
 
-    blows = dict.fromkeys(("kill", "restart", "stop"), 0)
-    while kinds and time.time() - began < args.seconds:
+    strikes = dict.fromkeys(("kill", "restart", "stop"), 0)
+    while kinds and time.time() - start < args.seconds:
         await fill()
         await asyncio.sleep(random.uniform(0.3, args.pause))
         kind = kinds.pop()
-        blows[kind] += 1
+        strikes[kind] += 1
         if kind == "kill":
             workers.kill()
         elif kind == "restart":
@@ -179,45 +179,45 @@ async def strike(
         else:
             workers.pause(LEASE * random.uniform(1.1, 2.5))
         workers.renew()
-        if time.time() - shown > 30:
-            shown = time.time()
+        if time.time() - last_report > 30:
+            last_report = time.time()
             print(
-                f"{wanted - len(kinds)} of {wanted}, {len(done)} of {len(ids)} runs ended", file=sys.stderr, flush=True
+                f"{total - len(kinds)} of {total}, {len(done)} of {len(ids)} runs finished", file=sys.stderr, flush=True
             )
     states = Counter[str]()
-    until = time.time() + args.patience
-    while time.time() < until:
+    deadline = time.time() + args.patience
+    while time.time() < deadline:
         workers.renew()
-        found = await runs.list_runs(limit=100_000)
-        states = Counter(info.state for info in found)
+        infos = await runs.list_runs(limit=100_000)
+        states = Counter(info.state for info in infos)
         if set(states) <= {"finished", "failed"}:
             break
         await asyncio.sleep(1)
     failed = [f"{info.run_id}: {info.error}" for info in await runs.list_runs(state="failed", limit=1000)]
-    invalid = await check_histories(durable_agents, ids)
-    wrong = await check_children(durable_agents, ids)
+    invalid_histories = await check_histories(durable_agents, ids)
+    wrong_children = await check_children(durable_agents, ids)
     workers.end()
     return {
         "database": "sqlite" if args.sqlite else "postgresql",
-        "kills": blows["kill"],
-        "restarts": blows["restart"],
-        "stops": blows["stop"],
+        "kills": strikes["kill"],
+        "restarts": strikes["restart"],
+        "stops": strikes["stop"],
         "workers": 1 if args.sqlite else args.workers,
         "runs": len(ids),
         "states": states,
         "failed": failed[:5],
-        "invalid_histories": invalid[:5],
-        "wrong_children": wrong[:5],
-        "seconds": round(time.time() - began),
+        "invalid_histories": invalid_histories[:5],
+        "wrong_children": wrong_children[:5],
+        "seconds": round(time.time() - start),
         **check_acts(home, ids, durable_agents),
     }
 
 
 async def check_histories(agents: Any, ids: dict[str, str]) -> list[str]:
-    """Return what is wrong with the conversations of runs, and of agents inside."""
+    """Return the errors of the conversations of runs and of nested runs."""
     from agentkit.prompts import Conversation
 
-    wrong = []
+    errors = []
     for run_id in ids:
         journals = [await agents.runs.handle(run_id).journal()]
         for journal in journals:
@@ -226,44 +226,44 @@ async def check_histories(agents: Any, ids: dict[str, str]) -> list[str]:
             try:
                 Conversation(journal.messages).until(len(journal.messages))
             except Exception as error:
-                wrong.append(f"{run_id}: {error}")
+                errors.append(f"{run_id}: {error}")
                 continue
             if roles != agents.HISTORIES[journal.agent]:
-                wrong.append(f"{run_id}: {journal.agent}: {roles}")
-    return wrong
+                errors.append(f"{run_id}: {journal.agent}: {roles}")
+    return errors
 
 
 async def check_children(agents: Any, ids: dict[str, str]) -> list[str]:
-    """Return the runs whose agents inside are not those there should be, each ended, as it is stored."""
-    wrong = []
+    """Return the runs whose nested runs are missing, unexpected or not finished."""
+    errors = []
     for run_id, agent in ids.items():
-        found = [(one.run_id, one.state) for one in await agents.runs.handle(run_id).inside()]
-        if sorted(found) != sorted((own, "finished") for own in agents.ids_inside(agent, run_id)):
-            wrong.append(f"{run_id}: {found}")
-    return wrong
+        children = [(child.run_id, child.state) for child in await agents.runs.handle(run_id).inside()]
+        if sorted(children) != sorted((child_id, "finished") for child_id in agents.ids_inside(agent, run_id)):
+            errors.append(f"{run_id}: {children}")
+    return errors
 
 
 def check_acts(home: Path, ids: dict[str, str], agents: Any) -> dict[str, Any]:
-    """Return how often tools acted, and were called."""
-    world = sqlite3.connect(home / "world.db")
+    """Return the numbers of actions and of calls of tools."""
+    database = sqlite3.connect(home / "world.db")
     outer = {inner: run_id for run_id, agent in ids.items() for inner in agents.ids_inside(agent, run_id)}
     acts: dict[str, list[str]] = defaultdict(list)
-    for run, what in world.execute("SELECT run, what FROM acts"):
-        acts[outer.get(run, run)].append(what)
+    for run, act in database.execute("SELECT run, what FROM acts"):
+        acts[outer.get(run, run)].append(act)
     by_run: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for run, key, attempt in world.execute("SELECT run, key, attempt FROM attempts ORDER BY at"):
+    for run, key, attempt in database.execute("SELECT run, key, attempt FROM attempts ORDER BY at"):
         by_run[outer.get(run, run)].append((key, attempt))
     late = 0
-    for noted in by_run.values():
-        past: set[str] = set()  # attempts that another one has gone on from; a process may have a run again
-        seen: set[str] = set()
-        now = noted[0][1]
-        for key, attempt in noted:
-            if attempt != now:
-                past.add(now)
-                now = attempt
-            late += attempt in past and key not in seen
-            seen.add(key)
+    for calls in by_run.values():
+        old_attempts: set[str] = set()  # attempts that were taken over; a process may later receive the run again
+        keys: set[str] = set()
+        current = calls[0][1]
+        for key, attempt in calls:
+            if attempt != current:
+                old_attempts.add(current)
+                current = attempt
+            late += attempt in old_attempts and key not in keys
+            keys.add(key)
     return {
         "acts": sum(map(len, acts.values())),
         "acts_wanted": sum(len(agents.ACTS[agent]) for agent in ids.values()),
@@ -282,13 +282,18 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=20)
-    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two blows, at most")
-    parser.add_argument("--patience", type=float, default=300.0, help="seconds that all runs have to end")
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which there are no more blows: sum several")
+    parser.add_argument("--pause", type=float, default=2.0, help="maximum seconds between two strikes")
+    parser.add_argument("--patience", type=float, default=300.0, help="maximum seconds until all runs are finished")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1e9,
+        help="seconds after which strikes stop; add the counts of several campaigns",
+    )
     parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no worker and no server is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exits by an exception, which stops workers and server
     with tempfile.TemporaryDirectory(prefix="chaos", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         with database(home, sqlite=args.sqlite) as (url, restart):

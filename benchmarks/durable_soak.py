@@ -1,9 +1,10 @@
-"""20,000 durable runs: memory stays flat, nothing is left open, and a database that is cleaned does not grow.
+"""20,000 durable runs: memory and database do not grow, and no connection or thread remains open.
 
     python benchmarks/durable_soak.py [--runs 20000] [--seconds 380] [--postgres] [--json]
 
-One process begins the runs, does them and deletes those that ended, a batch at a time. What it has after a fifth of
-them is compared with what it has at the end. Each run calls a model twice and a tool once.
+One process starts runs, executes them and deletes the finished runs, one batch after the other. Memory and size of
+the database after the last run are compared with the same figures after a fifth of the runs. Each run calls a model
+twice and a tool once.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, ToolContext,
 from agentkit_prompts import Composition
 
 BATCH = 500
-MOST_MEMORY, MOST_STORED = 16.0, 1.5
-"""MiB that the process may grow by, and by which factor the database may."""
+MAX_MEMORY, MAX_STORED = 16.0, 1.5
+"""Maximum growth of the process in MiB, and maximum factor of the size of the database."""
 acts: Counter[str] = Counter()
-"""How often each run has acted, in the batch that is under way."""
+"""Number of tool calls per run, in the current batch."""
 
 
 @tool
 def look(name: str, context: ToolContext[None]) -> str:
-    """Look for somebody."""
+    """Look for a person."""
     acts[context.run_id] += 1
     return f"{name} is there"
 
@@ -51,7 +52,7 @@ def reply(sent: Composition) -> Message:
 
 @contextmanager
 def database(folder: Path, *, postgres: bool) -> Iterator[tuple[str, Callable[[], int], Callable[[], int]]]:
-    """Yield an address, what returns its size in bytes, and what returns its connections."""
+    """Yield the address of a database, a function for its size in bytes, and a function for its connections."""
     if not postgres:
         path = folder / "runs.db"
         yield f"sqlite:///{path}", lambda: path.stat().st_size, lambda: _links_to(path)
@@ -61,27 +62,27 @@ def database(folder: Path, *, postgres: bool) -> Iterator[tuple[str, Callable[[]
     server = pgserver.get_server(str(folder / "postgres"))
     engine = sa.create_engine(sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
 
-    def asked(query: str) -> int:
+    def scalar(query: str) -> int:
         with engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(sa.text("VACUUM"))
             return int(connection.scalar(sa.text(query)) or 0)
 
     yield (
         server.get_uri(),
-        lambda: asked("SELECT pg_database_size(current_database())"),
-        lambda: asked("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") - 1,
+        lambda: scalar("SELECT pg_database_size(current_database())"),
+        lambda: scalar("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") - 1,
     )
     server.cleanup()
 
 
 def resident() -> float:
-    """Return the MiB of memory that the process has."""
+    """Return the resident memory of the process in MiB."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def batch(runs: Runs, agent: Agent[None, str], number: int, folder: Path) -> None:
-    """Begin runs, wait for them, check what they did, and delete them."""
+    """Start runs, wait for them, check their answers and tool calls, and delete them."""
     acts.clear()
     inputs = [f"Number {each}" for each in range(BATCH)]
     out = folder / "answers.jsonl"
@@ -97,27 +98,27 @@ async def batch(runs: Runs, agent: Agent[None, str], number: int, folder: Path) 
 async def soak(
     runs: Runs, agent: Agent[None, str], args: argparse.Namespace, folder: Path, size: Callable[[], int]
 ) -> dict[str, Any]:
-    """Do all batches, and compare what there is at the end with what there was after a fifth of them."""
-    began, number = time.monotonic(), 0
+    """Run all batches, and compare the figures after the last batch with the figures after a fifth of them."""
+    start, number = time.monotonic(), 0
     early: dict[str, Any] = {}
-    while number * BATCH < args.runs and time.monotonic() - began < args.seconds:
+    while number * BATCH < args.runs and time.monotonic() - start < args.seconds:
         await batch(runs, agent, number, folder)
         number += 1
         print(f"{number * BATCH} runs, {resident():.1f} MiB, {size() / 2**20:.1f} MiB stored", file=sys.stderr)
         if not early and number * BATCH >= args.runs / 5:
             early = {"memory": resident(), "stored": size(), "threads": threading.active_count()}
-    grown, stored = resident() - early["memory"], size() / early["stored"]
+    growth, stored_factor = resident() - early["memory"], size() / early["stored"]
     return {
         "runs": number * BATCH,
-        "seconds": round(time.monotonic() - began),
+        "seconds": round(time.monotonic() - start),
         "cpu_seconds": round(time.process_time()),
         "mib_at_a_fifth": round(early["memory"], 1),
-        "mib_more": round(grown, 1),
+        "mib_more": round(growth, 1),
         "stored_mib_at_a_fifth": round(early["stored"] / 2**20, 1),
-        "stored_factor": round(stored, 2),
+        "stored_factor": round(stored_factor, 2),
         "threads_more": threading.active_count() - early["threads"],
         "tasks": len(asyncio.all_tasks()) - 1,
-        "met": grown <= MOST_MEMORY and stored <= MOST_STORED and number * BATCH >= args.runs,
+        "met": growth <= MAX_MEMORY and stored_factor <= MAX_STORED and number * BATCH >= args.runs,
     }
 
 
@@ -128,7 +129,7 @@ def _links_to(path: Path) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which no batch begins")
+    parser.add_argument("--seconds", type=float, default=1e9, help="seconds after which no batch starts")
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -139,13 +140,13 @@ def main() -> None:
             agent = Agent(ScriptedModel.repeat(reply, keep=0), "You look.", tools=[look], name="looker")
             runs.add(agent)
             with runs.worker(grace=0, concurrency=50, poll=0.05):
-                found = asyncio.run(soak(runs, agent, args, folder, size))
+                report = asyncio.run(soak(runs, agent, args, folder, size))
             runs.close()
-            found |= {"connections_left": connections(), "threads_left": threading.active_count() - 1}
-    found = {"database": "postgresql" if args.postgres else "sqlite", **found}
-    found["met"] = found["met"] and found["connections_left"] == 0
-    print(json.dumps(found) if args.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
-    raise SystemExit(0 if found["met"] else 1)
+            report |= {"connections_left": connections(), "threads_left": threading.active_count() - 1}
+    report = {"database": "postgresql" if args.postgres else "sqlite", **report}
+    report["met"] = report["met"] and report["connections_left"] == 0
+    print(json.dumps(report) if args.json else "\n".join(f"{name}: {value}" for name, value in report.items()))
+    raise SystemExit(0 if report["met"] else 1)
 
 
 if __name__ == "__main__":

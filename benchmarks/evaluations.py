@@ -1,6 +1,6 @@
-"""Running an evaluation: 10,000 rows with five worked examples and a model that answers at once, over its prompts.
+"""Evaluation of 10,000 rows with five worked examples and a model without latency.
 
-The limit is what the prompts cost by themselves: made, and written as the messages of a chat.
+The limit is the cost of the prompts alone: their creation and their form as chat messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness import Figure, figures, interleave, main
-from icl import ASKED, COLUMNS, DATASET, EXAMPLES, ROWS, TRAIN
+from icl import COLUMNS, DATASET, EXAMPLES, ROWS, TEMPLATE, TRAIN
 
 from agentkit import ScriptedModel
 from agentkit.prompts.evaluation import (
@@ -30,10 +30,10 @@ META = {
 
 
 def evaluations(rounds: int) -> Iterable[Figure]:
-    """A whole run, with and without a file of answers, over its prompts."""
+    """Measure the prompts alone, and whole evaluations with and without a file of answers."""
     icl = InContext(
         DatasetReader(COLUMNS, "answer"),
-        PromptTemplate(ASKED, ice_token="</E>"),
+        PromptTemplate(TEMPLATE, ice_token="</E>"),
         ice_template=PromptTemplate(EXAMPLES),
         retriever=StaticSelector(ids=[str(number) for number in range(len(TRAIN))]),
         train=TRAIN,
@@ -41,19 +41,19 @@ def evaluations(rounds: int) -> Iterable[Figure]:
     meta = ApiMetaTemplate(META)
 
     def prompts(n: int) -> None:
-        for made in icl.prompts(DATASET[:n], meta):
-            chat_messages(made.final)
+        for prompt in icl.prompts(DATASET[:n], meta):
+            chat_messages(prompt.final)
 
     def run(n: int) -> None:
         run_sync(icl, DATASET[:n], ScriptedModel.repeat("B", keep=1), score="choice", concurrency=200)
 
-    def kept(n: int) -> None:
+    def run_with_file(n: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             model = ScriptedModel.repeat("B", keep=1)
             run_sync(icl, DATASET[:n], model, out=Path(folder, "out"), score="choice", concurrency=200)
 
-    taken = interleave({"prompts": prompts, "run": run, "run with out=": kept}, ROWS, rounds)
-    return figures("evaluation of few-shot rows", taken, goals={"run": 1.5, "run with out=": 1.5})
+    seconds = interleave({"prompts": prompts, "run": run, "run with out=": run_with_file}, ROWS, rounds)
+    return figures("evaluation of few-shot rows", seconds, goals={"run": 1.5, "run with out=": 1.5})
 
 
 if __name__ == "__main__":

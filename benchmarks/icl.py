@@ -1,7 +1,7 @@
-"""Evaluation prompts: 10,000 rows of a few-shot dialogue with five worked examples, as OpenCompass's template and ours.
+"""Evaluation prompts: 10,000 rows of a few-shot dialogue with five worked examples, by OpenCompass and agentkit.
 
-The peer is measured where `opencompass` can be imported (0.5.4, installed without its dependencies, beside numpy,
-mmengine and datasets): of it only the template is loaded, so torch and transformers are not needed.
+The peer is measured if `opencompass` is installed (0.5.4, without its dependencies except numpy, mmengine and
+datasets). Only its template is imported, which does not need torch and transformers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXAMPLES = {
         {"role": "BOT", "prompt": "{answer}\n"},
     ]
 }
-ASKED = {
+TEMPLATE = {
     "begin": [
         {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Questions about {subject}, with answers."},
         "</E>",
@@ -36,7 +36,7 @@ COLUMNS = ["subject", "question", "A", "B", "C", "D"]
 
 
 def row(number: int) -> dict[str, Any]:
-    """Return one row of the dataset: text, and numbers as choices."""
+    """Return a row of the dataset, with a text and with numbers as choices."""
     question = f"Which of these is {number} times {number + 1}, if any, and why is it not one of the others? " * 2
     choices = {letter: number * (number + place) for place, letter in enumerate("ABCD")}
     return {"subject": "arithmetic", "question": question, **choices, "answer": "B"}
@@ -46,12 +46,12 @@ DATASET = [row(number) for number in range(ROWS)]
 TRAIN = [row(number) for number in range(ROWS, ROWS + 5)]
 
 
-def theirs() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """Return OpenCompass's template and prompt list, loaded without the packages around them, where it is installed."""
-    found = importlib.util.find_spec("opencompass")
-    if found is None or not found.submodule_search_locations:
+def peer_classes() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """Return the template and the prompt list of OpenCompass, without its packages; None if not installed."""
+    spec = importlib.util.find_spec("opencompass")
+    if spec is None or not spec.submodule_search_locations:
         return None
-    home = Path(found.submodule_search_locations[0])
+    home = Path(spec.submodule_search_locations[0])
     for name in ("opencompass", "opencompass.openicl", "opencompass.utils"):
         package = ModuleType(name)
         package.__path__ = [str(home.joinpath(*name.split(".")[1:]))]
@@ -62,11 +62,11 @@ def theirs() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
 
 
 def templates(rounds: int) -> Iterable[Figure]:
-    """The template alone, with the examples rendered before; then a whole evaluation of ours, from retrieval on."""
-    peer = theirs()
+    """Measure the template alone, with rendered examples, and a whole evaluation, which includes retrieval."""
+    peer = peer_classes()
     if peer is None:
-        print("opencompass cannot be imported here: its template is not measured", file=sys.stderr)
-    ours = PromptTemplate(ASKED, ice_token="</E>")
+        print("opencompass is not installed; its template is not measured", file=sys.stderr)
+    ours = PromptTemplate(TEMPLATE, ice_token="</E>")
     example = PromptTemplate(EXAMPLES)
     ice = PromptList()
     for values in TRAIN:
@@ -83,12 +83,12 @@ def templates(rounds: int) -> Iterable[Figure]:
 
     def by_hand(n: int) -> None:
         for values in DATASET[:n]:
-            made = [{"section": "begin", "pos": "begin"}]
-            made.append({"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": _asked(values)})
-            made += [dict(item) for item in ice if isinstance(item, dict)]
-            made += [{"section": "begin", "pos": "end"}, {"section": "round", "pos": "begin"}]
-            made.append({"role": "HUMAN", "prompt": _question(values)})
-            made += [{"role": "BOT", "prompt": "\n"}, {"section": "round", "pos": "end"}]
+            items = [{"section": "begin", "pos": "begin"}]
+            items.append({"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": _introduction(values)})
+            items += [dict(part) for part in ice if isinstance(part, dict)]
+            items += [{"section": "begin", "pos": "end"}, {"section": "round", "pos": "begin"}]
+            items.append({"role": "HUMAN", "prompt": _question(values)})
+            items += [{"role": "BOT", "prompt": "\n"}, {"section": "round", "pos": "end"}]
 
     def template(n: int) -> None:
         for values in DATASET[:n]:
@@ -102,24 +102,24 @@ def templates(rounds: int) -> Iterable[Figure]:
     goals: dict[str, float] = {}
     if peer is not None:
         their_template, their_list = peer
-        other = their_template(ASKED, ice_token="</E>")
+        other = their_template(TEMPLATE, ice_token="</E>")
         their_ice = their_list([dict(item) if isinstance(item, dict) else item for item in ice])
 
         def opencompass(n: int) -> None:
             for values in DATASET[:n]:
                 other.generate_item(values, output_field="answer", ice_field_replace_token=their_ice)
 
-        theirs_made = other.generate_item(last, output_field="answer", ice_field_replace_token=their_ice)
-        assert list(theirs_made) == list(ours.item(last, ice=ice, hide="answer"))
+        their_items = other.generate_item(last, output_field="answer", ice_field_replace_token=their_ice)
+        assert list(their_items) == list(ours.item(last, ice=ice, hide="answer"))
         candidates = {"opencompass": opencompass, **candidates}
         goals = {"template": 1, "whole evaluation": 1}
     assert list(ours.item(last, ice=ice, hide="answer")) == list(icl.prompt(last, range(len(TRAIN))))
     candidates |= {"template": template, "whole evaluation": evaluation}
-    taken = interleave(candidates, ROWS, rounds)
-    return figures("few-shot rows", taken, goals=goals)
+    seconds = interleave(candidates, ROWS, rounds)
+    return figures("few-shot rows", seconds, goals=goals)
 
 
-def _asked(values: Any) -> str:
+def _introduction(values: Any) -> str:
     return f"Questions about {values['subject']}, with answers."
 
 
