@@ -84,13 +84,13 @@ def resident() -> float:
 async def batch(runs: Runs, agent: Agent[None, str], number: int, folder: Path) -> None:
     """Start runs, wait for them, check their answers and tool calls, and delete them."""
     acts.clear()
-    inputs = [f"Number {each}" for each in range(BATCH)]
+    inputs = [f"Number {index}" for index in range(BATCH)]
     out = folder / "answers.jsonl"
     out.unlink(missing_ok=True)
     report = await agent.map(inputs, name=f"soak-{number}", out=out, concurrency=50)
     assert (report.finished, report.failed) == (BATCH, 0), report
     answers = [json.loads(line)["output"] for line in out.read_text().splitlines()]
-    assert answers == [f"{each}: done" for each in inputs]
+    assert answers == [f"{index}: done" for index in inputs]
     assert len(acts) == BATCH and set(acts.values()) == {1}, "a tool acted more than once"
     assert await runs.delete_ended(timedelta(0)) == BATCH
 

@@ -1,7 +1,7 @@
-"""What one large file costs to ingest: chunks a second, and the most memory that the process held.
+"""Ingestion of one large file: chunks per second, and maximum memory of the process.
 
-Run as `python benchmarks/ingestion.py --size 1000` for 1,000 MB; with `--no-index`, without writing the vector index,
-as when another process owns it. The rate is printed for every tenth of the file: it must not fall.
+`python benchmarks/ingestion.py --size 1000` ingests 1,000 MB. With `--no-index`, the vector index is not written, as if
+another process owned it. The script prints the rate for every tenth of the file; the rate must not decrease.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MB = 1_000_000
 
 
 def write(path: Path, size: int) -> None:
-    """Write a Markdown file of that many bytes: headings, paragraphs and lists in the proportions of a manual."""
+    """Write a Markdown file of `size` bytes with headings, paragraphs and lists in the proportions of a manual."""
     random_ = random.Random(1)
     blocks = []
     for number in range(400):
@@ -39,9 +39,9 @@ def write(path: Path, size: int) -> None:
             written += file.write(f"{sentence(random_, 20)}\n\n{random_.choice(blocks)}\n")
 
 
-def nobody(space: str, dimensions: int) -> VectorIndex:
-    """Stand for an index that another process owns."""
-    raise IndexUnavailable(f"{space}: left to another process")
+def no_index(space: str, dimensions: int) -> VectorIndex:
+    """Raise the error of an index that another process owns."""
+    raise IndexUnavailable(f"{space}: another process owns the index")
 
 
 def chunk_ids(memory: Memory) -> set[str]:
@@ -51,49 +51,49 @@ def chunk_ids(memory: Memory) -> set[str]:
 
 
 def peak() -> float:
-    """Return the most MB that this process had in memory at once."""
+    """Return the maximum memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=100, metavar="MB", help="of the file")
-    parser.add_argument("--no-index", action="store_true", help="leave the index to another process")
-    parser.add_argument("--folder", type=Path, help="where to work; a temporary folder by default")
+    parser.add_argument("--size", type=int, default=100, metavar="MB", help="size of the file")
+    parser.add_argument("--no-index", action="store_true", help="do not write the vector index")
+    parser.add_argument(
+        "--folder", type=Path, help="parent of the working folder; by default, the folder of temporary files"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder, "manual.md")
         write(file, options.size * MB)
-        with Memory(Path(folder, "store"), index=nobody if options.no_index else None) as memory:
-            start, before, last, next_ = time.perf_counter(), peak(), (0.0, 0), 0.1
-            worked = time.process_time()
+        with Memory(Path(folder, "store"), index=no_index if options.no_index else None) as memory:
+            start, before, last, next_share = time.perf_counter(), peak(), (0.0, 0), 0.1
+            cpu_start = time.process_time()
 
-            def tell(now: IngestProgress) -> None:
-                nonlocal last, next_
-                if now.done_bytes / now.total_bytes >= next_:
-                    next_ += 0.1
-                    spent = time.perf_counter() - start
-                    rate = (now.chunks - last[1]) / (spent - last[0])
-                    last = spent, now.chunks
-                    print(
-                        f"{now.done_bytes / MB:8.0f} MB {now.chunks:9} chunks {rate:9.0f} stored/s {peak():7.0f} MB",
-                        flush=True,
-                    )
+            def print_progress(progress: IngestProgress) -> None:
+                nonlocal last, next_share
+                if progress.done_bytes / progress.total_bytes >= next_share:
+                    next_share += 0.1
+                    elapsed = time.perf_counter() - start
+                    rate = (progress.chunks - last[1]) / (elapsed - last[0])
+                    last = elapsed, progress.chunks
+                    size = f"{progress.done_bytes / MB:8.0f} MB {progress.chunks:9} chunks"
+                    print(f"{size} {rate:9.0f} stored/s {peak():7.0f} MB", flush=True)
 
-            report = memory.ingest(file, on_progress=tell)
-            took = time.perf_counter() - start
-            rate, of_cpu = report.chunks / took, report.chunks / (time.process_time() - worked)
-            print(f"{options.size} MB, {report.chunks} chunks, {took:.0f} s: {rate:.0f} chunks/s end to end", end="")
-            print(f", {of_cpu:.0f} a CPU second")
-            print(f"memory: {before:.0f} MB before, {peak():.0f} MB at most; {report.pending} wait for the index")
+            report = memory.ingest(file, on_progress=print_progress)
+            seconds = time.perf_counter() - start
+            rate, cpu_rate = report.chunks / seconds, report.chunks / (time.process_time() - cpu_start)
+            print(f"{options.size} MB, {report.chunks} chunks, {seconds:.0f} s: {rate:.0f} chunks/s end to end", end="")
+            print(f", {cpu_rate:.0f} per CPU second")
+            print(f"memory: {before:.0f} MB before, {peak():.0f} MB maximum; {report.pending} pending items")
             start = time.perf_counter()
-            again = memory.ingest(file)
-            print(f"again: {len(again.unchanged)} unchanged in {time.perf_counter() - start:.3f} s")
+            second_report = memory.ingest(file)
+            print(f"second ingestion: {len(second_report.unchanged)} unchanged in {time.perf_counter() - start:.3f} s")
             file.write_bytes(b"A paragraph in front.\n\n" + file.read_bytes())
-            before, worked = chunk_ids(memory), time.process_time()
+            old_ids, cpu_start = chunk_ids(memory), time.process_time()
             memory.ingest(file)
-            print(f"a paragraph in front: {len(chunk_ids(memory) - before)} chunks of {report.chunks} written", end="")
-            print(f", {time.process_time() - worked:.1f} s of CPU")
+            print(f"new first paragraph: {len(chunk_ids(memory) - old_ids)} chunks of {report.chunks} written", end="")
+            print(f", {time.process_time() - cpu_start:.1f} s of CPU")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""The inspector on a stored session of 1,000 turns, each a run of its own: what is sent, and when it can be used.
+"""The inspector with a stored session of 1,000 turns, each a separate run: kB sent and time until it is usable.
 
-The server is a process of its own, and the page is opened in Chromium (`CHROMIUM` names another one), with an empty
-cache, at the last turn and at one in the middle. It can be used once the turns are listed and the prompt of the turn is
-shown; the time is from the first request on. An empty page of the same server, opened in the same run, says how much of
-that is the browser's own start.
+The server is a separate process. Chromium (or the browser in `CHROMIUM`) opens the page with an empty cache, at the
+last turn and at a turn in the middle. The page is usable when it displays the list of turns and the prompt of the turn;
+the time starts at the first request. An empty page of the same server measures the start of the browser.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from agentkit.server.serving import uvicorn_server
 folder, turns = Path(sys.argv[1]), int(sys.argv[2])
 random = Random(1)
 words = ["".join(random.choices("etaoinshrdlu", k=random.randint(2, 9))) for _ in range(4_000)]
-text = lambda most: " ".join(random.choices(words, k=random.randint(8, most)))
+text = lambda maximum: " ".join(random.choices(words, k=random.randint(8, maximum)))
 memory = Memory(folder / "home").within(Scope("local"))
 store = RunStore(folder / "runs.db")
 agent = Agent(ScriptedModel.repeat(lambda sent: text(200)), "You are brief.", name="a", memory=memory)
 session = memory.session("long")
 for at in range(turns):
-    asked, run_id = text(40), random.randbytes(16).hex()
-    done = agent.run_sync(asked, session=session, run_id=run_id)
+    question, run_id = text(40), random.randbytes(16).hex()
+    done = agent.run_sync(question, session=session, run_id=run_id)
     record = RunRecord(
         run_id=run_id, tenant="local", agent="a", state="finished", created_at=at, updated_at=at, session="long",
-        input=UserInput(asked), output=done.output, finish_reason="stop",
+        input=UserInput(question), output=done.output, finish_reason="stop",
     )
     store.add(record, done.journal.dumps())
 from starlette.responses import HTMLResponse
@@ -67,11 +66,11 @@ _USABLE = """() => {
   new MutationObserver(look).observe(document, { childList: true, subtree: true, attributes: true });
 }"""
 _SENT = """() => performance.getEntriesByType('navigation').concat(performance.getEntriesByType('resource'))
-  .reduce((sum, one) => sum + one.encodedBodySize, 0)"""
+  .reduce((sum, entry) => sum + entry.encodedBodySize, 0)"""
 
 
-def _opened(browser: Browser, address: str) -> tuple[float, float, float]:
-    """Return milliseconds until the page can be used, milliseconds of CPU of its renderer, and kB that were sent."""
+def _load_session(browser: Browser, address: str) -> tuple[float, float, float]:
+    """Return milliseconds until the page is usable, CPU milliseconds of its renderer, and kB sent."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.add_init_script(f"({_USABLE})()")
@@ -80,25 +79,25 @@ def _opened(browser: Browser, address: str) -> tuple[float, float, float]:
     page.goto(address)
     page.locator("[role=option][aria-selected=true]:not(.pending)").wait_for()
     page.locator(".message .piece").first.wait_for()
-    spent = {one["name"]: one["value"] for one in measures.send("Performance.getMetrics")["metrics"]}
+    metrics = {metric["name"]: metric["value"] for metric in measures.send("Performance.getMetrics")["metrics"]}
     page.wait_for_load_state("networkidle")
-    found = page.evaluate("window.usable"), spent["TaskDuration"] * 1000, page.evaluate(_SENT) / 1000
+    result = page.evaluate("window.usable"), metrics["TaskDuration"] * 1000, page.evaluate(_SENT) / 1000
     context.close()
-    return found
+    return result
 
 
-def _empty(browser: Browser, address: str) -> float:
-    """Return milliseconds until an empty page is loaded."""
+def _load_empty_page(browser: Browser, address: str) -> float:
+    """Return the milliseconds of loading an empty page."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.goto(address)
-    taken: float = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    milliseconds: float = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
     context.close()
-    return taken
+    return milliseconds
 
 
 def session(rounds: int) -> Iterable[Figure]:
-    """Open it at the last turn, and at one in the middle."""
+    """Open the session at the last turn and at a turn in the middle."""
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen([sys.executable, "-c", _SERVER, folder, str(TURNS)], stdout=subprocess.PIPE)
@@ -107,18 +106,20 @@ def session(rounds: int) -> Iterable[Figure]:
         try:
             with sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-                empty = [_empty(browser, f"http://127.0.0.1:{port}/empty") for _ in range(rounds + 1)][1:]
+                empty = [_load_empty_page(browser, f"http://127.0.0.1:{port}/empty") for _ in range(rounds + 1)][1:]
                 yield Figure("inspector, an empty page", "loaded, median", statistics.median(empty), "ms")
-                for where, place in (("last turn", "long"), ("turn 500", "long/499")):
-                    address = f"http://127.0.0.1:{port}/inspector/#/session/{place}"
-                    _opened(browser, address)  # warm
-                    times, spent, sent = zip(*[_opened(browser, address) for _ in range(rounds)], strict=True)
-                    what = f"inspector, {where}"
+                for position, path in (("last turn", "long"), ("turn 500", "long/499")):
+                    address = f"http://127.0.0.1:{port}/inspector/#/session/{path}"
+                    _load_session(browser, address)  # warm
+                    times, cpu_times, sizes = zip(
+                        *[_load_session(browser, address) for _ in range(rounds)], strict=True
+                    )
+                    title = f"inspector, {position}"
                     median = statistics.median(times)
-                    yield Figure(what, "usable, best", min(times), "ms")
-                    yield Figure(what, "usable, median", median, "ms", None, "under 300 ms", median < 300)
-                    yield Figure(what, "renderer CPU", statistics.median(spent), "ms")
-                    yield Figure(what, "sent", max(sent), "kB", None, "under 150 kB", max(sent) < 150)
+                    yield Figure(title, "usable, best", min(times), "ms")
+                    yield Figure(title, "usable, median", median, "ms", None, "under 300 ms", median < 300)
+                    yield Figure(title, "renderer CPU", statistics.median(cpu_times), "ms")
+                    yield Figure(title, "sent", max(sizes), "kB", None, "under 150 kB", max(sizes) < 150)
                 browser.close()
         finally:
             process.terminate()

@@ -1,7 +1,7 @@
-"""100,000 runs, 200 at once: memory stays flat, and no task, thread or connection is left.
+"""100,000 runs, 200 at once: memory does not grow, and no task, thread or connection remains.
 
-Each run has a session of its own and calls an async tool and a sync one, which runs in a thread; every 20th speaks
-HTTP to a server on this machine instead.
+Each run has a separate session and calls an async tool and a sync tool, which runs in a thread; every 20th run sends an
+HTTP request to a local server instead.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def look(name: str) -> str:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer every request on a connection with the same completion."""
+    """Reply to every request of a connection with the same completion."""
     while not reader.at_eof():
-        with suppress(asyncio.IncompleteReadError):  # the client is done
+        with suppress(asyncio.IncompleteReadError):  # the client has disconnected
             head = await reader.readuntil(b"\r\n\r\n")
         if reader.at_eof():
             return writer.close()
@@ -74,19 +74,19 @@ def scripted() -> ScriptedModel:
 
 
 def resident() -> float:
-    """Return the MiB of memory that the process has."""
+    """Return the resident memory of the process in MiB."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def measured(runs: int) -> list[Figure]:
-    """Run them all, and look at what is left."""
+async def measure_runs(runs: int) -> list[Figure]:
+    """Execute all runs, and return the remaining resources."""
     async with AsyncExitStack() as stack:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         stack.callback(server.close)
         port = server.sockets[0].getsockname()[1]
-        speaking = OpenAIModel("m", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
-        agents = Agent(scripted(), "Be brief.", tools=[add, look]), Agent(speaking, "Be brief.")
+        http_model = OpenAIModel("m", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
+        agents = Agent(scripted(), "Be brief.", tools=[add, look]), Agent(http_model, "Be brief.")
         numbers = itertools.count()
 
         async def work(until: int) -> None:
@@ -95,41 +95,41 @@ async def measured(runs: int) -> list[Figure]:
                 result = await agent.run(f"Number {number}", session=Session())
                 assert result.output == "Done."
 
-        async def up_to(until: int) -> None:
+        async def execute_until(until: int) -> None:
             await asyncio.gather(*[work(until) for _ in range(AT_ONCE)])
 
-        await up_to(runs // 5)
+        await execute_until(runs // 5)
         before = resident()
-        await up_to(runs)
-        grown = resident() - before
-        await speaking.aclose()
+        await execute_until(runs)
+        growth = resident() - before
+        await http_model.aclose()
         await asyncio.sleep(0.1)
     sockets = [name for name in _links() if name.startswith("socket:")]
     tasks = len(asyncio.all_tasks()) - 1
     threads = threading.active_count()
     name = f"{runs:,} runs, {AT_ONCE} at once"
     return [
-        Figure(name, "agentkit", grown, "MiB more", None, "at most 8 MiB", grown <= 8),
+        Figure(name, "agentkit", growth, "MiB more", None, "at most 8 MiB", growth <= 8),
         Figure(name, "agentkit", tasks, "tasks", None, "none", tasks == 0),
-        Figure(name, "agentkit", len(sockets) - _OWN_SOCKETS, "sockets", None, "none", len(sockets) <= _OWN_SOCKETS),
-        Figure(name, "agentkit", threads, "threads", None, "at most 64, which wait for work", threads <= 64),
+        Figure(name, "agentkit", len(sockets) - _LOOP_SOCKETS, "sockets", None, "none", len(sockets) <= _LOOP_SOCKETS),
+        Figure(name, "agentkit", threads, "threads", None, "at most 64, idle", threads <= 64),
     ]
 
 
-_OWN_SOCKETS = 2
-"""Those of the event loop itself."""
+_LOOP_SOCKETS = 2
+"""Sockets of the event loop."""
 
 
 def _links() -> Iterable[str]:
     for file in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of the listing itself
+        with suppress(OSError):  # the descriptor of this listing is closed
             yield str(file.readlink())
 
 
 def workload(rounds: int) -> Iterable[Figure]:
-    """The runs, once."""
+    """Measure all runs once."""
     del rounds
-    return asyncio.run(measured(RUNS))
+    return asyncio.run(measure_runs(RUNS))
 
 
 if __name__ == "__main__":

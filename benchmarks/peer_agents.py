@@ -1,4 +1,4 @@
-"""The same run by other libraries: a model that answers at once, two parallel tool calls, then the answer."""
+"""Runs of other libraries, with a model without latency: two parallel tool calls, then the answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 __all__ = ["PEERS", "Run"]
 
 Run: TypeAlias = Callable[[str], Awaitable[Any]]
-"""Answers one question."""
+"""A function that answers one question."""
 
 
 def _pydantic_ai(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence[str]) -> Run:
@@ -98,8 +98,10 @@ def _langchain(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence
         async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
             return self._generate(messages)
 
-    made = [StructuredTool.from_function(coroutine=tool, name=tool.__name__, description="") for tool in tools]
-    agent = create_agent(Answering(), made, system_prompt=system)
+    structured_tools = [
+        StructuredTool.from_function(coroutine=tool, name=tool.__name__, description="") for tool in tools
+    ]
+    agent = create_agent(Answering(), structured_tools, system_prompt=system)
 
     async def run(text: str) -> Any:
         return await agent.ainvoke({"messages": [{"role": "user", "content": text}]})
@@ -111,7 +113,7 @@ def _haystack(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence[
     import json
     import os
 
-    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read during the import
     from haystack import component
     from haystack.components.agents import Agent
     from haystack.dataclasses import ChatMessage, ToolCall
@@ -126,15 +128,15 @@ def _haystack(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence[
             if messages[-1].tool_call_results:
                 return {"replies": [ChatMessage.from_assistant("Done.")]}
             arguments = json.loads(next(following))
-            calls = [ToolCall(tool.name, arguments, f"c{at}") for at, tool in enumerate(made)]
+            calls = [ToolCall(tool.name, arguments, f"c{at}") for at, tool in enumerate(haystack_tools)]
             return {"replies": [ChatMessage.from_assistant(tool_calls=calls)]}
 
         @component.output_types(replies=list[ChatMessage])
         async def run_async(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
             return self.run(messages)
 
-    made = [create_tool_from_function(tool) for tool in tools]
-    agent = Agent(chat_generator=Answering(), tools=made, system_prompt=system)
+    haystack_tools = [create_tool_from_function(tool) for tool in tools]
+    agent = Agent(chat_generator=Answering(), tools=haystack_tools, system_prompt=system)
 
     async def run(text: str) -> Any:
         return await agent.run_async(messages=[ChatMessage.from_user(text)])
@@ -143,15 +145,15 @@ def _haystack(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence[
 
 
 def _installed() -> Iterator[tuple[str, Callable[..., Run]]]:
-    for name, module, make in (
+    for name, module, create_run in (
         ("pydantic-ai", "pydantic_ai", _pydantic_ai),
         ("openai-agents", "agents", _openai_agents),
         ("langchain (LangGraph)", "langchain", _langchain),
         ("haystack", "haystack", _haystack),
     ):
         if importlib.util.find_spec(module) is not None:
-            yield name, make
+            yield name, create_run
 
 
 PEERS = dict(_installed())
-"""By name, what makes the run of a library that is installed: of system text, tools and the arguments of the calls."""
+"""Functions by name of library that create a run from a system text, tools and the arguments of the calls."""

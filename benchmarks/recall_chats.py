@@ -1,10 +1,10 @@
-"""Writes chats with an assistant whose answers are long, one per line, for `benchmarks/recall.py`.
+"""Writes chats with an assistant that sends long answers, one chat per line, for `benchmarks/recall.py`.
 
-The same on every machine.
+The output is the same on every machine.
 
-A user tells things about themselves in passing, while asking for advice; the assistant answers with pages that use the
-same words. Weeks later the user asks what they once said. Scores that spread to neighbours could hurt here: every
-turn stands next to a long text about its subject.
+A user mentions personal facts while requesting advice; the assistant sends long answers with the same words. Weeks
+later, the user asks a question about each fact. A policy that adds scores of neighbouring turns could be worse here:
+every turn is next to a long text about its subject.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 
-# Per subject: what the user mentions in passing, what is asked about it later, and of what an answer goes on about.
+# Per subject: facts that the user mentions, each with a later question; words of the answers; a request for advice.
 SUBJECTS: dict[str, tuple[list[tuple[str, str]], str, str]] = {
     "dogs": (
         [
@@ -112,12 +112,12 @@ ADVICE = [
 THANKS = ["Thanks, I will try that.", "That makes sense.", "Okay, and what would you do first?", "Great, thank you!"]
 
 
-def answer(rng: random.Random, words: list[str], sentences: int) -> str:
-    said = []
-    for number in range(sentences):
+def answer(rng: random.Random, words: list[str], count: int) -> str:
+    sentences = []
+    for number in range(count):
         a, b = rng.sample(words, 2)
-        said.append(rng.choice(ADVICE if number else OPENINGS).format(a=a, b=b))
-    return " ".join(said)
+        sentences.append(rng.choice(ADVICE if number else OPENINGS).format(a=a, b=b))
+    return " ".join(sentences)
 
 
 def chat(number: int) -> dict[str, object]:
@@ -126,27 +126,31 @@ def chat(number: int) -> dict[str, object]:
     turns: list[dict[str, object]] = []
     questions: list[dict[str, object]] = []
 
-    def say(session: int, speaker: str, text: str) -> str:
+    def add_turn(session: int, speaker: str, text: str) -> str:
         turn = f"S{session}:{len(turns) + 1}"
         date = day.isoformat()
         turns.append({"id": turn, "speaker": speaker, "text": text, "caption": "", "session": session, "date": date})
         return turn
 
-    told = [(subject, fact) for subject, (facts, _, _) in SUBJECTS.items() for fact in facts]
-    rng.shuffle(told)
-    for session, (subject, (fact, asked)) in enumerate(told, 1):
-        _, listed, request = SUBJECTS[subject]
-        words = listed.split()
+    mentions = [(subject, fact) for subject, (facts, _, _) in SUBJECTS.items() for fact in facts]
+    rng.shuffle(mentions)
+    for session, (subject, (fact, question)) in enumerate(mentions, 1):
+        _, words_text, request = SUBJECTS[subject]
+        words = words_text.split()
         slots = {"name": rng.choice(NAMES), "town": rng.choice(TOWNS), "month": rng.choice(MONTHS)}
         fact = fact.format(**slots, number=rng.randrange(12, 30))
-        evidence = say(session, "user", f"{fact} {request}" if rng.random() < 0.6 else f"{request} By the way: {fact}")
-        say(session, "assistant", answer(rng, words, rng.randrange(12, 24)))
-        say(session, "user", rng.choice(THANKS))
+        evidence = add_turn(
+            session, "user", f"{fact} {request}" if rng.random() < 0.6 else f"{request} By the way: {fact}"
+        )
+        add_turn(session, "assistant", answer(rng, words, rng.randrange(12, 24)))
+        add_turn(session, "user", rng.choice(THANKS))
         a, b = rng.sample(words, 2)
-        say(session, "assistant", answer(rng, words, rng.randrange(8, 16)))
-        say(session, "user", f"And is there anything to know about {a} when it comes to {b}?")
-        say(session, "assistant", answer(rng, words, rng.randrange(10, 20)))
-        questions.append({"id": f"chat-{number}#{session}", "text": asked, "evidence": [evidence], "category": "told"})
+        add_turn(session, "assistant", answer(rng, words, rng.randrange(8, 16)))
+        add_turn(session, "user", f"And is there anything to know about {a} when it comes to {b}?")
+        add_turn(session, "assistant", answer(rng, words, rng.randrange(10, 20)))
+        questions.append(
+            {"id": f"chat-{number}#{session}", "text": question, "evidence": [evidence], "category": "told"}
+        )
         day += timedelta(days=rng.randrange(1, 9))
     return {"conversation": f"chat-{number}", "turns": turns, "questions": questions}
 

@@ -1,7 +1,7 @@
-"""W9, the server: 200 streaming clients on loopback with a zero-latency model, and 50,000 requests in flat memory.
+"""W9, the server: 200 streaming clients on loopback with a model without latency, and memory during 50,000 requests.
 
-The server is a process of its own. The clients speak HTTP over sockets of their own, so that what is measured is the
-server and not a client library. First byte: from the request to the first piece of text.
+The server is a separate process. The clients use sockets directly, so that the server is measured and not a client
+library. First byte: the time from the request to the first delta.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness import Figure, main
 
 CLIENTS = 200
 STREAMS = 10
-"""Per client."""
+"""Number of streams per client."""
 REQUESTS = int(os.environ.get("AGENTKIT_BENCH_REQUESTS", "50000"))
 AT_ONCE = 32
 _SERVER = """
@@ -59,58 +59,58 @@ class _Started:
 
     @property
     def mib(self) -> float:
-        """Memory that it has in use now."""
+        """Resident memory of the server process."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def _stream(port: int, number: int, first: list[float], errors: list[str]) -> None:
-    """Ask one stream after the other on one connection."""
+async def _stream(port: int, number: int, first_bytes: list[float], errors: list[str]) -> None:
+    """Request successive streams on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for turn in range(STREAMS):
-        began = time.perf_counter()
+        start = time.perf_counter()
         writer.write(_request(True, f"Question {number} {turn}"))
         head = await reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in head[:16]:
             errors.append(head.decode("latin-1"))
             break
-        seen, has_text = b"", False
-        while not seen.endswith(b"0\r\n\r\n"):
-            seen += await reader.read(65536)
-            if not has_text and b"One" in seen:
-                first.append(time.perf_counter() - began)
+        received, has_text = b"", False
+        while not received.endswith(b"0\r\n\r\n"):
+            received += await reader.read(65536)
+            if not has_text and b"One" in received:
+                first_bytes.append(time.perf_counter() - start)
                 has_text = True
-        if b"[DONE]" not in seen or b"eight." not in seen:
-            errors.append("a stream was cut")
+        if b"[DONE]" not in received or b"eight." not in received:
+            errors.append("a stream is incomplete")
     writer.close()
 
 
 def streams(_rounds: int) -> Iterable[Figure]:
-    """200 streaming clients at once, ten streams each."""
+    """Run 200 concurrent clients with ten streams each."""
 
-    async def all_of(port: int, clients: int) -> tuple[list[float], list[str]]:
-        first: list[float] = []
+    async def run_clients(port: int, clients: int) -> tuple[list[float], list[str]]:
+        first_bytes: list[float] = []
         errors: list[str] = []
-        await asyncio.gather(*[_stream(port, number, first, errors) for number in range(clients)])
-        return first, errors
+        await asyncio.gather(*[_stream(port, number, first_bytes, errors) for number in range(clients)])
+        return first_bytes, errors
 
     with _Started() as server:
-        asyncio.run(all_of(server.port, 20))  # warm
-        began = time.perf_counter()
-        first, errors = asyncio.run(all_of(server.port, CLIENTS))
-        seconds = time.perf_counter() - began
-    median, high = statistics.median(first), statistics.quantiles(first, n=100)[98]
-    what = f"W9 {CLIENTS} streaming clients"
-    yield Figure(what, "errors", len(errors), "", None, "0", not errors)
-    yield Figure(what, "first byte, median", median * 1000, "ms")
-    yield Figure(what, "first byte, p99", high * 1000, "ms", high / median, "under 5 x median", high < 5 * median)
-    yield Figure(what, "streams a second", len(first) / seconds, "1/s")
+        asyncio.run(run_clients(server.port, 20))  # warm
+        start = time.perf_counter()
+        first_bytes, errors = asyncio.run(run_clients(server.port, CLIENTS))
+        seconds = time.perf_counter() - start
+    median, high = statistics.median(first_bytes), statistics.quantiles(first_bytes, n=100)[98]
+    title = f"W9 {CLIENTS} streaming clients"
+    yield Figure(title, "errors", len(errors), "", None, "0", not errors)
+    yield Figure(title, "first byte, median", median * 1000, "ms")
+    yield Figure(title, "first byte, p99", high * 1000, "ms", high / median, "under 5 x median", high < 5 * median)
+    yield Figure(title, "streams a second", len(first_bytes) / seconds, "1/s")
 
 
 def memory(_rounds: int) -> Iterable[Figure]:
-    """50,000 requests: memory after a tenth of them, and after all."""
+    """Send 50,000 requests; compare the memory after three tenths of them and after all."""
 
-    async def ask(port: int, count: int) -> int:
+    async def send_requests(port: int, count: int) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         done = 0
         for turn in range(count):
@@ -122,21 +122,21 @@ def memory(_rounds: int) -> Iterable[Figure]:
         writer.close()
         return done
 
-    async def many(port: int, count: int) -> int:
-        return sum(await asyncio.gather(*[ask(port, count // AT_ONCE) for _ in range(AT_ONCE)]))
+    async def send_all(port: int, count: int) -> int:
+        return sum(await asyncio.gather(*[send_requests(port, count // AT_ONCE) for _ in range(AT_ONCE)]))
 
     with _Started() as server:
-        done, seen = 0, []
-        began = time.perf_counter()
+        done, mib = 0, []
+        start = time.perf_counter()
         for _ in range(10):
-            done += asyncio.run(many(server.port, REQUESTS // 10))
-            seen.append(server.mib)
-        seconds = time.perf_counter() - began
-    grown = seen[-1] - seen[2]
+            done += asyncio.run(send_all(server.port, REQUESTS // 10))
+            mib.append(server.mib)
+        seconds = time.perf_counter() - start
+    growth = mib[-1] - mib[2]
     yield Figure("W9 memory", "requests answered", done, "", None, f"about {REQUESTS}", done >= REQUESTS * 0.99)
     yield Figure("W9 memory", "requests a second", done / seconds, "1/s")
-    yield Figure("W9 memory", "after 3 tenths", seen[2], "MiB")
-    yield Figure("W9 memory", "after all", seen[-1], "MiB", seen[-1] / seen[2], "flat", grown < 8)
+    yield Figure("W9 memory", "after 3 tenths", mib[2], "MiB")
+    yield Figure("W9 memory", "after all", mib[-1], "MiB", mib[-1] / mib[2], "flat", growth < 8)
 
 
 if __name__ == "__main__":

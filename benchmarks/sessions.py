@@ -1,7 +1,7 @@
-"""W4: what a long session costs, measured by `agent.py`.
+"""W4: cost of a long session, measured by `agent.py`.
 
-The model answers at once. The limit appends to a list, and, if the session is stored, inserts into SQLite through the
-driver of the standard library.
+The model has no latency. The limit appends to a list, and, if the session is stored, inserts rows into SQLite with the
+module of the standard library.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def limit_session_sync(turns: int) -> None:
 
 
 def limit_session_json(turns: int) -> None:
-    """Encode the whole history on every turn, as for a request."""
+    """Encode the whole history in every turn, as for a request."""
 
     async def session() -> None:
         messages: list[dict[str, str]] = []
@@ -65,7 +65,7 @@ def limit_session_json(turns: int) -> None:
 
 
 def limit_session_sqlite(turns: int) -> None:
-    """Two transactions a turn, as a run that may be killed between question and answer needs them."""
+    """Commit two transactions per turn, so that a question is stored if the process is killed before the answer."""
 
     async def session(database: sqlite3.Connection) -> None:
         messages: list[dict[str, str]] = []
@@ -94,11 +94,11 @@ def _insert(database: sqlite3.Connection, messages: list[dict[str, str]]) -> Non
 
 
 def noting_model() -> ScriptedModel:
-    noted = Reply(Message("assistant", "Noted."))
+    reply = Reply(Message("assistant", "Noted."))
 
     def answer(sent: Composition) -> Reply:
         sent.to_openai()
-        return noted
+        return reply
 
     return ScriptedModel.repeat(answer, keep=0)
 
@@ -137,29 +137,30 @@ def our_session_sqlite(turns: int) -> None:
 
 
 def session_workload(rounds: int) -> Iterator[Figure]:
-    """W4."""
-    for where, goal, candidates in (
+    """Measure sessions of 1,000 turns, and their growth from 500 turns."""
+    for storage, goal, candidates in (
         ("in memory", 0.04, {"by hand": limit_session, "agentkit": our_session}),
         ("by run_sync", 0.1, {"by hand": limit_session_sync, "agentkit": our_session_sync}),
         ("in SQLite", 0.5, {"by hand": limit_session_sqlite, "agentkit": our_session_sqlite}),
     ):
         full, half = _whole_sessions(candidates, 1000, rounds), _whole_sessions(candidates, 500, rounds)
-        for figure in figures(f"W4 {where}", full, unit="ms"):
-            ours = figure.who == "agentkit"
-            yield figure.with_goal(f"at most {goal * 1000:g} ms", full["agentkit"] <= goal) if ours else figure
+        for figure in figures(f"W4 {storage}", full, unit="ms"):
+            if figure.who == "agentkit":
+                figure = figure.with_goal(f"at most {goal * 1000:g} ms", full["agentkit"] <= goal)
+            yield figure
         growth = full["agentkit"] / half["agentkit"]
-        yield Figure(f"W4 {where}, 1000 over 500", "agentkit", growth, "times", None, "at most 2.2", growth <= 2.2)
-    encoded = _whole_sessions({"json each turn": limit_session_json}, 1000, 3)
-    yield from figures("W4 in memory", encoded, unit="ms")
+        yield Figure(f"W4 {storage}, 1000 over 500", "agentkit", growth, "times", None, "at most 2.2", growth <= 2.2)
+    seconds = _whole_sessions({"json each turn": limit_session_json}, 1000, 3)
+    yield from figures("W4 in memory", seconds, unit="ms")
 
 
 def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dict[str, float]:
     """Return the median CPU seconds of one session of `turns` turns."""
-    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds):
         for name in list(candidates)[:: 1 if number % 2 else -1]:
             gc.collect()
             start = time.process_time()
             candidates[name](turns)
-            taken[name].append(time.process_time() - start)
-    return {name: statistics.median(times) for name, times in taken.items()}
+            samples[name].append(time.process_time() - start)
+    return {name: statistics.median(times) for name, times in samples.items()}

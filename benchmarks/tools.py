@@ -1,11 +1,11 @@
-"""W5: what it costs to build a tool and to call one.
+"""W5: cost of building and of calling a tool.
 
-Build: a function with a docstring becomes a name, a description, a JSON Schema and a validator; the limit is pydantic's
-`TypeAdapter` on the function, asked for its schema. Invoke: JSON text becomes validated arguments and the function is
-called with them; the limit is a ready validator and the call. Call: the same up to the result a model can read, without
-a time limit, and with the time limit of every tool, both in the task of the caller.
-Register: 1,000 tools and 10,000, which may cost ten times as much in time and memory and no more; tools from JSON
-Schema, whose validators are made when they are called first (a separate row: `first call`), and tools from functions.
+Build: a name, a description, a JSON Schema and a validator are created from a function with a docstring; the limit is
+pydantic's `TypeAdapter` of the function and its schema. Invoke: JSON text is validated and the function is called; the
+limit is a prepared validator and the call. Call: the same and the tool result, without a time limit and with the
+default time limit of tools, both in the task of the caller.
+Register: 1,000 tools and 10,000 tools, which may take at most ten times the time and memory; tools from JSON Schema,
+whose validators are created by the first call (a separate row: `first call`), and tools from functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools import Tool, ToolContext
 
 VARIANTS = 64
-"""How many different calls there are, so that nobody can answer from a cache of the last one."""
+"""Number of different calls, so that no cache of the last call is used."""
 
 
 async def search(
@@ -46,11 +46,11 @@ async def search(
 
 
 def fresh(number: int) -> Any:
-    """Return a function nobody has seen before, so that no schema is found in a cache."""
-    made = FunctionType(search.__code__, search.__globals__, f"search_{number}", search.__defaults__)
-    made.__annotations__ = dict(search.__annotations__)
-    made.__doc__ = search.__doc__
-    return made
+    """Return a new function, so that no cached schema is used."""
+    function = FunctionType(search.__code__, search.__globals__, f"search_{number}", search.__defaults__)
+    function.__annotations__ = dict(search.__annotations__)
+    function.__doc__ = search.__doc__
+    return function
 
 
 TEXTS = [
@@ -71,7 +71,7 @@ class Arguments(TypedDict):
 
 
 def build(rounds: int) -> Iterable[Figure]:
-    """Schema and validator from a function."""
+    """Build the schema and the validator of a function."""
     numbers = itertools.count()
 
     def by_hand(n: int) -> None:
@@ -120,7 +120,7 @@ def _openai_agents() -> Callable[[Any], object] | None:
 
 
 def invoke(rounds: int) -> Iterable[Figure]:
-    """From JSON text to the awaited function."""
+    """Validate JSON text and await the function."""
     validate = TypeAdapter(Arguments).validator.validate_json
     tool = Tool(search)
     read, function = tool.validate, tool.function
@@ -147,7 +147,7 @@ def invoke(rounds: int) -> Iterable[Figure]:
 
 
 def call(rounds: int) -> Iterable[Figure]:
-    """From a model's call to the result it reads."""
+    """Execute the call of a model and build the tool result."""
     validate = TypeAdapter(Arguments).validator.validate_json
     limited = Tool(search)
     unlimited = limited.with_changes(timeout=None)
@@ -161,8 +161,8 @@ def call(rounds: int) -> Iterable[Figure]:
     def through(tool: Tool) -> Work:
         async def ours(n: int) -> None:
             for i in range(n):
-                one = calls[i % VARIANTS]
-                await tool.call(one, ToolContext(None, "run", one.id))
+                tool_call = calls[i % VARIANTS]
+                await tool.call(tool_call, ToolContext(None, "run", tool_call.id))
 
         return _run(ours)
 
@@ -177,18 +177,18 @@ def call(rounds: int) -> Iterable[Figure]:
 
         async def openai_agents(n: int) -> None:
             for i in range(n):
-                one = calls[i % VARIANTS]
+                tool_call = calls[i % VARIANTS]
                 context: Any = PeerContext(
-                    context=None, tool_name="search", tool_call_id=one.id, tool_arguments=one.arguments
+                    context=None, tool_name="search", tool_call_id=tool_call.id, tool_arguments=tool_call.arguments
                 )
-                await tool.on_invoke_tool(context, one.arguments)
+                await tool.on_invoke_tool(context, tool_call.arguments)
 
         candidates["openai-agents"] = _run(openai_agents)
     yield from figures("W5 call", interleave(candidates, 10_000, rounds))
 
 
 def threads(rounds: int) -> Iterable[Figure]:
-    """A sync function, which runs in a thread; the limit is `asyncio.to_thread`."""
+    """Call a sync function, which runs in a thread; the limit is `asyncio.to_thread`."""
 
     def quick(query: str, limit: int = 10) -> str:
         return query
@@ -203,8 +203,8 @@ def threads(rounds: int) -> Iterable[Figure]:
 
     async def ours(n: int) -> None:
         for i in range(n):
-            one = calls[i % VARIANTS]
-            await tool.call(one, ToolContext(None, "run", one.id))
+            tool_call = calls[i % VARIANTS]
+            await tool.call(tool_call, ToolContext(None, "run", tool_call.id))
 
     yield from figures("W5 sync call", interleave({"to_thread": _run(by_hand), "agentkit": _run(ours)}, 2_000, rounds))
 
@@ -230,42 +230,42 @@ def described(number):
     return Tool.from_json_schema(f"tool_{number:05}", "A tool.", parameters, answer)
 
 def written(number):
-    made = FunctionType(search.__code__, search.__globals__, f"tool_{number:05}", search.__defaults__)
-    made.__annotations__ = search.__annotations__
-    return Tool(made)
+    function = FunctionType(search.__code__, search.__globals__, f"tool_{number:05}", search.__defaults__)
+    function.__annotations__ = search.__annotations__
+    return Tool(function)
 
 def register():
     return by_name(map(globals()[sys.argv[2]], range(int(sys.argv[1]))))
 
 start = time.process_time()
-kept = register()
+tools = register()
 registered = time.process_time()
-for tool in kept.values():
+for tool in tools.values():
     tool.validate('{"q": "a"}')
 called = time.process_time()
-del kept, tool
-gc.collect()  # empties the free lists: what is taken from them is not counted
+del tools, tool
+gc.collect()  # empties the free lists, whose objects tracemalloc does not count
 tracemalloc.start()
-kept = register()
+tools = register()
 gc.collect()
 print(registered - start, tracemalloc.get_traced_memory()[0] / 2**20, called - registered)
 """
 
 
 def register(rounds: int) -> Iterable[Figure]:
-    """1,000 tools and 10,000, by name, each time in a fresh process."""
+    """Register 1,000 tools and 10,000 tools by name, each time in a new process."""
     for kind, title in (("described", "register"), ("written", "functions")):
-        taken: dict[int, list[list[float]]] = {1_000: [], 10_000: []}
+        rows_by_count: dict[int, list[list[float]]] = {1_000: [], 10_000: []}
         for _ in range(rounds):
-            for count, found in taken.items():
+            for count, rows in rows_by_count.items():
                 command = [sys.executable, "-c", REGISTER, str(count), kind]
-                said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-                found.append([float(number) for number in said.split()])
-        for which, what, unit in ((0, "time", "s"), (1, "memory", "MiB"), (2, "first call", "s")):
-            few, many = (statistics.median([one[which] for one in found]) for found in taken.values())
-            goal, met = ("at most x10", many / few <= 10) if what != "first call" else ("", None)
-            yield Figure(f"W5 {title}, {what}", "1,000 tools", few, unit)
-            yield Figure(f"W5 {title}, {what}", "10,000 tools", many, unit, many / few, goal, met)
+                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                rows.append([float(number) for number in output.split()])
+        for column, quantity, unit in ((0, "time", "s"), (1, "memory", "MiB"), (2, "first call", "s")):
+            few, many = (statistics.median([row[column] for row in rows]) for rows in rows_by_count.values())
+            goal, met = ("at most x10", many / few <= 10) if quantity != "first call" else ("", None)
+            yield Figure(f"W5 {title}, {quantity}", "1,000 tools", few, unit)
+            yield Figure(f"W5 {title}, {quantity}", "10,000 tools", many, unit, many / few, goal, met)
 
 
 if __name__ == "__main__":

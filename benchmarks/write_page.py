@@ -1,8 +1,8 @@
-"""Measures everything and writes `docs/benchmarks.md`: `./scripts/bench write_page`.
+"""Measures all parts of `docs/benchmarks.md` and writes the page: `./scripts/bench write_page`.
 
-`./scripts/bench write_page agent tools` measures two parts anew and leaves the others as they are. Each script runs in
-a process of its own. A figure that misses its goal, or that another library does better, stands in the page like any
-other, and once more at its top.
+`./scripts/bench write_page agent tools` measures only these two parts and does not change the other parts. Each script
+runs in a separate process. The start of the page repeats the figures that miss a goal or are worse than the figures of
+another library.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ PEERS = ("pydantic-ai-slim", "langgraph", "openai-agents", "haystack-ai", "langc
 OURS = re.compile("agentkit|Memory|Session")
 HEAD = """# Benchmarks
 
-`./scripts/bench write_page` measures this page anew, on any machine, in about half an hour; `./scripts/bench NAME`
-measures one part and prints it.
+`./scripts/bench write_page` measures all parts of this page again, on any machine, in about half an hour;
+`./scripts/bench NAME` measures one part and prints its figures.
 
 Every figure is CPU time of the process. The first row of a table is its limit: the same work written by hand. Limit,
-agentkit and other libraries take turns in one process, in an order that is swapped each round, and the medians are
-shown. Ratios hold from machine to machine, times do not.
+agentkit and other libraries alternate in one process, in an order that is swapped each round, and the tables contain
+medians. Ratios are similar on all machines, times are not.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", choices=[[], *SCRIPTS], help=f"of {', '.join(SCRIPTS)}; all by default")
+    parser.add_argument("part", nargs="*", choices=[[], *SCRIPTS], help=f"parts: {', '.join(SCRIPTS)}; by default, all")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    parts = _written()
+    parts = _current_parts()
     for script in options.part or SCRIPTS:
         print(f"measuring {script}", file=sys.stderr)
         command = [sys.executable, str(HERE / f"{script}.py"), "--json", "--rounds", str(options.rounds)]
@@ -59,22 +59,27 @@ def main() -> None:
         PAGE.write_text(_page(parts), "utf-8")
 
 
-def _written() -> dict[str, str]:
-    """Return the parts of the page as it is, by title."""
+def _current_parts() -> dict[str, str]:
+    """Return the parts of the current page, by title."""
     text = PAGE.read_text("utf-8") if PAGE.exists() else ""
-    _, *found = re.split(r"^## (.*)\n\n", text, flags=re.MULTILINE)
-    parts = dict(zip(found[::2], found[1::2], strict=True))
+    _, *fields = re.split(r"^## (.*)\n\n", text, flags=re.MULTILINE)
+    parts = dict(zip(fields[::2], fields[1::2], strict=True))
     return {title: parts[title] for title in SCRIPTS.values() if title in parts}
 
 
 def _page(parts: Mapping[str, str]) -> str:
-    there = [(title, parts[title].rstrip()) for title in SCRIPTS.values() if title in parts]
-    lost = ["## Where we lose\n"]
-    for title, text in there:
+    sections = [(title, parts[title].rstrip()) for title in SCRIPTS.values() if title in parts]
+    losing_lines = ["## Where we lose\n"]
+    for title, text in sections:
         losses = [line for line in text.splitlines() if line.startswith("- ")]
-        lost += [f"{title}:\n", *losses, ""] if losses else []
+        losing_lines += [f"{title}:\n", *losses, ""] if losses else []
     return "\n".join(
-        [HEAD, f"Measured with {_versions()}.\n", *lost, *(f"## {title}\n\n{text}\n" for title, text in there)]
+        [
+            HEAD,
+            f"Measured with {_versions()}.\n",
+            *losing_lines,
+            *(f"## {title}\n\n{text}\n" for title, text in sections),
+        ]
     )
 
 
@@ -88,8 +93,8 @@ def _versions() -> str:
     return f"Python {platform.python_version()} on {platform.machine()}; {', '.join(installed)}"
 
 
-def _tables(measured: list[dict[str, Any]]) -> Iterator[str]:
-    for name, group in groupby(measured, key=lambda row: row["workload"]):
+def _tables(figures: list[dict[str, Any]]) -> Iterator[str]:
+    for name, group in groupby(figures, key=lambda row: row["workload"]):
         workload = re.sub(r"^W\d+ ", "", name)
         rows = [{**row, "who": re.sub(r"\bours\b", "agentkit", row["who"])} for row in group]
         yield f"| {workload} | | times the limit | goal |\n|---|---|---|---|"
@@ -102,7 +107,7 @@ def _tables(measured: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _losses(workload: str, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each goal that is missed, and for each library that is faster than we are."""
+    """Yield a line for each missed goal, and for each library that is faster than agentkit."""
     ours = [row for row in rows if OURS.search(row["who"]) and row["ratio"] is not None]
     for row in rows:
         if row["met"] is False:
@@ -110,9 +115,9 @@ def _losses(workload: str, rows: list[dict[str, Any]]) -> Iterator[str]:
             value = f"x{row['ratio']:.2f}" if is_ratio else f"{row['value']:,.4g} {row['unit']}"
             yield f"- {workload}: {row['who']} is at {value}, and its goal is {row['goal']}."
         if ours and row not in ours and row["ratio"] is not None:
-            behind = [one["who"] for one in ours if one["unit"] == row["unit"] and one["ratio"] > row["ratio"]]
-            if behind:
-                yield f"- {workload}: {row['who']} (x{row['ratio']:.2f}) is faster than {', '.join(behind)}."
+            slower = [other["who"] for other in ours if other["unit"] == row["unit"] and other["ratio"] > row["ratio"]]
+            if slower:
+                yield f"- {workload}: {row['who']} (x{row['ratio']:.2f}) is faster than {', '.join(slower)}."
 
 
 if __name__ == "__main__":
