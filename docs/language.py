@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory")
-FOLDERS = (*PACKAGES, "docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SKIPPED = {"docs/errors.md"}
 """Pages that are written from texts which are checked where they are defined."""
 ALLOWED = ROOT / "docs/language_allowed.txt"

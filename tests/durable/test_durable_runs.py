@@ -401,7 +401,7 @@ async def test_a_queued_run_shows_that_the_worker_which_has_its_agent_is_silent(
     problem = (await handle.info()).problem
     assert problem == "worker w1 is silent: it was stopped, or cannot write to the database: see its log"
     runs.store.workers.end("w1", "dead")
-    assert "no worker has version '1' of agent 'quick': start one" in str((await handle.info()).problem)
+    assert "no worker has version '1' of agent 'quick': start a worker" in str((await handle.info()).problem)
 
 
 async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cannot(runs: Runs, url: str) -> None:

@@ -208,7 +208,7 @@ def test_agents_that_call_each_other_in_a_circle_end() -> None:
         lambda sent: calling("again") if sent.messages[-1].role == "user" else sent.messages[-1].text
     )
     circle: Agent[Any, Any] = Agent(model, "x", tools=[again])
-    assert "at its limit of 8 nested runs: agents call each other" in circle.run_sync("go").output
+    assert "at its limit of 8 nested runs: agents call each other in a circle" in circle.run_sync("go").output
     assert depth == 9
     strict: Agent[Any, Any] = Agent(model, "x", tools=[again], limits=Limits(nested_runs=0))
     assert "at its limit of 0 nested runs" in strict.run_sync("go").output

@@ -206,7 +206,7 @@ def test_what_cannot_be_ended_is_left(tmp_path: Path) -> None:
         _, log = server.process.communicate(timeout=LONG)
         answers = [one.result() for one in asking]
     assert [(status, '"code":"stopped"' in text) for status, text in answers] == [(503, True)] * 2
-    assert "1 runs do not end" in log and "Traceback" not in log
+    assert "1 runs do not stop" in log and "Traceback" not in log
 
 
 @pytest.mark.parametrize("stream", [False, True])

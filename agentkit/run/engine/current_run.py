@@ -21,7 +21,9 @@ from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["CurrentRun", "InnerRun", "current_run"]
 
-_ADVICE = "the agents are nested more deeply; raise the limit, or pass fewer tools to inner agents"
+_ADVICE = (
+    "agents call each other in a circle, or are nested deeper; raise the limit, or pass fewer tools to inner agents"
+)
 
 
 class _Parent(NamedTuple):

@@ -32,7 +32,7 @@ async def begins(tools: Mapping[str, Tool]) -> None:
 TOLD = {
     "endless": "more than 64,000,000 bytes",
     "events": "",
-    "packed": "packed (gzip), which was not asked for",
+    "packed": "compressed (gzip) without a request for it",
     "page": "Unexpected content type: text/html",
     "elsewhere": "not followed",
     "broken": "error response",
