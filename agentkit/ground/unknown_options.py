@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.hints import option_hint
+from agentkit_prompts.hints import explain_arguments, option_hint
 from agentkit_prompts.options import unknown_option
 
 __all__ = ["AGENT_ELSEWHERE", "ELSEWHERE", "check_names", "refusing_unknown"]
@@ -15,7 +14,7 @@ __all__ = ["AGENT_ELSEWHERE", "ELSEWHERE", "check_names", "refusing_unknown"]
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "instructions", "prompt", "prompts"), "layers"),
     **dict.fromkeys(("output_type", "result_type", "response_model", "response_format"), "output"),
-    **dict.fromkeys(("max_steps", "max_turns", "max_iterations", "steps", "timeout"), "limits"),
+    **dict.fromkeys(("steps", "timeout"), "limits"),
     "deps_type": "deps",
     "functions": "tools",
     "model_settings": "model",
@@ -56,6 +55,21 @@ def check_names(
     Raises:
         UnknownOption: Lists all unknown options.
     """
+    error = unknown_names(where, given, names, meant, also=also, reasons=reasons)
+    if error is not None:
+        raise error
+
+
+def unknown_names(
+    where: str,
+    given: Iterable[str],
+    names: Iterable[str],
+    meant: Mapping[str, str] = {},
+    *,
+    also: str = "",
+    reasons: Mapping[str, str] = {},
+) -> UnknownOption | None:
+    """Return the error of `check_names`, or None if all options are valid."""
     valid = list(names)
     unknown: dict[str, str | None] = {}
     problems: list[str] = []
@@ -63,8 +77,9 @@ def check_names(
         if name not in valid:
             text, unknown[name] = _problem(where, name, valid, meant, reasons)
             problems.append(text)
-    if problems:
-        raise UnknownOption(f"{where}: {'; '.join(problems)}{also}", unknown)
+    if not problems:
+        return None
+    return UnknownOption(f"{where}: {'; '.join(problems)}{also}", unknown)
 
 
 def _problem(
@@ -91,20 +106,17 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
         **meant: See `check_names`.
     """
 
-    def changed(cls: C) -> C:
-        init: Any = vars(cls)["__init__"]
-        code = init.__code__
-        names = dict.fromkeys(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]).keys()
-
-        @wraps(init)
-        def refusing(self: Any, *args: Any, **options: Any) -> None:
-            if not names >= options.keys():
-                check_names(cls.__name__, options, names, meant)
-            init(self, *args, **options)
-
+    def decorate(cls: C) -> C:
         # The type checker must see the signature of the class, so the constructor is replaced without its knowledge.
         target: Any = cls
-        target.__init__ = refusing
+        init = target.__init__
+        code = init.__code__
+        names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+        def explain(_: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOption | None:
+            return unknown_names(cls.__name__, options, names, meant)
+
+        target.__init__ = explain_arguments(init, explain)
         return cls
 
-    return changed
+    return decorate

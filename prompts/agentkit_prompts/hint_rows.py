@@ -95,7 +95,6 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("batch", "abatch", "run_batch"), "agent.map(inputs, name=..., out=...)"),
         **dict.fromkeys(("to_cli", "to_cli_sync", "cli"), "the command agentkit chat --agent module:agent"),
         **dict.fromkeys(("session", "conversation", "chat_session"), _SESSION_OF),
-        "but": "agent.with_changes(...)",
         "clone": "agent.with_changes(...)",
         "copy": "agent.with_changes(...)",
         "model": "agent.chain.model",
@@ -356,7 +355,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("args", "command"), "MCPToolset([command, argument, ...])"),
         "return_direct": "final=True",
         "strict": "tool.strict()",
-        "tries": "max_consecutive_failures=...",
     },
 }
 """Class or function -> keyword argument that it does not take -> what to write."""

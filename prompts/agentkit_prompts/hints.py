@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentkit_prompts.hint_rows import ATTRIBUTES, CALLS, NAMES, OPERATORS, OPTIONS
 
-__all__ = ["Hinted", "attribute_hint", "is_submodule", "module_hint", "option_hint", "with_option_hints"]
+__all__ = [
+    "Hinted",
+    "attribute_hint",
+    "explain_arguments",
+    "is_submodule",
+    "module_hint",
+    "option_hint",
+    "with_option_hints",
+]
 
 DOORS = (
     "agentkit",
@@ -36,6 +44,8 @@ DOORS = (
 """Modules that users import from; the first module that exports a name is suggested."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+Explanation: TypeAlias = Callable[[TypeError, Sequence[Any], Mapping[str, Any]], Exception | None]
+"""Returns the error for arguments that do not fit a signature, or None to keep the error of Python."""
 
 
 def module_hint(package: str, name: str) -> str | None:
@@ -74,6 +84,21 @@ def with_option_hints(function: F) -> F:
     """
     where = function.__qualname__.removesuffix(".__init__")
 
+    def explain(error: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> TypeError | None:
+        advice = _call_hint(where, options)
+        if advice is None:
+            return None
+        return TypeError(f"{error}; use {advice}")
+
+    return explain_arguments(function, explain)
+
+
+def explain_arguments(function: F, explain: Explanation) -> F:
+    """Return a function that raises the error of `explain` if its arguments do not fit the signature.
+
+    Arguments are examined only after a failure, because programs create thousands of documents.
+    """
+
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         try:
@@ -81,11 +106,11 @@ def with_option_hints(function: F) -> F:
         except TypeError as error:
             # An error about the signature is raised before the function has a frame.
             is_inside = error.__traceback__ is None or error.__traceback__.tb_next is not None
-            advice = _call_hint(where, options)
-            if is_inside or advice is None:
+            explained = None if is_inside else explain(error, args, options)
+            if explained is None:
                 raise
-            message = f"{error}; use {advice}"
-        raise TypeError(message)
+        # Outside of `except`, so that the error of Python is not shown as the cause.
+        raise explained
 
     checked: Any = call
     result: F = checked

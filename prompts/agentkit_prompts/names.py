@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import wraps
 from typing import Any, TypeVar
 
 from agentkit_prompts.errors import Picklable
-from agentkit_prompts.hints import option_hint
+from agentkit_prompts.hints import explain_arguments, option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 
 __all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
@@ -97,31 +96,23 @@ def reject_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[
 def _checked_init(
     dataclass: Any, error: Callable[[str], Exception], elsewhere: Mapping[str, str]
 ) -> Callable[..., None]:
-    init = dataclass.__init__
+    kind = dataclass.__name__
     places = sum(item.init and not item.kw_only for item in fields(dataclass))
     names = [item.name for item in fields(dataclass) if item.init]
-    valid = set(names)
 
-    # Programs create thousands of documents, so names are compared only after a failure.
-    @wraps(init)
-    def checked_init(self: Any, *args: Any, **given: Any) -> None:
-        try:
-            init(self, *args, **given)
-        except TypeError:
-            kind = dataclass.__name__
-            if len(args) > places:
-                example = ", ".join(f"{name}=..." for name in names)
-                raised = error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
-            elif given.keys() - valid:
-                raised = error(f"{kind}: {'; '.join(unknown_fields(kind, given, valid, elsewhere))}")
-                raised = _named(raised, [name for name in given if name not in valid])
-            else:
-                raise
-        else:
-            return
-        raise raised
+    def explain(_: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> Exception | None:
+        # `args` starts with the instance.
+        if len(args) - 1 > places:
+            example = ", ".join(f"{name}=..." for name in names)
+            return error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
+        unknown = [name for name in options if name not in names]
+        if not unknown:
+            return None
+        problems = unknown_fields(kind, options, names, elsewhere)
+        return _named(error(f"{kind}: {'; '.join(problems)}"), unknown)
 
-    return checked_init
+    init: Callable[..., None] = dataclass.__init__
+    return explain_arguments(init, explain)
 
 
 def _named(error: Exception, names: Iterable[str]) -> Exception:

@@ -12,6 +12,7 @@ import pytest
 from agentkit import Agent, OfflineModel, Runs
 from agentkit.durable import RunHandle
 from tests.waiting import eventually
+from tests.wrong_calls import check_message
 
 WRONG: list[tuple[Callable[[Any, Any], object], type[Exception], str]] = [
     (lambda runs, agent: Runs(agent, "sqlite:///runs.db"), TypeError, "use Runs(url), then runs.add(agent)"),  # type: ignore[call-arg]
@@ -37,9 +38,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 def test_the_message_names_the_way(
     runs: Runs, wrong: Callable[[Any, Any], object], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error) as caught:
-        wrong(runs, Agent(OfflineModel()))
-    assert message in str(caught.value)
+    check_message(lambda: wrong(runs, Agent(OfflineModel())), error, message)
 
 
 def test_the_ways_of_the_messages_work(runs: Runs) -> None:

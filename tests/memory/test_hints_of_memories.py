@@ -10,6 +10,7 @@ import pytest
 
 from agentkit.memory import Memory, RecallFilter, Scope
 from agentkit_memory.errors import InvalidArgument
+from tests.wrong_calls import check_right_way
 
 USER = "memory.within(Scope(tenant, user=...))"
 ANN = Scope("shop", user="ann")
@@ -82,10 +83,7 @@ def test_the_message_names_a_way_that_works(
     message: str,
     right: Callable[[Any], object],
 ) -> None:
-    with pytest.raises(error) as caught:
-        wrong(memory)
-    assert message in str(caught.value)
-    assert right(memory)
+    check_right_way(lambda: wrong(memory), error, message, lambda: right(memory))
 
 
 def test_a_pattern_of_files_becomes_a_list_of_paths(memory: Any, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_connections_of_sync_runs_do_not_pile_up(own_server: ChatServer) -> None
     until(lambda: own_server.connections == 1)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
 @pytest.mark.parametrize("ending", ["", "del agent\ngc.collect()\n"], ids=["kept", "gone"])
 def test_a_forked_process_neither_uses_nor_closes_the_connections_of_its_parent(
     own_server: ChatServer, ending: str

@@ -20,6 +20,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit_prompts.errors import ContextError, PromptError
+from tests.wrong_calls import check_right_way
 
 teacher: Any = TextPrompt("You teach {{ additional_kwargs.subject }}.")
 brief: Any = TextPrompt("Be brief.")
@@ -108,10 +109,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
 def test_the_message_names_a_way_that_works(
     wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
 ) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert message in str(caught.value)
-    assert right()
+    check_right_way(wrong, error, message, right)
 
 
 @pytest.mark.parametrize(

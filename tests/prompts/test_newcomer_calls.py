@@ -12,9 +12,9 @@ from agentkit.prompts import (
     Example,
     ExamplesPrompt,
     Fact,
+    MessageError,
     PromptContext,
     PromptError,
-    Size,
     TextPrompt,
     UserInputPrompt,
     WrapPrompt,
@@ -62,10 +62,9 @@ HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Fact(content="a"), ContextError, r"use text=\.\.\."),  # type: ignore[call-arg]
     (lambda: PromptContext("q", documents=[{"page_content": "a"}]), ContextError, r"use text=\.\.\."),
     (lambda: PromptContext("q", history=[]), ContextError, r"use conversation=\[\.\.\.\]"),  # type: ignore[call-arg]
-    (lambda: Size(100), PromptError, r"pass fields by name: Size\(min=\.\.\., target=\.\.\., max=\.\.\., "),  # type: ignore[call-arg]
-    (lambda: Message("hi"), Exception, r"Message\('user', 'hi'\)"),  # type: ignore[arg-type]
+    (lambda: Message("hi"), MessageError, r"Message\('user', 'hi'\)"),  # type: ignore[arg-type]
     (lambda: Tool(add, return_direct=True), ToolDefinitionError, "use final=True"),  # type: ignore[call-overload]
-    (lambda: ToolCall("1", "add", 5), Exception, "a mapping or JSON text"),  # type: ignore[arg-type]
+    (lambda: ToolCall("1", "add", 5), MessageError, "a mapping or JSON text"),  # type: ignore[arg-type]
 ]
 
 

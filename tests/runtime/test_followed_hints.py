@@ -27,8 +27,9 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.memory import RecallFilter
-from agentkit.prompts import Size
+from agentkit.prompts import PromptError, Size
 from agentkit.tools import ToolDefinitionError, ToolDescriptionWarning
+from tests.wrong_calls import check_right_way
 
 
 def add(a: int, b: int) -> int:
@@ -118,7 +119,7 @@ CALLS: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         "use history=[...]",
         lambda: agent.run_sync("And 3?", history=[Message("user", "2+2?"), Message("assistant", "4")]),
     ),
-    (lambda: Size(100), Exception, "Size(min=..., target=..., max=..., ", lambda: Size(max=100)),  # type: ignore[call-arg]
+    (lambda: Size(100), PromptError, "Size(min=..., target=..., max=..., ", lambda: Size(max=100)),  # type: ignore[call-arg]
     (
         lambda: _answer(tools=[agent]),
         ToolDefinitionError,
@@ -137,10 +138,7 @@ def _answer(**options: Any) -> Any:
 def test_the_message_names_a_call_that_works(
     wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
 ) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert message in str(caught.value)
-    assert right()
+    check_right_way(wrong, error, message, right)
 
 
 def test_a_lambda_becomes_a_tool_with_a_name() -> None:

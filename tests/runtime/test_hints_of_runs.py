@@ -25,6 +25,7 @@ from agentkit import (
 from agentkit.errors import UnknownOption
 from agentkit.memory import Scope
 from agentkit.prompts import Size, TextPrompt
+from tests.wrong_calls import check_right_way
 
 
 @tool(approval="always")
@@ -136,10 +137,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
 def test_the_message_names_a_way_that_works(
     wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
 ) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert message in str(caught.value)
-    assert right()
+    check_right_way(wrong, error, message, right)
 
 
 def test_a_run_of_a_user_names_the_session_of_the_user() -> None:

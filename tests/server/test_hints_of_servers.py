@@ -13,6 +13,7 @@ from agentkit import Agent, ScriptedModel
 from agentkit.errors import AgentDefinitionError
 from agentkit.server import Access, Server, add_token, serve
 from agentkit.tools import MCPToolset, ToolDefinitionError
+from tests.wrong_calls import check_message
 
 agent = Agent(ScriptedModel.repeat("Hello."), name="shop")
 server: Any = Server
@@ -41,9 +42,7 @@ toolset: Any = MCPToolset
     ],
 )
 def test_the_message_names_the_way(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert message in str(caught.value)
+    check_message(wrong, error, message)
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,7 @@ class ChatTemplateRegistry:
                 f"choose another name, or replace it with force=True",
                 name=name,
             )
-        # Keep the type of the decorated object; the type of its result is unknown before a call.
-        makers[name] = maker  # type: ignore[assignment]
+        makers[name] = maker  # type: ignore[assignment]  # the type of its result is unknown before a call
         self._matches.pop(name, None)
         return maker
 

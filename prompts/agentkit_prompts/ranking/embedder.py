@@ -152,7 +152,7 @@ class _Pending(Awaitable[R]):
                 else:
                     answer = steps.send(value)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return end.value  # type: ignore[no-any-return]  # the return value of the generator
 
     def close(self) -> None:
         """Close the awaitable without waiting."""
@@ -174,5 +174,5 @@ def drive(steps: Generator[Any, Any, R]) -> R | Awaitable[R]:
         while not isinstance(answer, Awaitable):
             answer = steps.send(answer)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+        return end.value  # type: ignore[no-any-return]  # the return value of the generator
     return _Pending(steps, answer)

@@ -56,7 +56,7 @@ class AdditionalInfoPrompt(BasePrompt):
     @property
     def _properties(self) -> Mapping[str, Any]:
         schema = self.additional_kwargs_schema or {}
-        return schema.get("properties", {})  # type: ignore[no-any-return]
+        return schema.get("properties", {})  # type: ignore[no-any-return]  # an object in JSON Schema
 
     def _declared(self) -> frozenset[str]:
         if self.template.params_schema is None:

@@ -313,7 +313,7 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
     command = [sys.executable, "-c", CRASH, target, str(index), ADA.user]
     killed = subprocess.run(command, env={**os.environ, "AGENTKIT_FAILPOINT": point}, check=False).returncode
     assert killed == -signal.SIGKILL
-    with Memory(target, index=index) as memory:  # nobody has to ask again
+    with Memory(target, index=index) as memory:  # no second call is necessary
         assert MARKER not in everything(memory)
         assert [bool(each) for each in StoreProbe(memory).values("SELECT finished_at IS NULL FROM erasures")] == [False]
         verified = memory.admin.verify()

@@ -122,7 +122,7 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
 def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | None:
     """Return the token at the end of a reply, as configured."""
     if value is None or _is_piece(value):
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]  # None, text or a number
     return read_marker(value, "eos_token_id", problems)
 
 

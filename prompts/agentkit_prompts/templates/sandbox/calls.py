@@ -129,7 +129,7 @@ def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
 
     def of_value(meter: Meter, value: Any) -> str:
         if isinstance(value, str):
-            return _text(meter, value)  # type: ignore[no-any-return]
+            return _text(meter, value)  # type: ignore[no-any-return]  # a text stays a text
         return shown(meter, value)
 
     return of_value

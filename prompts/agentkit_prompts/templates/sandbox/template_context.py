@@ -72,8 +72,8 @@ class BoundedContext(Context):
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
-        # This context is also a BoundedContext. Without limits its meter is None.
-        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]
+        # Without limits the meter is None.
+        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # it is a BoundedContext
         return context
 
     def shown(self, value: Any) -> str:
