@@ -20,9 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory")
-FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-SKIPPED = {"docs/errors.md"}
-"""Pages that are written from texts which are checked where they are defined."""
+FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 ALLOWED = ROOT / "docs/language_allowed.txt"
 ALLOWED_SHARE = 0.02
 
@@ -144,7 +142,7 @@ def texts(paths: list[Path]) -> Iterator[Text]:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
             name = file.relative_to(ROOT).as_posix()
-            if name in SKIPPED or file.suffix not in {".py", ".md"} or "/." in name:
+            if file.suffix not in {".py", ".md"} or "/." in name:
                 continue
             for line, text in python_texts(file) if file.suffix == ".py" else page_texts(file):
                 yield Text(name, line, plain(text))

@@ -189,3 +189,26 @@ def test_every_relative_link_leads_somewhere() -> None:
             missing = [target for target in targets if not (page.parent / target).exists()]
             assert not missing, f"{page.name} links to {missing}"
     assert failures == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_link_to_a_heading_leads_to_one() -> None:
+    failures: list[str] = []
+    links = 0
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        with collected(failures, page):
+            targets = re.findall(r"\]\((?!\w+:)([^)#\s]*)#([^)\s]+)\)", FENCE.sub("", page.read_text("utf-8")))
+            missing = [
+                f"{target}#{anchor}"
+                for target, anchor in targets
+                if anchor not in anchors(page.parent / target if target else page)
+            ]
+            links += len(targets)
+            assert not missing, f"{page.name} links to {missing}"
+    assert failures == []
+    assert links > 20
