@@ -11,7 +11,7 @@ from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DIGITS, MAX_PROBLEMS
 
-__all__ = ["MAX_INT", "fits_json"]
+__all__ = ["MAX_INT", "fits_json", "text_of_json"]
 
 MAX_INT = 10**MAX_DIGITS
 """Largest integer: Python does not write longer numbers as text, and most JSON readers reject them."""
@@ -19,13 +19,17 @@ MAX_INT = 10**MAX_DIGITS
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
     """True if a value can be written as JSON after freezing; adds the places of other values to the problems."""
+    return text_of_json(value, where, problems) is not None
+
+
+def text_of_json(value: object, where: str, problems: Problems) -> str | None:
+    """Return a value as JSON text, or None and add the places of values that are not JSON to the problems."""
     try:
-        json.dumps(freeze(value, json_only=True), allow_nan=False)
+        return json.dumps(freeze(value, json_only=True), ensure_ascii=False, allow_nan=False)
     except (ContextError, TypeError, ValueError):
         first = [*islice(_not_json(value, where), MAX_PROBLEMS)]
         problems += first or [Problem(where, "is cyclic or nests too deeply")]
-        return False
-    return True
+        return None
 
 
 def _not_json(value: object, where: str) -> Iterator[Problem]:

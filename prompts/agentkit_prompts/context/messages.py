@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict, plain_text, set_plain_text
+from agentkit_prompts.context.json_problems import text_of_json
 from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.errors import MessageError, brief, check_types
+from agentkit_prompts.errors import MessageError, Problems, brief, check_types, error_of_problems
 from agentkit_prompts.hints import Hinted
 
 __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
@@ -175,10 +175,11 @@ class Message(metaclass=Hinted):
 
 
 def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(arguments), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"tool call: arguments: cannot be written as JSON: {error}", name="arguments") from error
+    problems: Problems = []
+    text = text_of_json(arguments, "arguments", problems)
+    if text is None:
+        raise error_of_problems(MessageError, "tool call", problems, name="arguments")
+    return text
 
 
 def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ import copy
 import pickle
 from threading import Thread
 from time import process_time
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -222,6 +223,8 @@ def text_of(message: Message) -> str:
     [
         (("c", "f", [1]), "arguments"),
         (("c", "f", {"q": {1}}), "arguments"),
+        (("c", "f", {"q": [float("nan")]}), "arguments"),
+        (("c", "f", {1: 2, "1": 3}), "arguments"),
         (("c", 3, "{}"), "name"),
         ((None, "f", "{}"), "id"),
     ],
@@ -234,6 +237,8 @@ def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], name: str) -> None
 
 def test_the_arguments_of_a_tool_call_can_be_a_mapping() -> None:
     assert ToolCall("c", "f", {"q": "ü"}) == ToolCall("c", "f", '{"q": "ü"}')
+    inner = MappingProxyType({"a": (1, None)})
+    assert ToolCall("c", "f", MappingProxyType({"q": inner})).arguments == '{"q": {"a": [1, null]}}'
 
 
 def test_a_conversation_is_extended_with_plus() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.context.json_problems import fits_json
+from agentkit_prompts.context.json_problems import fits_json, text_of_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, decode_data_url, file_id_address
@@ -381,9 +379,7 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
         text = arguments["invalid_arguments"]
         if isinstance(text, str):
             return text
-    if not fits_json(arguments, where, problems):
-        return "{}"
-    return json.dumps(freeze(arguments), ensure_ascii=False)
+    return text_of_json(arguments, where, problems) or "{}"
 
 
 def _instead(value: object, wanted: str) -> str:

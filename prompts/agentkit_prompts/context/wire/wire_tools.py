@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.json_problems import fits_json
+from agentkit_prompts.context.json_problems import text_of_json
 from agentkit_prompts.errors import Problem, Problems, PromptError
 
 __all__ = ["openai_tool", "read_tools"]
@@ -62,11 +62,12 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
         return None
     if needs_name and not _is_name(function.get("name")):
         problems.append(Problem(where, "has no name"))
-    if not fits_json(tool, where, problems):
+    text = text_of_json(tool, where, problems)
+    if text is None:
         return None
     if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
         problems.append(Problem(where, "its parameters must be a JSON Schema object"))
-    copy: dict[str, Any] = json.loads(json.dumps(freeze(tool)))
+    copy: dict[str, Any] = json.loads(text)
     return copy
 
 
