@@ -9,6 +9,7 @@ import pytest
 from agentkit import Document, Message, ToolCall
 from agentkit.prompts import (
     ContextError,
+    Conversation,
     Example,
     ExamplesPrompt,
     Fact,
@@ -31,6 +32,7 @@ def add(a: int, b: int) -> int:
 def test_wrappers_and_examples_take_their_items_first() -> None:
     assert WrapPrompt([UserInputPrompt()], "<q>{{ wrapped_str }}</q>").format_2_str(PromptContext("hi")) == "<q>hi</q>"
     assert ExamplesPrompt([Example("a", "b")]).format_2_str(PromptContext("hi")) == "Input: a\nOutput: b"
+    assert ExamplesPrompt(pair for pair in [("a", "b")]).examples == (Example("a", "b"),)
     with pytest.raises(PromptError, match="at most 2 positional arguments"):
         WrapPrompt([UserInputPrompt()], "x", "y")  # type: ignore[misc]
 
@@ -64,6 +66,8 @@ HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: PromptContext("q", history=[]), ContextError, r"use conversation=\[\.\.\.\]"),  # type: ignore[call-arg]
     (lambda: Message("hi"), MessageError, r"Message\('user', 'hi'\)"),  # type: ignore[arg-type]
     (lambda: Tool(add, return_direct=True), ToolDefinitionError, "use final=True"),  # type: ignore[call-overload]
+    (lambda: Conversation() + Message("user", "hi"), TypeError, "'Conversation' and 'Message'"),  # type: ignore[operator]
+    (lambda: TextPrompt("a", "b"), PromptError, r"at most 1 positional argument \(template\)"),  # type: ignore[misc]
     (lambda: ToolCall("1", "add", 5), MessageError, "a mapping or JSON text"),  # type: ignore[arg-type]
 ]
 

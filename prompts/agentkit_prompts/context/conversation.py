@@ -344,6 +344,8 @@ class Conversation(Sequence[Message]):
 
     def __add__(self, messages: Iterable[Message]) -> Conversation:
         """Return the conversation with more messages at the end; see `append`."""
+        if not isinstance(messages, Iterable):
+            return NotImplemented
         return self.append(*messages)
 
     def __eq__(self, other: object) -> bool:

@@ -34,7 +34,7 @@ next use of a value in the loop closes them, or the end of the loop.
 
 
 class PerLoop(Generic[T]):
-    """Values that are created in an event loop and closed with it. A copy of another process has no values.
+    """Values that are created in an event loop and closed with it. A forked process has no values.
 
     Args:
         close: Function that closes a value.

@@ -125,7 +125,7 @@ class ExamplesPrompt(BasePrompt):
     @classmethod
     def _from_pairs(cls, examples: object) -> object:
         """Replace pairs of an input and an output by examples."""
-        if not isinstance(examples, list | tuple):
+        if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
             return examples
         return [Example(*item) if isinstance(item, tuple) and len(item) == 2 else item for item in examples]
 

@@ -29,7 +29,7 @@ else:
 
 
 class Declared(_Model):
-    """Frozen model that accepts its first field as a positional argument.
+    """Frozen model whose first fields can be positional arguments.
 
     Raises:
         PromptError: Names all unknown fields, with the nearest valid names.
@@ -75,7 +75,9 @@ def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str,
     """Add positional arguments to the arguments by name."""
     fields = kind._positional
     if len(args) > len(fields):
-        raise PromptError(f"{kind.__name__}: expected at most {len(fields)} positional arguments, got {len(args)}")
+        plural = "s" * (len(fields) > 1)
+        limit = f"at most {len(fields)} positional argument{plural} ({', '.join(fields)})"
+        raise PromptError(f"{kind.__name__}: expected {limit}, got {len(args)}")
     for name, value in zip(fields, args, strict=False):
         if name in data:
             raise PromptError(f"{kind.__name__}: {name} is passed twice", name=name)
