@@ -15,6 +15,7 @@ __all__ = [
     "Hinted",
     "attribute_hint",
     "explain_arguments",
+    "is_callable",
     "is_submodule",
     "module_hint",
     "option_hint",
@@ -144,6 +145,15 @@ class Hinted(type):
 
         def __getattr__(cls, name):
             raise _attribute_error(cls, name, f"type object {cls.__name__!r}", cls)
+
+
+def is_callable(value: object) -> bool:
+    """True if `value` can be called. `callable` is true as well for an object whose call only raises a hint."""
+    kind = type(value)
+    if not callable(value) or not isinstance(kind, Hinted):
+        return callable(value)
+    definer = next(base for base in kind.__mro__ if "__call__" in vars(base))
+    return "__call__" not in OPERATORS.get(definer.__name__, {})
 
 
 def _refusal(message: str) -> Callable[..., Any]:

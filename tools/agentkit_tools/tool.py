@@ -136,9 +136,9 @@ class Tool(ToolForms, Generic[P, R, D]):
         **policy: Unpack[PolicyOptions],
     ) -> None:
         # Programs without tools do not import these.
-        from agentkit_tools.schemas.described_function import described
+        from agentkit_tools.schemas.described_function import describe_function
 
-        parts = described(function, name, description)
+        parts = describe_function(function, name, description)
         rules = _PLAIN.with_changes(**policy)
         spec = ToolSpec(wire_name(parts.name), parts.description, parts.signature.parameters, timeout=rules.time_limit)
         self._define(spec, function, parts.signature, rules, original_name=parts.name, nothing=parts.nothing)

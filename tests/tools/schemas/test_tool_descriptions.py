@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from agentkit import Agent, ScriptedModel
-from agentkit.tools import Tool, ToolDescriptionWarning, Toolset, tool
+from agentkit import Agent, Memory, ScriptedModel
+from agentkit.tools import Tool, ToolDefinitionError, ToolDescriptionWarning, Toolset, tool
 
 
 class Desk:
@@ -42,7 +43,11 @@ BARE: list[tuple[Callable[[], object], str]] = [
     (lambda: Agent(ScriptedModel(["hi"]), tools=[undescribed]), "no description"),
     (lambda: Toolset.from_module(sys.modules[__name__], only=["undescribed"]), "no description"),
     (lambda: Toolset.from_object(Desk()), "tool put has no description"),
-    (lambda: Tool.from_json_schema("odata", "", None, bare_schema), "tool odata has no description"),
+    (
+        lambda: Tool.from_json_schema("odata", "", None, bare_schema),
+        "tool odata has no description: pass a description$",
+    ),
+    (lambda: Tool(undescribed, description=" "), "tool undescribed has no description: pass a description$"),
     (lambda: Tool(untyped), "tool untyped: parameters without a type: a; add type hints"),
     (lambda: Toolset.from_object(Desk(), only=["take"]), "tool take: parameters without a type: thing"),
 ]
@@ -61,3 +66,25 @@ def test_a_tool_with_a_description_or_of_a_server_does_not_warn() -> None:
         Tool(undescribed, description="Return the number.")
         Tool.from_json_schema("odata", "", None, bare_schema, trust="untrusted")
         Tool.from_provider({"type": "web_search"})
+
+
+class Lookup(BaseModel):
+    """Look a city up."""
+
+    city: str
+
+    def as_tool(self) -> None:
+        """Convert to a tool of another library."""
+
+    def __call__(self, country: str) -> str:
+        """Look a country up."""
+        return country
+
+
+def test_objects_that_can_be_called_are_tools_and_others_are_not() -> None:
+    assert [*Tool(Lookup).spec.parameters["properties"]] == ["city"]
+    assert [*Tool(Lookup(city="Bern")).spec.parameters["properties"]] == ["country"]
+    with pytest.raises(ToolDefinitionError, match=r"agent\.as_tool"):
+        Tool(Agent(ScriptedModel(["hi"])))
+    with Memory(":memory:") as memory, pytest.raises(ToolDefinitionError, match="must be callable"):
+        Tool(memory.documents)

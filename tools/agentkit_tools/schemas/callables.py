@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import is_callable
 from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
 
@@ -41,12 +42,12 @@ def inner_function(function: Any) -> Any:
     inner = unwrap(raw(function))
     while isinstance(inner, partial):
         inner = unwrap(inner.func)
-    if hasattr(inner, "as_tool"):
-        raise ToolDefinitionError(
-            f"an object of {type(inner).__name__} is not a function; use agent.as_tool(name=..., description=...)",
-            names=["function"],
-        )
-    if not callable(inner):
+    if not is_callable(inner):
+        if hasattr(inner, "as_tool"):
+            raise ToolDefinitionError(
+                f"an object of {type(inner).__name__} is not a function; use agent.as_tool(name=..., description=...)",
+                names=["function"],
+            )
         raise ToolDefinitionError(f"the function of a tool must be callable, got {inner!r}", names=["function"])
     if not hasattr(inner, "__name__") and not isinstance(inner, type):
         inner = type(inner).__call__

@@ -22,7 +22,7 @@ from agentkit_tools.schemas.function_schema import read_signature
 if TYPE_CHECKING:
     from agentkit_tools.schemas.function_schema import Signature
 
-__all__ = ["DescribedFunction", "described", "warn_without_description"]
+__all__ = ["DescribedFunction", "describe_function", "warn_without_description"]
 
 
 class DescribedFunction(NamedTuple):
@@ -35,7 +35,7 @@ class DescribedFunction(NamedTuple):
     """Text of the result of a call that returns None."""
 
 
-def described(function: Callable[..., Any], name: str | None, description: str | None) -> DescribedFunction:
+def describe_function(function: Callable[..., Any], name: str | None, description: str | None) -> DescribedFunction:
     """Read the parts of a tool from a function; `name` and `description` replace the name and the docstring.
 
     Raises:
@@ -43,9 +43,14 @@ def described(function: Callable[..., Any], name: str | None, description: str |
     """
     name = name or name_of(function)
     docstring = read_docstring(docstring_of(function))
-    if description is None:
+    if description is not None:
+        warn_without_description(name, description)
+    else:
         description = docstring.text
-    warn_without_description(name, description)
+        advice = "write a docstring, or pass description=..."
+        if sys.flags.optimize > 1:
+            advice = "`python -OO` removes docstrings, so pass description=..."
+        warn_without_description(name, description, advice)
     if is_model(function):
         from agentkit_tools.schemas.model_schema import read_model
 
@@ -63,11 +68,7 @@ def described(function: Callable[..., Any], name: str | None, description: str |
     return DescribedFunction(name, description, signature, nothing)
 
 
-def warn_without_description(name: str, description: str) -> None:
+def warn_without_description(name: str, description: str, advice: str = "pass a description") -> None:
     """Warn about a tool without a description, because a model needs it to choose the tool."""
-    if description.strip():
-        return
-    advice = "write a docstring, or pass description=..."
-    if sys.flags.optimize > 1:
-        advice = "`python -OO` removes docstrings, so pass description=..."
-    warn(f"tool {name} has no description: {advice}", ToolDescriptionWarning)
+    if not description.strip():
+        warn(f"tool {name} has no description: {advice}", ToolDescriptionWarning)
