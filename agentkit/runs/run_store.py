@@ -266,7 +266,9 @@ class RunStore(RunReader):
             agents: Names of the agents.
         """
         is_queued = sa.and_(_runs.c.state == "queued", _runs.c.updated_at < self._now - _MAX_QUEUED_SECONDS)
-        is_abandoned = sa.or_(is_queued, sa.and_(_IS_RUNNING, _runs.c.worker.not_in(alive)))
+        # Null is not in an empty list: without a live worker, runs of a server without a worker would be included.
+        has_stopped = sa.and_(_runs.c.worker.is_not(None), _runs.c.worker.not_in(alive))
+        is_abandoned = sa.or_(is_queued, sa.and_(_IS_RUNNING, has_stopped))
         ids = self._requeue(sa.and_(is_abandoned, _runs.c.agent.in_(agents)))
         if not ids:
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,16 @@ def test_one_attempt_at_a_time_stores_lines_and_the_end_of_a_run(store: RunStore
     assert store.requeue_interrupted() == [] and not store.cancel("r")
     with raises(AttemptEnded, is_cancelled=False):
         store.end_attempt(second, ended)
+
+
+def test_only_runs_of_stopped_workers_are_abandoned(store: RunStore) -> None:
+    for run_id, worker in (("own", None), ("alive", "w1"), ("stopped", "w2")):
+        store.add(run(run_id, updated_at=time.time()))
+        assert store.begin_attempt(run_id, worker=worker) is not None
+    assert [one.run_id for one in store.requeue_abandoned(["w1"], ["a"])] == ["stopped"]
+    # The worker of the file has stopped too: the server that executes `own` has none, and may still work.
+    assert [one.run_id for one in store.requeue_abandoned([], ["a"])] == ["alive"]
+    assert store.get("own").state == "running" and store.get("stopped").state == "queued"
 
 
 def test_a_cancelled_run_stores_nothing_more(store: RunStore) -> None:
