@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, Document, Journal, Message, ScriptedModel, Session, ToolCall, Usage
+from agentkit import Agent, Document, Journal, Message, OutputSpec, ScriptedModel, Session, ToolCall, Usage
 from agentkit.errors import JournalError
 from agentkit.inspector.composition_view import MAX_PIECE, composition_view, message_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
@@ -23,6 +24,9 @@ from agentkit.memory import Memory, Scope
 from agentkit.prompts import (
     ContextError,
     Conversation,
+    Example,
+    ExamplesPrompt,
+    KwargsError,
     Layers,
     MemoPrompt,
     PromptContext,
@@ -175,6 +179,76 @@ def test_an_agent_that_takes_other_steps_now_is_refused() -> None:
     journal = Agent(ScriptedModel(["Hi"]), memory=lambda query: []).run_sync("hi").journal
     with raises(JournalError, name="Recall", value="Append"):
         replayed_contexts(Agent(ScriptedModel([])).definition, journal)
+
+
+def test_steps_that_the_agent_does_not_take_now_are_refused_by_name() -> None:
+    def book(name: str) -> str:
+        """Book."""
+        return name
+
+    booking = ScriptedModel([reply(calls(("c1", "book", '{"name": "x"}')))])
+    spec = OutputSpec(book, output_validator=lambda output: None)
+    journal = Agent(booking, output=spec).run_sync("hi").journal
+    with raises(JournalError, name="CheckOutput", value="Append"):
+        replayed_contexts(Agent(ScriptedModel([]), output=book).definition, journal)
+
+    @tool(approval="always")
+    def final_answer(word: str) -> str:
+        """Answer."""
+        return word
+
+    answering = ScriptedModel([reply(calls(("c1", "final_answer", '{"word": "x"}'))), "Done."])
+    journal = Agent(answering, tools=[final_answer]).run_sync("hi", approve=lambda call: True).journal
+    typed = Agent(ScriptedModel([]), output=OutputSpec(dict[str, str], mode="tool"))
+    with raises(JournalError, name="AskApproval", value="Append"):
+        replayed_contexts(typed.definition, journal)
+
+
+def test_contexts_do_not_depend_on_prompts_that_cannot_be_rendered_now() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def needing(*names: str) -> Layers:
+        return Layers(
+            before_input=[*(TextPrompt(f"{{{{ additional_kwargs.{name} }}}}") for name in names), MemoPrompt()]
+        )
+
+    def remember(query: str) -> list[Document]:
+        return [Document("Found.")]
+
+    model = ScriptedModel([reply(calls(("c1", "look", "{}"))), "Done."])
+    agent = Agent(model, layers=needing(), tools=[look], memory=remember)
+    journal = agent.run_sync("hi").journal
+    changed = agent.with_changes(layers=needing("customer"))
+    contexts = replayed_contexts(changed.definition, journal)
+    assert contexts == replayed_contexts(agent.definition, journal) and len(contexts) == 2
+    assert contexts[1].documents and [one.role for one in contexts[1].intermediate] == ["assistant", "tool"]
+    with raises(KwargsError):
+        changed.chain.preflight(contexts[1].user_input)
+
+
+def test_a_run_that_stopped_before_its_first_model_call_has_a_context_with_every_result_so_far() -> None:
+    class Latest:
+        async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return examples[-1:]
+
+    pool = ExamplesPrompt(examples=[Example("a", "b"), Example("c", "d")], selector=Latest())
+    agent = Agent(
+        ScriptedModel(["Hi"]),
+        layers=Layers(before_input=[pool, MemoPrompt()]),
+        tools=DynamicToolset(lambda context: [tool(text_of)]),
+        memory=lambda query: [Document("Found.")],
+    )
+    journal = agent.run_sync("hi").journal
+    names = [entry.effect for entry in journal.entries]
+    assert names[:4] == ["Begin", "Equip", "SelectExamples", "Recall"]
+    for count in range(len(names)):
+        cut = Journal.loads(journal.dumps())
+        cut.entries = cut.entries[:count]
+        (ctx,) = replayed_contexts(agent.definition, cut)
+        assert (bool(ctx.tools), bool(ctx.selections), bool(ctx.documents)) == (count > 1, count > 2, count > 3)
 
 
 def test_a_turn_without_a_journal_is_composed_from_the_conversation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, cast
 
@@ -14,16 +15,17 @@ from agentkit.run.engine.run_steps import run_start
 from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
+from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_context import with_key
 from agentkit.run.parts.session import SessionProtocol
-from agentkit_prompts.composition.compose import RenderCache
+from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
+from agentkit_prompts.tree.layers import Layers
 from agentkit_tools.tool import Tool
 
 __all__ = ["replayed_contexts"]
@@ -54,7 +56,7 @@ def replayed_contexts(
     # The limits of the run are unknown: no limit may end the replay before the journal.
     count = len(journal.entries) + 1
     setup = RunSetup(
-        definition._replace(limits=Limits(steps=count, repairs=count)),
+        definition._replace(chain=_without_prompts(definition.chain), limits=Limits(steps=count, repairs=count)),
         journal,
         with_key(journal.context, definition.chain, session, journal.run_id),
         definition.memory,
@@ -72,9 +74,32 @@ def replayed_contexts(
         pass
     except JournalError:
         raise
-    except (AgentError, PromptError):
+    except AgentError:
         pass  # the run ended with this error
     return replay.contexts or [replay.ctx]
+
+
+class _ChainWithoutPrompts(Chain[Any]):
+    """Chain of a replay, which needs the contexts of compositions only.
+
+    The present prompts are not rendered: they can fail with an input of an earlier version.
+    """
+
+    __slots__ = ()
+
+    def preflight(self, user_input: UserInput | str | Mapping[str, Any]) -> None:
+        pass
+
+    def compose(self, ctx: PromptContext, *, cache: RenderCache | None = None) -> Composition:
+        return compose(_NO_LAYERS, ctx)
+
+
+def _without_prompts(chain: Chain[Any]) -> Chain[Any]:
+    # Without the constructor, which would check the layers and the output type of the chain again.
+    copied = object.__new__(_ChainWithoutPrompts)
+    for name in Chain.__slots__:
+        setattr(copied, name, getattr(chain, name))
+    return copied
 
 
 class _End(Exception):
@@ -121,6 +146,11 @@ class _Replay(Journalled):
                 tool.spec = spec
         return self._recorded
 
+    async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
+        if not self._replays:
+            return ()
+        return await super().select_examples(ctx)
+
     async def recall(self, query: str, visible: int | None) -> RecallResult:
         if not self._replays:
             return RecallResult(())
@@ -128,8 +158,8 @@ class _Replay(Journalled):
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
-            stored = self._entries[self._at].answer
-            if messages != stored and messages == stored[: len(messages)]:
+            effect, stored = self._entries[self._at][:2]
+            if effect == "Append" and messages != stored and messages == stored[: len(messages)]:
                 raise _End  # the result of a final tool is the answer of the run
             return await super().append(messages, key)
         if self.contexts:
@@ -155,3 +185,4 @@ def _no_function() -> None:
 
 
 _NO_TOOL = Tool(_no_function)
+_NO_LAYERS = Layers()
