@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -426,3 +427,30 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
         with pytest.raises(OSError) as kept:
             Agent(ScriptedModel(["Hello."])).run_sync("Hi.", journal=wrong)
         assert str(wrong) in str(read.value) and str(wrong) in str(kept.value)
+
+
+class Counted(list[Any]):
+    """Entries that count how often they are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in super().__iter__():
+            self.reads += 1
+            yield entry
+
+    def __getitem__(self, at: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(at)
+
+
+def test_the_steps_of_a_long_journal_are_read_in_linear_time() -> None:
+    count = 200
+    model = ScriptedModel([*(calling(("look", {"name": "ada"})) for _ in range(count)), "Done."])
+    agent = Agent(model, tools=Accounts().tools(), limits=Limits(steps=count + 1))
+    journal = agent.run_sync("go").journal
+    journal.entries = Counted(journal.entries)
+    steps = journal.steps()
+    assert [step.kind for step in steps[:5]] == ["begin", "append", "model", "tool", "append"]
+    assert steps[-1].step == count + 1
+    assert journal.entries.reads < 4 * len(steps)

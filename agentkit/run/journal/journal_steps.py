@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentkit.models.model import Usage
@@ -123,7 +122,9 @@ def _calls(entries: Sequence[Entry], number: int) -> dict[str, ToolCall]:
     The loop replaces ids that are not unique in the run: the stored message has the ids that results refer to.
     """
     message = entries[number].answer.message
-    for entry in islice(entries, number + 1, None):
+    # By index: `islice` would read all earlier entries again for each reply.
+    for at in range(number + 1, len(entries)):
+        entry = entries[at]
         if entry.effect == "CallModel":
             break
         if entry.effect == "Append" and entry.answer and entry.answer[0].role == "assistant":
