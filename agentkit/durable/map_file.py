@@ -84,7 +84,7 @@ class MapFile:
         """Read the existing answers, and remove an incomplete last line."""
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise DurableError(
-                f"{self._path}: expected a regular file, got a folder, a pipe or a device",
+                f"{self._path}: expected a regular file, got a folder, a pipe or a device: choose another file",
                 path=str(self._path),
                 value="no file",
             )
@@ -127,7 +127,8 @@ class MapFile:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         return DurableError(
-            f"{self._path}: the answers cannot be written: {reason}: then call map again, which continues the file",
+            f"{self._path}: the answers cannot be written: {reason}: solve this, then call map again, which continues "
+            "the file",
             path=str(self._path),
             value=str(reason),
         )

@@ -52,9 +52,8 @@ def checked_url(url: object) -> sa.URL:
             raise DurableError(
                 "Runs: expected a SQLite address with a file only, such as sqlite:///runs.db", name="url.query"
             )
-        return sa.URL.create(
-            "sqlite", database=os.path.realpath(str(address.database))
-        )  # one file, one worker and name
+        # One name for a file, so that it has one worker also if it is reached by a link.
+        return sa.URL.create("sqlite", database=os.path.realpath(str(address.database)))
     return address
 
 
@@ -95,7 +94,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
 
     Raises:
         DurableError: DBOS is not installed.
-        DatabaseUnavailable: There is no such file, and it cannot be address.
+        DatabaseUnavailable: The file is missing and cannot be created.
         RunStoreError: The database has another format.
     """
     try:

@@ -173,12 +173,11 @@ class EventSink:
         if self._raises or not isinstance(error, Exception):
             self._failure, self._is_synchronous = error, False
             raise error
-        # Limited: a listener that fails on each delta would fill the memory and the log.
+        # A listener can fail at every delta: the list would fill the memory, and tracebacks would hide other messages.
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
         else:
-            # A listener can fail at every delta: a traceback for each would hide other messages.
             _log.warning("a listener failed again: %s: %s", type(error).__name__, error)
 
 
@@ -186,7 +185,6 @@ def calling_both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> List
     """Return a listener that calls `listener` and then `pass_on`, even if `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
-        # `pass_on` also after an error: the consumer of the stream receives every event.
         try:
             if listener is not None:
                 result = listener(event)

@@ -37,7 +37,7 @@ class Spending:
     Args:
         limits: The limits of the run.
         model: The model of its agent.
-        call_id: Id of the call in the outer run, if this run is an agent as a tool; or else empty.
+        call_id: Id of the call in the outer run, if this run is an agent as a tool; otherwise empty.
         around: Counters of the outer runs, innermost first.
 
     Raises:
@@ -105,14 +105,15 @@ class Spending:
             if reserved.tokens:
                 needed = reserved.tokens + tokens
             if self._tokens + needed > limits.tokens:
-                advice = f"concurrent runs use the rest, and the next prompt has about {tokens}; raise the limit"
+                advice = f"concurrent runs use the rest, and the next prompt has about {tokens} tokens; raise the limit"
                 raise LimitExceeded("tokens", limits.tokens, advice)
         if limits.money is not None:
             cost = 0.0
             if reserved.money:
                 cost = reserved.money + money
             if self._money + cost > limits.money:
-                advice = f"concurrent runs use the rest, and the next prompt costs about {money:.2g}; raise the limit"
+                price = f"{money:.2g} US dollars"
+                advice = f"concurrent runs use the rest, and the next prompt costs about {price}; raise the limit"
                 raise LimitExceeded("money", limits.money, advice)
 
     def priced(self, reply: Reply, composition: Composition, price: Price) -> Reply:

@@ -125,7 +125,7 @@ def new_journal(
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:
-    """Return the fragments of a session; a run without one begins with the declarations of its agent."""
+    """Return the fragments of a session; a run without a session starts with the declarations of its agent."""
     if session is not None:
         return session.render_cache
     return RenderCache(definition.tools.declared()[0])

@@ -66,7 +66,7 @@ class Limits:
     """Model calls that repair an answer which does not match the output type."""
 
     on_limit: Literal["raise", "return"] = "raise"
-    """`raise`: the run raises at a limit. `return`: it returns its messages, with the reason in `RunResult.limit`."""
+    """`raise`: the run raises at a limit. `return`: it returns its last text, with the limit in `RunResult.limit`."""
 
     def check(self, usage: Usage) -> None:
         """Check the usage so far.

@@ -176,7 +176,9 @@ def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope
             raise AgentError(f"scope={scope!r}: {_without_scopes(memory)}, so the scope would be ignored", name="scope")
         scope = _read_scope(scope, type(of_memory))
         if of_session is not None and of_session != scope:
-            raise ScopeMismatch(f"the session belongs to {of_session}, but scope= is {scope}: pass one", name="session")
+            raise ScopeMismatch(
+                f"the session belongs to {of_session}, but scope= is {scope}: pass one of them", name="session"
+            )
     of_run = scope
     if of_session is not None:
         of_run = of_session

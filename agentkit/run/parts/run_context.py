@@ -79,13 +79,13 @@ def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[s
         return user_input
     conflict = ""
     if options.get("session") is not None:
-        conflict = "session= has a conversation already"
+        conflict = "session= has a conversation already; remove history= or session="
     elif user_input is None:
-        conflict = "the run has no input"
+        conflict = "the run has no input; remove history=, or pass text as input"
     elif isinstance(user_input, PromptContext):
-        conflict = "the PromptContext has a conversation already"
+        conflict = "the PromptContext has a conversation already; remove history=, or pass text as input"
     if conflict:
-        raise AgentDefinitionError(f"history=: {conflict}; remove history=, or pass text as input", name="history")
+        raise AgentDefinitionError(f"history=: {conflict}", name="history")
     if chain.prompter is not None:
         return chain.prompter.context(_prompter_input(user_input), history)
     from agentkit_prompts.prompters.history import read_history
