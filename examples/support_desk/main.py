@@ -18,8 +18,11 @@ Prints:
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import sys
 import tempfile
+from functools import partial
 
 from desk import desk_agent, desk_model, store_policies
 from shop import Customer, open_shop
@@ -34,12 +37,14 @@ SHOP = "shop"
 def ask(agent: Agent[Customer, str], memory: Memory, customer: Customer, text: str) -> str:
     """Return the answer to a customer, in the session of this customer; a person decides about expensive refunds."""
     session = memory.within(Scope(SHOP, user=customer.name)).session("chat")
-    try:
-        return str(agent.run_sync(text, session=session, deps=customer))
-    except Paused as paused:
-        # `paused.journal.dumps()` could be stored here, and resumed by another process after days.
-        decisions = {call.id: approve(call) for call in paused.calls}
-        return str(agent.resume_sync(paused.journal, approve=decisions, session=session, deps=customer))
+    start = partial(agent.run_sync, text)
+    while True:
+        try:
+            return str(start(session=session, deps=customer))
+        except Paused as paused:  # a resumed run can pause again, at its next expensive refund
+            # `paused.journal.dumps()` could be stored here, and resumed by another process after days.
+            decisions = {call.id: approve(call) for call in paused.calls}
+            start = partial(agent.resume_sync, paused.journal, approve=decisions)
 
 
 def approve(call: ToolCall) -> bool:
@@ -49,19 +54,23 @@ def approve(call: ToolCall) -> bool:
 
 
 def chat(agent: Agent[Customer, str], memory: Memory, customer: Customer) -> None:
-    """Answer each line of the terminal."""
-    while text := input(f"{customer.name}: "):
-        print("desk:", ask(agent, memory, customer, text))
+    """Answer each line of the terminal, until an empty line or the end of the input."""
+    with contextlib.suppress(EOFError):
+        while text := input(f"{customer.name}: "):
+            print("desk:", ask(agent, memory, customer, text))
 
 
 def main() -> None:
     """Show four questions of two customers, or chat as a customer."""
+    parser = argparse.ArgumentParser(description="Answer customers of the shop.")
+    parser.add_argument("--chat", metavar="CUSTOMER", help="start a chat as this customer, such as ada")
+    customer_name = parser.parse_args().chat
     database = open_shop()
     with tempfile.TemporaryDirectory() as home, Memory(home, scope=SHOP) as memory:
         store_policies(memory)
         agent = desk_agent(memory, desk_model())
-        if sys.argv[1:2] == ["--chat"]:
-            return chat(agent, memory, Customer(sys.argv[2], database))
+        if customer_name is not None:
+            return chat(agent, memory, Customer(customer_name, database))
         ada, bob = Customer("ada", database), Customer("bob", database)
         for customer, text in [
             (ada, "Where is order 17?"),

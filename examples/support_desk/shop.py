@@ -81,7 +81,7 @@ def is_expensive(arguments: Mapping[str, Any], _context: ToolContext[Customer]) 
     return arguments["amount"] > APPROVAL_ABOVE
 
 
-@tool(approval=is_expensive)
+@tool(approval=is_expensive, sequential=True)
 def refund(number: str, amount: int, context: ToolContext[Customer]) -> str:
     """Pay money back for an order.
 
@@ -91,11 +91,13 @@ def refund(number: str, amount: int, context: ToolContext[Customer]) -> str:
         context: Context of the run, which the model does not see.
     """
     goods, price, _ = context.deps.order(number)
-    if not 0 < amount <= price:
-        raise ToolFailure(f"the amount must be between 1 and {price} EUR")
+    database, key = context.deps.database, context.idempotency_key
     # A call that is repeated after a crash has the same key: the money is paid once.
-    context.deps.database.execute(
-        "insert or ignore into payments values (?, ?, ?)", (context.idempotency_key, number, amount)
-    )
-    context.deps.database.execute("update orders set status = 'refunded' where number = ?", (number,))
+    (paid,) = database.execute(
+        "select coalesce(sum(amount), 0) from payments where number = ? and key <> ?", (number, key)
+    ).fetchone()
+    if not 0 < amount <= price - paid:
+        raise ToolFailure(f"at most {price - paid} EUR of order {number} can be refunded")
+    database.execute("insert or ignore into payments values (?, ?, ?)", (key, number, amount))
+    database.execute("update orders set status = 'refunded' where number = ?", (number,))
     return f"refunded {amount} EUR for order {number} ({goods})"

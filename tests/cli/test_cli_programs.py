@@ -21,6 +21,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
         [sys.executable, *arguments],
         cwd=folder,
         capture_output=True,
+        stdin=subprocess.DEVNULL,
         encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
         timeout=120,
@@ -64,6 +65,33 @@ def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation() -> 
     done = run(DESK, "-c", textwrap.dedent(code))
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "['Where is order 17?', 'Refund 39 EUR for order 17.']"
+
+
+def test_the_desk_asks_about_each_refund_and_pays_no_order_twice() -> None:
+    code = """
+        import tempfile
+        from agentkit import Memory, Message, ScriptedModel, ToolCall
+        from desk import desk_agent, store_policies
+        from main import ask
+        from shop import Customer, open_shop
+
+        def refund(id):
+            return Message("assistant", tool_calls=(ToolCall(id, "refund", {"number": "18", "amount": 60}),))
+
+        model = ScriptedModel([refund("a"), refund("b"), lambda sent: sent.messages[-1].text])
+        with tempfile.TemporaryDirectory() as home, Memory(home, scope="shop") as memory:
+            print(ask(desk_agent(memory, model), memory, Customer("ada", open_shop()), "Refund order 18."))
+    """
+    done = run(DESK, "-c", textwrap.dedent(code))
+    assert done.stderr == ""
+    *questions, answer = done.stdout.splitlines()
+    assert len(questions) == 2
+    assert "at most 20 EUR" in answer
+
+
+def test_a_chat_with_the_desk_ends_with_its_input() -> None:
+    done = run(DESK, "main.py", "--chat", "ada")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_evaluation_of_documents_fails_below_its_goal() -> None:
