@@ -34,6 +34,7 @@ from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
+from agentkit_prompts.errors import MediaError
 from agentkit_prompts.hints import Hinted, with_option_hints
 
 __all__ = ["Documents"]
@@ -70,9 +71,19 @@ def _as_bytes(content: str | bytes) -> bytes:
     return bytes(content)
 
 
-def _content_source(content: str | bytes) -> str:
-    """Return the source of a document without a name."""
-    return f"text-{hashlib.blake2b(_as_bytes(content), digest_size=8).hexdigest()}"
+def _content_source(content: str | bytes, image: Image | None) -> str:
+    """Return the source of a document without a name.
+
+    Raises:
+        IngestError: The image cannot be read.
+    """
+    if image is None:
+        return f"text-{hashlib.blake2b(_as_bytes(content), digest_size=8).hexdigest()}"
+    # Many images have the same alt text.
+    try:
+        return f"image-{image.id}"
+    except MediaError as error:
+        raise IngestError("documents.add", str(error), name="path") from error
 
 
 class Documents(metaclass=Hinted):
@@ -97,7 +108,7 @@ class Documents(metaclass=Hinted):
                 text with any other extension); or a `Document`, whose source, title and metadata are the defaults. The
                 text of a document with an `image` is the alt text of the image.
             source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
-                source is a hash of the content: the same content again is the same document.
+                source is a hash of the image, or else of the text: the same content again is the same document.
             metadata: Stored with each chunk, for filters; any JSON values.
 
         Raises:
@@ -108,8 +119,8 @@ class Documents(metaclass=Hinted):
         if isinstance(content, Document):
             metadata, image = {**content.metadata, **(metadata or {})}, content.image
             source, title, content = source or content.source or content.id, content.title, content.text
-        if not source and isinstance(content, str | bytes):
-            source = _content_source(content)
+        if not source and isinstance(content, str | bytes | bytearray):
+            source = _content_source(content, image)
         meta = _checked_metadata_json(content, source, metadata)
         if image is not None:
             content, image = storable(checked_alt(source, content)), checked_image(source, image)

@@ -112,6 +112,8 @@ def test_what_cannot_be_added_names_every_problem_and_changes_nothing(
 def test_a_document_without_a_source_is_named_by_its_content(memory: Memory) -> None:
     first, again = memory.documents.add("The tower is high."), memory.documents.add("The tower is high.")
     other = memory.documents.add(b"The river is long.")
+    as_bytearray: Any = bytearray(b"The river is long.")
+    assert memory.documents.add(as_bytearray) == other
     assert first.source == again.source != other.source
     assert sorted(each.source for each in memory.documents.list()) == sorted([first.source, other.source])
 

@@ -108,6 +108,14 @@ def test_an_image_that_exceeds_the_token_limit_does_not_hide_its_duplicate(memor
     assert [found.source for found in recall.documents] == ["short.png"]
 
 
+def test_images_without_a_source_are_named_by_their_content(memory: Memory, tmp_path: Path) -> None:
+    red, green, again = (memory.documents.add(image(colour, "a photo")) for colour in (RED, GREEN, RED))
+    assert red.source == again.source != green.source
+    assert len(memory.documents.list()) == 2
+    with raises(IngestError, name="path"):
+        memory.documents.add(Document("a photo", image=Image(tmp_path / "missing.png")))
+
+
 def test_one_space_holds_images_and_texts(home: Path) -> None:
     with Memory(home, embedder=Colours()) as memory:
         for number, colour in enumerate((RED, GREEN, BLUE)):
