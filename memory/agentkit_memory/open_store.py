@@ -28,19 +28,26 @@ __all__ = ["OpenStore"]
 _MAX_WAIT = 2.0
 """Maximum seconds that closing waits for a batch; a longer batch, as of a model that hangs, fails with `StoreClosed`.
 """
-
-
+_FILE_NAME = "memory.db"
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 
 
 def _check_folder(path: Path) -> None:
-    """Check that a path without a folder does not have the name of a database file."""
-    if path.suffix in _FILE_ENDINGS and not path.is_dir():
-        raise InvalidArgument(
-            f"{path}: expected a folder, got the name of a database file: pass a folder, such as "
-            f"Memory({path.stem!r}), which will contain memory.db and index/",
-            name="target",
-        )
+    """Check that the path of a folder is not the path of a database file.
+
+    Raises:
+        InvalidArgument: The path has the ending of a database file, and is not an existing folder.
+    """
+    if path.suffix not in _FILE_ENDINGS or path.is_dir():
+        return
+    folder = path.with_suffix("")
+    if path.name == _FILE_NAME and path.is_file():
+        folder = path.parent
+    raise InvalidArgument(
+        f"{path}: expected a folder, got the name of a database file: pass the folder of {_FILE_NAME} and index/, "
+        f"such as Memory({str(folder)!r})",
+        name="target",
+    )
 
 
 class OpenStore:
@@ -66,8 +73,9 @@ class OpenStore:
                 )
             place, beside = target, index
         elif isinstance(target, str | os.PathLike):
-            _check_folder(expanded(target))
-            place, beside = expanded(target) / "memory.db", expanded(target) / "index"
+            folder = expanded(target)
+            _check_folder(folder)
+            place, beside = folder / _FILE_NAME, folder / "index"
         else:
             raise InvalidArgument(
                 f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}", name="target"

@@ -64,7 +64,13 @@ WRONG: list[tuple[Callable[[Any], object], type[Exception], str, Callable[[Any],
         f"{USER}.session(id)",
         lambda m: m.within(ANN).session("chat").id == "chat",
     ),
-    (lambda m: m.facts.delete("f1"), AttributeError, "facts.remove(id)", lambda m: m.facts.remove),
+    (
+        lambda m: m.facts.add("Green.", user="ann"),
+        TypeError,
+        f"{USER}.facts.add(text)",
+        lambda m: m.within(ANN).facts.add("Green."),
+    ),
+    (lambda m: m.facts.delete("f1"), AttributeError, "facts.remove(id)", lambda m: not m.facts.remove("f1")),
 ]
 
 
@@ -98,9 +104,17 @@ def test_a_pattern_of_files_becomes_a_list_of_paths(memory: Any, tmp_path: Path)
 def test_a_memory_is_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Memory(tmp_path / "shop.db")
-    assert "Memory('shop')" in str(caught.value)
+    assert f"Memory({str(tmp_path / 'shop')!r})" in str(caught.value)
     (tmp_path / "old.db").mkdir()
     Memory(tmp_path / "old.db").close()
+
+
+def test_the_file_of_a_memory_leads_to_its_folder(tmp_path: Path) -> None:
+    with Memory(tmp_path / "shop") as memory:
+        memory.facts.add("Green.")
+    with pytest.raises(InvalidArgument) as caught:
+        Memory(tmp_path / "shop" / "memory.db")
+    assert f"Memory({str(tmp_path / 'shop')!r})" in str(caught.value)
 
 
 def test_the_module_names_the_filter() -> None:

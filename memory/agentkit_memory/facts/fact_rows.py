@@ -26,7 +26,7 @@ from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
 from agentkit_prompts.errors import brief
-from agentkit_prompts.hints import Hinted
+from agentkit_prompts.hints import Hinted, with_option_hints
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
 
@@ -112,6 +112,7 @@ class Facts(metaclass=Hinted):
         self._scope = scope
         self._search_ids = search_ids
 
+    @with_option_hints
     def add(
         self,
         text: str,
