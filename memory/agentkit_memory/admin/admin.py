@@ -23,13 +23,13 @@ from agentkit_memory.reembed.switching import abandon, renew
 from agentkit_memory.store.records import CorruptRow, Repair, Usage, Verification
 from agentkit_prompts.errors import brief
 from agentkit_prompts.ranking.embedder import Embedder
+from agentkit_prompts.system.regular_files import open_regular
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.scope import Scope
-from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["Admin"]
 

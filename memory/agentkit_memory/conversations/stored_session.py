@@ -23,12 +23,12 @@ from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
     from agentkit_memory.database.engine import Database
     from agentkit_prompts.system.threads import Threads
-from agentkit_prompts.hints import Hinted
 
 __all__ = ["StoredSession", "shown"]
 

@@ -63,8 +63,10 @@ class DeferredWrites:
         """
         with self._changed:
             until = self._added
+            last = self._tried + 1
             # A running try may not include all queued writes.
-            last = self._tried + 1 + self._trying
+            if self._trying:
+                last += 1
             while self._done < until:
                 if self._tried >= last and self.problem is not None:
                     raise self.problem

@@ -343,8 +343,9 @@ class Database:
                 timeout = checkpoint = 0
             driver.execute(f"PRAGMA busy_timeout={timeout}").close()
             driver.execute(f"PRAGMA wal_autocheckpoint={checkpoint}").close()
-        self._hurried += 1
-        if not hurried:
+        if hurried:
+            self._hurried += 1
+        else:
             self._hurried = 0
 
     def close(self) -> None:

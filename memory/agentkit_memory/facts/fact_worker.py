@@ -333,7 +333,12 @@ class FactWorker:
     def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: InvalidArgument) -> None:
         self._done(connection, tasks, _stored_problem(window, error))
         for task in tasks:
-            _LOG.warning("%s: turn %s was given up: %s", self._database.where, task.turn.id, _described(error))
+            _LOG.warning(
+                "%s: the extraction of facts from turn %s was given up: %s",
+                self._database.where,
+                task.turn.id,
+                _described(error),
+            )
 
     def _failed(self, window: _Window, error: BaseException) -> None:
         def write(connection: Connection) -> None:

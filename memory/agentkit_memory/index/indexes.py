@@ -126,18 +126,19 @@ class Indexes:
         """Return a new worker for the outbox of a space (the active space), to run in a separate thread."""
         space, index = self._get(space)
         encoder = None
-        # Embedding takes long, so batches with a model are small enough for one lease.
-        size = WORTH_INDEXING
-        if space.model:
-            size = 512
-            if self._encoder is not None:
-                encoder = partial(self._encoder, space.model)
+        if space.model and self._encoder is not None:
+            encoder = partial(self._encoder, space.model)
+        if batch is None:
+            batch = WORTH_INDEXING
+            # Embedding takes long, so batches with a model are small enough for one lease.
+            if space.model:
+                batch = 512
         return IndexWorker(
             self.database,
             index,
             space.name,
             encoder=encoder,
-            batch=batch or size,
+            batch=batch,
             lease=lease,
             removals=removals,
             scope=scope,

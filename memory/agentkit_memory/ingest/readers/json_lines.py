@@ -72,7 +72,9 @@ def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
     record = _parsed(line)
     text = "\n\n".join(_texts(record, options))
     titles = [title for name in options.record_title if isinstance(title := _find(record, name), str)]
-    title = " ".join(" ".join(titles[:1]).split())[:MAX_TITLE]
+    title = ""
+    if titles:
+        title = " ".join(titles[0].split())[:MAX_TITLE]
     try:
         meta = written_metadata(_metadata(record, options), ascii_only=False)
     except ValueError as error:
