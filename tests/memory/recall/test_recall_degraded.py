@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from sqlite3 import connect
@@ -15,6 +15,7 @@ from agentkit.memory import IndexBroken, IndexUnavailable, Memory, RecallFilter,
 from agentkit.memory.recall import Hit, SparseVector, VectorIndex
 from agentkit.prompts import Message
 from agentkit_memory.index.qdrant_edge import EdgeIndex
+from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
 HOLD = """if True:
@@ -146,6 +147,26 @@ def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) 
         recall = memory.recall("heron")
         assert len(recall) == 2
         assert "make it writable" in recall.degraded[0]
+
+
+def test_a_model_that_changes_during_a_recall_does_not_degrade_it(home: Path) -> None:
+    changes: list[Callable[[], object]] = []
+
+    class Changing(EdgeIndex):
+        def query_sparse(
+            self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+        ) -> list[Hit]:
+            if changes:
+                changes.pop()()
+            return super().query_sparse(vector, scope_ids, limit, among)
+
+    with Memory(home, index=lambda space, dimensions: Changing(home / space, dimensions)) as memory:
+        memory.facts.add("The heron eats eels.")
+        memory.worker().drain()
+        changes.append(lambda: memory.admin.reembed(Words(), gate=None))
+        recall = memory.recall("heron")
+        assert (memory.model, changes) == ("words-1", [])
+        assert [fact.text for fact in recall.knowledge] == ["The heron eats eels."] and recall.degraded == ()
 
 
 def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(home: Path, docs: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from agentkit.memory import Memory, Scope, StoredSession
 from agentkit.memory.recall import POLICIES
 from agentkit.prompts import Message
+from tests.memory.embedders.word_embedder import Words
 
 DAY = 86_400.0
 START = datetime(2024, 3, 4, 9, tzinfo=UTC).timestamp()
@@ -156,6 +158,15 @@ def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
 def test_a_turn_that_says_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
     memory.session("a").append(Message("user", "did Alice pay Bob?"), Message("user", "Bob did pay Alice"))
     assert recalled(memory, "Did Alice pay Bob?") == ["Bob did pay Alice"]
+
+
+@pytest.mark.parametrize("embedder", [None, Words()])
+def test_the_turn_after_a_hit_is_a_candidate(home: Path, embedder: Words | None) -> None:
+    with Memory(home, embedder=embedder) as memory:
+        talk(memory.session("a"), "Ada: Where does the heron nest?", "Bo: Behind the weir.", "Ada: Lovely.")
+        memory.worker().drain()
+        recall = memory.recall("heron nest", limit=1, policy=replace(POLICIES["default"], candidates=1))
+        assert "neighbour of a hit" in {row.text: row.why for row in recall.explain()}["Behind the weir."]
 
 
 def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
