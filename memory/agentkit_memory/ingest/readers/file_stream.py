@@ -165,7 +165,8 @@ class FileStream:
             at = offset + piece.index(0)
             raise IngestError(
                 self.file.source,
-                f"is binary (a zero byte at offset {at}); pass a text file",
+                f"is binary (a zero byte at offset {at}); "
+                "pass a text file, or a PDF with the ending `.pdf` in its name",
                 name="binary",
                 value=at,
             )
