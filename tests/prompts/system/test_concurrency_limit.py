@@ -116,3 +116,24 @@ def test_a_forked_process_has_all_permits() -> None:
     may_end.set()
     for thread in threads:
         thread.join(LONG)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs `fork`")
+def test_a_permit_of_the_parent_adds_none_to_a_forked_process() -> None:
+    limit = ConcurrencyLimit(1)
+
+    def hold() -> None:
+        with limit.hold():
+            pass
+
+    with limit.hold():
+        child = os.fork()
+    if not child:
+        status = 1
+        try:
+            with limit.hold():
+                threading.Thread(target=hold, daemon=True).start()
+                status = int(not waits(limit, 1))
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0

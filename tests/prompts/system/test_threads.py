@@ -71,6 +71,31 @@ def test_what_the_running_calls_wait_for_needs_no_place() -> None:
     assert threads.submit(wait_for_another_call).result(LONG) == "inner"
 
 
+def test_a_thread_that_cannot_be_started_leaves_its_place_to_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, start, release, is_running = Threads(1, "t"), threading.Thread.start, threading.Event(), threading.Event()
+
+    def hang() -> None:
+        is_running.set()
+        _hang(release)
+
+    hanging = threads.submit(hang)
+    refused, waiting = threads.submit(lambda: "refused"), threads.submit(lambda: "waiting")
+    assert is_running.wait(LONG)
+    failures = [RuntimeError("can't start new thread")]
+
+    def start_after_a_failure(thread: threading.Thread) -> None:
+        if failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_after_a_failure)
+    threads.leave(hanging)
+    with pytest.raises(RuntimeError, match="new thread"):
+        refused.result(LONG)
+    assert waiting.result(LONG) == "waiting"
+    release.set()
+
+
 def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, start, is_full = Threads(1, "t"), threading.Thread.start, True
 
