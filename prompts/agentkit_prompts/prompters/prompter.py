@@ -135,9 +135,17 @@ class Prompter:
             conversation="history" in places,
             empty_messages=True,
         )
-        # Skip the warning about volatility: the layout defines the places of the slots.
-        plan_of(self.layers).is_checked = True
+        self._skip_volatility_warning()
         self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
+
+    def _skip_volatility_warning(self) -> None:
+        # The layout defines the places of the slots.
+        plan_of(self.layers).is_checked = True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Copied layers, also in another process, have a new plan.
+        vars(self).update(state)
+        self._skip_volatility_warning()
 
     def _system_prompts(self, places: Set[str]) -> tuple[SlotPrompt, ...]:
         """Return the prompt of the system message, if the layout has a place for one."""

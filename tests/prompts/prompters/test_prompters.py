@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -605,3 +607,12 @@ def test_an_invalid_message_is_the_cause_of_the_error_about_a_history() -> None:
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Answer.", history=[{"role": "user", "content": 5}])
     assert isinstance(caught.value.__cause__, MessageError)
+
+
+def test_a_prompter_and_its_copies_do_not_warn_that_slots_change() -> None:
+    prompter = ChatPrompter({"system": "Be {tone}.", "user": "{input}"})
+    for each in (prompter, copy.copy(prompter), copy.deepcopy(prompter), pickle.loads(pickle.dumps(prompter))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            request = each.generate_prompt({"tone": "kind", "input": "hi"}, history=[["a", "b"]], return_dict=True)
+        assert request["messages"][0] == {"role": "system", "content": "Be kind."}
