@@ -59,7 +59,7 @@ class Lease:
             thread.start()
 
     def end(self) -> None:
-        """Stop to renew the lease."""
+        """Stop renewing the lease."""
         self._is_over.set()
         for thread in self._threads:
             if thread.is_alive():

@@ -67,6 +67,7 @@ def test_a_result_without_a_worker_logs_how_to_start_one(runs: Runs, caplog: pyt
         handle = await agent.start("Hi", run_id="alone")
         result = asyncio.ensure_future(handle.result())
         await eventually(lambda: "run alone: no worker" in caplog.text)
+        await asyncio.sleep(0.3)  # the run is read several times more
         result.cancel()
 
     asyncio.run(waited())

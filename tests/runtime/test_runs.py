@@ -36,7 +36,7 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.ground import sync_driver
-from agentkit.models import ModelError, ModelRateLimited, ModelUnavailable
+from agentkit.models import Delta, ModelError, ModelRateLimited, ModelUnavailable, OnDelta
 from agentkit.prompts import Fact, Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from tests.raising import raises
 from tests.runtime.scripts import Library, calling, roles
@@ -535,10 +535,23 @@ def test_the_text_of_a_result_is_its_answer() -> None:
     assert str(Agent(ScriptedModel(["4"]), output=int).run_sync("2 + 2?")) == "4"
 
 
+class Thinker:
+    """A model that sends deltas of every kind."""
+
+    name = "thinker"
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        assert on_delta is not None
+        for delta in (Delta("Hm.", "thinking"), Delta("Two and "), Delta("{", "arguments"), Delta("two is four.")):
+            on_delta(delta)
+        return Reply(Message("assistant", "Two and two is four."))
+
+
 async def test_a_stream_of_text_yields_the_text_of_the_model_only() -> None:
-    agent = Agent(ScriptedModel.repeat("Two and two is four."))
-    assert "".join([text async for text in agent.stream_text("2 + 2?")]) == "Two and two is four."
-    assert "".join(agent.stream_text_sync("2 + 2?")) == "Two and two is four."
+    for model in (ScriptedModel.repeat("Two and two is four."), Thinker()):
+        agent = Agent(model)
+        assert "".join([text async for text in agent.stream_text("2 + 2?")]) == "Two and two is four."
+        assert "".join(agent.stream_text_sync("2 + 2?")) == "Two and two is four."
 
 
 async def test_a_stream_of_text_raises_the_error_of_the_run() -> None:
