@@ -61,8 +61,8 @@ def replayed_contexts(
         with_key(journal.context, definition.chain, session, journal.run_id),
         definition.memory,
         session,
-        None,
-        RenderCache(),
+        deps=None,
+        render_cache=RenderCache(),
     )
     replay = _Replay(setup)
     try:

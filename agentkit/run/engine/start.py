@@ -121,7 +121,7 @@ def new_journal(
         scope = getattr(getattr(memory, "scope", None), "names", None)
     if session is not None:
         session_id = session.id
-    return Journal(definition.name, run_id, ctx, session_id, user_input is None, scope)
+    return Journal(definition.name, run_id, ctx, session=session_id, continues_session=user_input is None, scope=scope)
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:

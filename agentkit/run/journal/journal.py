@@ -295,7 +295,12 @@ class Journal(metaclass=Hinted):
         if scope is not None:
             scope = tuple(scope)
         return cls(
-            text_of(head["agent"]), text_of(head["run_id"]), context, session, bool(head["continues_session"]), scope
+            text_of(head["agent"]),
+            text_of(head["run_id"]),
+            context,
+            session=session,
+            continues_session=bool(head["continues_session"]),
+            scope=scope,
         )
 
     @classmethod

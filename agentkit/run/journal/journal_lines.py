@@ -34,7 +34,7 @@ __all__ = [
     "unreadable_line",
 ]
 
-FORMAT = 1
+_FORMAT = 1
 _NOT_JSON = (ValueError, TypeError, RecursionError)
 """Errors for a value that JSON cannot represent."""
 
@@ -49,8 +49,8 @@ def check_format(line: int, head: object) -> None:
     if version is None or isinstance(version, bool) or version < 1:
         problem = "expected an object with `journal`, the number of its format, 1 or more"
         raise invalid_line(line, problem, name="journal", value=version)
-    if version > FORMAT:
-        problem = f"format {version} was written by a newer agentkit; this one reads up to {FORMAT}: upgrade it"
+    if version > _FORMAT:
+        problem = f"format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
         raise invalid_line(line, problem, name="journal", value=version)
 
 
@@ -84,7 +84,7 @@ def head_line(names: Mapping[str, Any], context: PromptContext) -> str:
     """
     try:
         data = context_adapter().dump_python(context, mode="json", exclude={"session_key"})
-        return _json_line({"journal": FORMAT, **names, "context": data})
+        return _json_line({"journal": _FORMAT, **names, "context": data})
     except _NOT_JSON as error:
         raise JournalError(f"the context cannot be stored as JSON: {_cause(error)}", name="context") from error
 

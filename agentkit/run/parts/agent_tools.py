@@ -77,11 +77,12 @@ class AgentTools:
         return equipped
 
 
-def _sources(given: Any) -> list[Any]:
-    if isinstance(given, list | tuple):
-        return list(given)
-    if hasattr(given, "at"):
-        return [given]
+def _sources(argument: Any) -> list[Any]:
+    """Return the tools and toolsets of the argument `tools`."""
+    if isinstance(argument, list | tuple):
+        return list(argument)
+    if hasattr(argument, "at"):
+        return [argument]
     return []
 
 
