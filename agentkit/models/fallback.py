@@ -125,7 +125,7 @@ class FallbackModel:
 
 
 class _DeltaFlag:
-    """Forwards deltas to a listener and remembers if any were sent."""
+    """Forwards deltas to a listener and remembers if a piece of a reply was sent."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self._on_delta = on_delta
@@ -138,7 +138,9 @@ class _DeltaFlag:
         return self._send
 
     def _send(self, delta: Delta) -> object:
-        self.has_sent = True
+        # The notice of an inner `FallbackModel` is no piece of a reply.
+        if delta.kind != "fallback":
+            self.has_sent = True
         assert self._on_delta is not None
         return self._on_delta(delta)
 

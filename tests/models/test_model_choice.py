@@ -129,6 +129,14 @@ def test_another_model_is_asked_where_the_first_is_away_and_who_listens_hears_of
     assert all("503" in event.reason for event in fell)
 
 
+def test_a_fallback_inside_of_another_one_is_no_piece_of_a_reply() -> None:
+    inner = FallbackModel(ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"))
+    heard: list[Any] = []
+    models = FallbackModel(inner, ScriptedModel(["c!"], name="c"))
+    assert asyncio.run(Agent(models).run("Hi", on_event=heard.append)).output == "c!"
+    assert [event.model for event in heard if isinstance(event, ModelFellBack)] == ["b", "c"]
+
+
 def test_other_errors_and_those_after_a_piece_are_raised() -> None:
     for error in (ModelAuthError("no"), ModelRequestError("no"), ModelError("no")):
         with pytest.raises(type(error)):
