@@ -311,6 +311,10 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
             ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "unknown run"),
             ({"messages": []}, "expected at least one message"),
             ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
+            (
+                {"messages": [Answer(id="a", role="assistant", tool_calls=[{**OPEN, "id": ""}]), *asked("x").messages]},
+                "have no result",
+            ),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),
         ):
             refused = sent(client, asked("x", **{"forwarded_props": props, **more}))

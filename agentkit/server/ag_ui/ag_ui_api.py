@@ -216,11 +216,11 @@ def _check_results(messages: Sequence[Mapping[str, Any]]) -> None:
     # A provider refuses a conversation with calls without results, with an error that names no interrupt.
     results = {message.get("tool_call_id") for message in messages}
     calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
-    unanswered = ", ".join([call for call in calls if call not in results])
+    unanswered = [call for call in calls if call not in results]
     if unanswered:
         raise Unprocessable(
-            f"messages: the calls {unanswered:.500} have no result: answer their interrupts in resume, or send a tool "
-            "message for each call",
+            f"messages: the calls {', '.join(unanswered):.500} have no result: answer their interrupts in resume, or "
+            "send a tool message for each call",
             param="messages",
             code="unanswered_calls",
         )
