@@ -252,7 +252,7 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
     agent = Agent(OfflineModel(), "Rules.", tools=[stock])
     assert "Unknown tool 'stok'; did you mean 'stock'?" in agent.run_sync("Use stok with item=tea.").output
     assert "Unknown tool 'delivery_date'" in agent.run_sync("Use delivery_date with order=17.").output
-    assert "There is no tool" not in agent.run_sync("Use it with care, or with a=b.").output
+    assert "Unknown tool" not in agent.run_sync("Use it with care, or with a=b.").output
 
 
 @pytest.mark.parametrize("given", [{"session_len": 600}, {"control_tokens": "reject"}])
