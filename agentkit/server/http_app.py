@@ -213,15 +213,12 @@ class Server(metaclass=Hinted):
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Any]:
         async def handle(request: Request) -> Response:
             start = time.perf_counter()
-            # 499: the client left before the answer; it is counted like any other status.
-            status = 499
+            # Counted for a request without a response, which the server cancels when it stops.
+            status = stopped().status
             try:
                 response = await self._response(endpoint, request)
                 status = response.status_code
                 return response
-            except asyncio.CancelledError:
-                status = stopped().status
-                raise
             finally:
                 self.measures.count(endpoint.method, endpoint.path, status, time.perf_counter() - start)
 
@@ -239,9 +236,6 @@ class Server(metaclass=Hinted):
         except ClientDisconnect:
             # The client has left, so this response reaches only the counts.
             return Response(status_code=400)
-        except TimeoutError:
-            seconds = self.options.run_seconds
-            return error_answer(ServerError(f"the run took longer than {seconds:g} seconds", code="timeout"))
         except Exception as error:
             return error_answer(server_error(error))
 
@@ -301,10 +295,10 @@ def is_loopback(host: str) -> bool:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
-    server_error = ServerError(_MESSAGES.get(status, str(error.detail)), code=f"http_{status}")
-    server_error.status = status
-    server_error.type = "invalid_request_error"
-    answer = error_answer(server_error)
+    public_error = ServerError(_MESSAGES.get(status, str(error.detail)), code=f"http_{status}")
+    public_error.status = status
+    public_error.type = "invalid_request_error"
+    answer = error_answer(public_error)
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
     return answer

@@ -14,8 +14,11 @@ from pydantic import BaseModel
 from agentkit import Agent, Layers, Message, ModelSettings, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.models import ModelInterrupted, ModelRateLimited, ModelUnavailable
 from agentkit.prompts import AdditionalInfoPrompt, Template
+from agentkit.server import ServerOptions
+from agentkit.testing import CutOff, Delayed
 from tests.raising import raises
 from tests.server.serving_agents import Client, served
+from tests.waiting import LONG
 
 WEATHER: Any = {
     "type": "function",
@@ -350,6 +353,7 @@ def test_a_client_may_bring_as_many_tools_as_openai_takes_and_no_more(is_chat: b
         (ModelRateLimited("slow down", model="m", host="secret.internal:80", retry_after=3), openai.RateLimitError),
         (ModelInterrupted("cut", model="m", host="secret.internal:80"), openai.InternalServerError),
         (RuntimeError("password=hunter2"), openai.InternalServerError),
+        (ConnectionResetError("password=hunter2"), openai.InternalServerError),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -359,14 +363,23 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
     for one in shop(error):
         with pytest.raises(kind) as caught:
             one.openai.chat.completions.create(model="shop", messages=HI, stream=stream)
+        assert caught.value.code is not None
         assert "secret" not in caught.value.response.text and "hunter2" not in caught.value.response.text
         if isinstance(error, ModelRateLimited):
             assert caught.value.response.headers["retry-after"] == "3"
 
 
-def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
-    from agentkit.testing import CutOff
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_that_takes_too_long_is_an_error_of_its_own(stream: bool) -> None:
+    agent = Agent(ScriptedModel([Delayed(LONG, "late"), TimeoutError("of a model")]), name="shop")
+    with served(agent, options=ServerOptions(run_seconds=0.2)) as client:
+        ask = partial(client.openai().chat.completions.create, model="shop", messages=HI, stream=stream)
+        for code in ("timeout", "internal_error"):
+            with raises(openai.InternalServerError, code=code):
+                ask()
 
+
+def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
     for one in shop(CutOff("Half of"), CutOff("Half of")):
         stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)
         with raises(openai.APIError, code="model_interrupted"):

@@ -196,7 +196,7 @@ class EventStream(Response):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 failure = sending.result()
-        except (ClientDisconnect, OSError):
+        except ClientDisconnect:
             _log.debug("a client left its stream")
         except asyncio.CancelledError as error:
             failure, cancelled = stopped(), error
@@ -220,8 +220,7 @@ class EventStream(Response):
             async with aclosing(self._events) as events:
                 async for event in events:
                     await writer.write(event)
-        except OSError:
-            # The client left. Errors of the source are never bare OSErrors that a client should see.
+        except ClientDisconnect:
             raise
         except Exception as error:
             return server_error(error)
@@ -244,13 +243,21 @@ class _Writer:
         self.has_started = False
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        """Send bytes, after the headers."""
+        """Send bytes, after the headers.
+
+        Raises:
+            ClientDisconnect: The client left.
+        """
         async with self._lock:
             self._write_start = time.monotonic()
-            if not self.has_started:
-                self.has_started = True
-                await self._send(self._start)
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+            try:
+                if not self.has_started:
+                    self.has_started = True
+                    await self._send(self._start)
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+            except OSError as error:
+                # Only here an OSError means that the client left: the source of the events may raise it too.
+                raise ClientDisconnect from error
             self._write_start, self._written_at = None, time.monotonic()
 
     async def watch(self, options: ServerOptions) -> None:

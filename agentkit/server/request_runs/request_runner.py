@@ -10,6 +10,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.request_runs.request_run import OnEvent, RequestAnswer, RequestRun
 from agentkit.server.served_runs.tenant_limits import TenantLimits
+from agentkit.server.server_errors import ServerError
 from agentkit.server.server_options import ServerOptions
 
 __all__ = ["RequestRunner"]
@@ -36,12 +37,25 @@ class RequestRunner:
         self._storing: asyncio.Task[None] | None = None
 
     async def execute(self, run: RequestRun, caller: Caller, on_event: OnEvent | None = None) -> RequestAnswer:
-        """Execute a run, count its usage and store it; see `RequestRun.answer`."""
+        """Execute a run, count its usage and store it; see `RequestRun.answer`.
+
+        Raises:
+            ServerError: The request is over a limit, or the run took longer than `run_seconds`.
+            Exception: The error that ended the run.
+        """
+        timeout = asyncio.timeout(self._options.run_seconds)
         try:
             # The limits first: a request that is refused must not start the time of a run.
-            async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
+            async with self._limits.running_one(caller), timeout:
                 run.result = await run.answer(on_event)
                 return run.result
+        except TimeoutError as error:
+            # A tool or a model can raise TimeoutError too.
+            if not timeout.expired():
+                raise
+            raise ServerError(
+                f"the run took longer than {self._options.run_seconds:g} seconds", code="timeout"
+            ) from error
         except asyncio.CancelledError:
             if self.is_closing:
                 run.requeue()
