@@ -157,7 +157,9 @@ class YamlFile:
 
 
 def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
-    """Read a file; add problems to `problems` and return None if it is invalid. YAML tags and aliases are refused.
+    """Read a file; add problems to `problems` and return None if it is invalid.
+
+    Aliases, and tags of types other than the types of YAML, are refused.
 
     Args:
         path: The file.

@@ -64,8 +64,12 @@ def _secret_texts(text: str) -> list[str]:
 def without_secrets(value: Any) -> Any:
     """Return JSON data in which `***` replaces secrets."""
     if isinstance(value, Mapping):
-        fields = {name: without_secrets(item) for name, item in value.items()}
-        return {**fields, **dict.fromkeys(filter(_is_secret_name, value), "***")}
+        fields: dict[str, Any] = {}
+        for name, item in value.items():
+            fields[name] = "***"
+            if not _is_secret_name(name):
+                fields[name] = without_secrets(item)
+        return fields
     if isinstance(value, list | tuple):
         return [without_secrets(item) for item in value]
     if isinstance(value, str) and _is_key(value):

@@ -80,14 +80,14 @@ def _checked_extra(extra: object) -> Mapping[str, Any]:
     """Return read-only fields for the body of a request."""
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected a mapping, got {type(extra).__name__}")
-    fields: Mapping[str, Any] = freeze(extra, json_only=True)
+    body: Mapping[str, Any] = freeze(extra, json_only=True)
     problems = [
-        (f"[{name!r}]", "the model writes this field itself: remove it") for name in _MODEL_KEYS if name in fields
+        (f"[{name!r}]", "the model writes this field itself: remove it") for name in _MODEL_KEYS if name in body
     ]
-    problems += [(place, f"{brief(value)} is not JSON") for place, value in _invalid_numbers(fields, "")]
+    problems += [(place, f"{brief(value)} is not JSON") for place, value in _invalid_numbers(body, "")]
     if problems:
         raise ContextError("extra", problems)
-    return fields
+    return body
 
 
 def _invalid_numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
@@ -161,11 +161,11 @@ class ModelSettings:
     def merged(self, other: ModelSettings) -> ModelSettings:
         """Return a copy with the fields that `other` sets; headers and `extra` are merged key by key."""
         checked_settings(other)
-        fields = {name: value for name, value in explicit_settings(other).items() if name not in ("headers", "extra")}
+        changes = {name: value for name, value in explicit_settings(other).items() if name not in ("headers", "extra")}
         # Names of headers are compared without case; the last spelling is sent.
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = merged_body(self.extra, other.extra, keep_none=True)
-        return replace(self, **fields, headers=FrozenDict(headers.values()), extra=extra)
+        return replace(self, **changes, headers=FrozenDict(headers.values()), extra=extra)
 
     @property
     def secrets(self) -> tuple[str, ...]:

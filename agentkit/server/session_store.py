@@ -150,9 +150,10 @@ class SessionStore:
             UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            for info in self._memory_of(owner).sessions(name=name, limit=1):
-                return info
-            raise _unknown(name)
+            infos = self._memory_of(owner).sessions(name=name, limit=1)
+            if not infos:
+                raise _unknown(name)
+            return infos[0]
         local = self._local.get((owner, name))
         if local is None:
             raise _unknown(name)

@@ -127,18 +127,18 @@ class _Printer:
     def __init__(self, *, streams: bool, as_json: bool) -> None:
         self._streams = streams
         self._as_json = as_json
-        self.text = ""
-        """The printed text."""
+        self.last_text = ""
+        """The last printed text; empty before the first text."""
 
     def on_event(self, event: Event) -> None:
         """Print the text or the tool call of an event."""
         if isinstance(event, TextDelta) and self._streams:
             put(event.text, end="")
-            self.text += event.text
+            self.last_text = event.text or self.last_text
         elif isinstance(event, ToolStarted | ToolFinished) and not self._as_json:
-            if self.text and not self.text.endswith("\n"):
+            if self.last_text and not self.last_text.endswith("\n"):
                 put("")
-                self.text += "\n"
+                self.last_text = "\n"
             note(tool_line(event))
 
 
@@ -159,7 +159,7 @@ def _run(
     if as_json:
         put_json(result_form(result))
         return
-    if printer.text:
+    if printer.last_text:
         put("")
     else:
         output = output_form(result.output)

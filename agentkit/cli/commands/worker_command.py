@@ -43,7 +43,10 @@ def worker(
         int | None, typer.Option(min=1, help="Maximum concurrent runs of a tenant on all workers.")
     ] = None,
     lease: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="Seconds after which other workers take its runs over.")
+        float,
+        typer.Option(
+            min=1, metavar="SECONDS", help="Seconds after which other workers take the runs of a dead worker."
+        ),
     ] = 15.0,
     grace: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Seconds to finish runs on shutdown.")] = 30.0,
     poll: Annotated[

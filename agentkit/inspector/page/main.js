@@ -72,7 +72,7 @@ async function draw() {
   const place = read();
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
-  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // next to the lists, not below them
+  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // requested together with the lists, not after them
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
