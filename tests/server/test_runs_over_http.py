@@ -20,7 +20,7 @@ from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.prompts import Document, UserInput
 from agentkit.runs.run_record import RunRecord
-from agentkit.server import RunStore, ServerOptions
+from agentkit.server import RunStore, Server, ServerOptions
 from agentkit.testing import Delayed
 from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
@@ -246,6 +246,14 @@ def test_a_run_is_cancelled_while_it_is_stored() -> None:
         assert started.result(LONG).status_code == 202
         assert cancelled.result(LONG).json()["status"] == "cancelled"
         assert client.get(f"/runs/{run}").json()["status"] == "cancelled"
+
+
+async def test_a_run_is_cancelled_before_its_first_step() -> None:
+    runs = Server([Agent(ScriptedModel(["Hi."]), name="a")]).runs
+    record = RunRecord(run_id="r", tenant="local", agent="a", state="queued", created_at=1, updated_at=1)
+    await runs.start(replace(record, input=UserInput("Hi")))
+    assert (await runs.cancel(record)).state == "cancelled"
+    await runs.close()
 
 
 def test_a_run_that_waits_can_be_cancelled(run_service: RunService) -> None:
