@@ -47,10 +47,13 @@ def _unknown_name(package: str, name: str, public: list[str]) -> Exception:
     from agentkit_prompts.names import nearest
 
     problem = f"module {package!r} has no attribute {name!r}"
-    hint = module_hint(package, name)
-    if hint is None and not name.startswith("_") and is_submodule(package, name):
-        return AttributeError(f"{problem}; import {package}.{name} first", name=name, obj=sys.modules[package])
-    if hint is None:
-        return AttributeError(f"{problem}{nearest(name, public)}", name=name, obj=sys.modules[package])
-    # The import statement replaces an `AttributeError` by an error without the hint.
-    return ImportError(f"{problem}; {hint}", name=package)
+    advice = nearest(name, public)
+    # A search for other texts, such as a path with dots, would import modules and raise their errors.
+    if name.isidentifier() and not name.startswith("_"):
+        hint = module_hint(package, name)
+        if hint is not None:
+            # The import statement replaces an `AttributeError` by an error without the hint.
+            return ImportError(f"{problem}; {hint}", name=package)
+        if is_submodule(package, name):
+            advice = f"; import {package}.{name} first"
+    return AttributeError(f"{problem}{advice}", name=name, obj=sys.modules[package])

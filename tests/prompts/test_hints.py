@@ -50,6 +50,8 @@ def test_a_name_of_a_sister_module_names_the_module() -> None:
 def test_names_without_a_hint_are_missing_attributes() -> None:
     assert not hasattr(agentkit, "Nothing")
     assert not hasattr(agentkit, "__wrapped__")
+    for text in ("", "tools.errors", "nothing.at_all", "../agent"):
+        assert not hasattr(agentkit, text)
     exec("from agentkit.prompts import evaluation")
 
 
