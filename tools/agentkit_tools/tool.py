@@ -247,6 +247,7 @@ class Tool(ToolForms, Generic[P, R, D]):
         async def answer(**arguments: Any) -> Any:
             raise ToolFailure(f"{tool_name} runs at the provider of the model, and cannot be called here")
 
+        # The provider knows its tool, so the spec has no description, and a warning about this would be wrong.
         created = cls.from_json_schema(tool_name, "A tool of the provider.", None, cast(Any, answer))
         try:
             created.spec = replace(created.spec, native=native, description="")

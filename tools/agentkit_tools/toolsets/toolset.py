@@ -209,11 +209,13 @@ class Toolset(Sequence[Tool]):
         Raises:
             KeyError: No tool has the name.
         """
+        # One read: the tools of an MCP server can change between two reads.
+        tools_by_name = self._tools
         if isinstance(index, str):
-            if index not in self._tools:
-                raise KeyError(f"no tool is named {index!r}{nearest(index, self._tools)}")
-            return self._tools[index]
-        tools = list(self._tools.values())
+            if index not in tools_by_name:
+                raise KeyError(f"no tool is named {index!r}{nearest(index, tools_by_name)}")
+            return tools_by_name[index]
+        tools = list(tools_by_name.values())
         if isinstance(index, slice):
             return Toolset(tools[index])
         return tools[index]
