@@ -20,12 +20,12 @@ _Keeper: TypeAlias = AsyncGenerator[None]
 """Generator that closes a value at its end. A closed event loop also closes its generators."""
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     value: Any
     keeper: _Keeper
 
 
-_OPEN: dict[asyncio.AbstractEventLoop, dict[ref[PerLoop[Any]], _Kept]] = {}
+_OPEN: dict[asyncio.AbstractEventLoop, dict[ref[PerLoop[Any]], _Entry]] = {}
 """Values of each loop by their owner.
 
 They are not attributes of the owner, because the garbage collector cannot close the connections of a deleted owner. The
@@ -56,7 +56,7 @@ class PerLoop(Generic[T]):
         entry = _OPEN.get(loop, {}).get(self._owner)
         if entry is None:
             value = make()
-            entry = _Kept(value, _close_with_loop(value, self._close, loop, self._owner))
+            entry = _Entry(value, _close_with_loop(value, self._close, loop, self._owner))
             _OPEN.setdefault(loop, {})[self._owner] = entry
             await anext(entry.keeper)
         result: T = entry.value

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ControlTokens",
-    "Found",
     "Policy",
+    "TokenMatch",
     "control_tokens_of",
     "is_at_line_start",
     "tokens_and_markers",
@@ -46,7 +46,7 @@ Policy: TypeAlias = Literal["escape", "reject", "allow"]
 """Policy for untrusted text that forms a control token."""
 
 
-class Found(NamedTuple):
+class TokenMatch(NamedTuple):
     """One control token in a text."""
 
     start: int
@@ -83,15 +83,15 @@ class ControlTokens:
             rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({_alternatives(self.words)}))",
         )
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[TokenMatch]:
         """Yield every control token in `text`; at each place the longest token, including overlapping tokens."""
         start = 0
         while self.anywhere and (match := self._anywhere.search(text, start)) is not None:
-            yield Found(match.start(), match.end(), match[0])
+            yield TokenMatch(match.start(), match.end(), match[0])
             start = match.start() + 1
         if self.words:
             for match in self._at_line_start.finditer(text):
-                yield Found(match.start(1), match.end(1), match[1])
+                yield TokenMatch(match.start(1), match.end(1), match[1])
 
     def written(self, text: str) -> Iterator[re.Match[str]]:
         """Yield the matches of tokens in `text`; markers of words count inside lines, too.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found, Policy
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Policy, TokenMatch
 from agentkit_prompts.chat_templates.guard.stand_ins import first_difference, with_stand_ins
 from agentkit_prompts.chat_templates.guard.tainted_text import (
     Render,
@@ -170,14 +170,14 @@ def attempt(render: Render, tree: Tree) -> str | None:
 class _Cut(NamedTuple):
     """A control token with a tainted character."""
 
-    token: Found
+    match: TokenMatch
     tainted: tuple[int, ...]
     """Offsets of its tainted characters."""
 
     @property
     def at(self) -> int:
         """Offset of the break: after the first character, but never between two trusted characters."""
-        return max(self.tainted[0], self.token.start + 1)
+        return max(self.tainted[0], self.match.start + 1)
 
 
 class _Followed(NamedTuple):
@@ -222,7 +222,7 @@ class _Guard:
         def change(segments: Segments) -> Segments:
             cuts = _cuts(self.tokens.in_json, segments.text, _masked(segments))
             owners = [segment.pointer for segment in segments for _ in segment.text]
-            places.extend((cut.token.token, owners[at]) for cut in cuts for at in cut.tainted)
+            places.extend((cut.match.token, owners[at]) for cut in cuts for at in cut.tainted)
             return _cut(segments, [cut.at for cut in cuts])
 
         escaped = rewrite(tree, change)
@@ -238,7 +238,7 @@ class _Guard:
                 return _Followed(text, swapped)
         return None
 
-    def _in_order(self, text: str) -> list[Found]:
+    def _in_order(self, text: str) -> list[TokenMatch]:
         return sorted(self.tokens.find(text))
 
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
@@ -273,7 +273,7 @@ class _Guard:
             for at in cut.tainted:
                 # Without a known owner all places with this character are candidates.
                 candidates = [owners[at]] if at in owners else texts
-                yield from ((cut.token.token, place) for place in candidates if text[at] in texts[place])
+                yield from ((cut.match.token, place) for place in candidates if text[at] in texts[place])
 
     def _owners(self, tree: Tree, text: str, offsets: Sequence[int], pointers: Iterable[str]) -> dict[int, str]:
         """Return the place of the character at each offset, if known.
