@@ -36,12 +36,12 @@ def locked(url: str, tables: str) -> Iterator[None]:
         yield
 
 
-def beats(url: str) -> int:
-    """Return how often the worker that is alive has renewed its lease."""
+def beats(url: str, worker: str) -> int:
+    """Return the number of renewals of the lease of a worker."""
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
     with engine.connect() as connection:
-        found = connection.scalar(sa.text("SELECT max(beat) FROM agentkit_workers WHERE state = 'alive'"))
-    return int(found)
+        query = sa.text("SELECT beat FROM agentkit_workers WHERE id = :id AND state = 'alive'")
+        return int(connection.scalars(query, {"id": worker}).one())
 
 
 @pytest.mark.long
@@ -62,15 +62,16 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
     script = [Message("assistant", tool_calls=(ToolCall("a", "hold", "{}"),)), "held"]
     agent, runs = Agent(ScriptedModel(script), tools=[hold], name="holder"), Runs(url)
     runs.add(agent)
-    with runs.worker(lease=lease, poll=0.1, grace=0):
+    with runs.worker(lease=lease, poll=0.1, grace=0) as worker:
         handle = await agent.start("Go.", run_id=f"held-{os.getpid()}")
         await eventually(lambda: calls)
-        (before,) = [one.beat for one in runs.store.workers.all() if one.state == "alive"]
+        # The database can have rows of workers that an earlier test killed.
+        (before,) = [row.beat for row in runs.store.workers.all() if row.id == worker.id]
         with locked(url, "agentkit_runs, agentkit_journal_lines"):
             if kind == "url":
                 await asyncio.sleep(1.2 * LEASE)
             else:
-                await eventually(lambda: beats(url) >= before + 4)
+                await eventually(lambda: beats(url, worker.id) >= before + 4)
         await asyncio.sleep(LEASE / 2)  # until it has been seen that the lease was not renewed, if it was not
         goes_on.set()
         assert (await handle.result(timeout=LONG)).output == "held"
