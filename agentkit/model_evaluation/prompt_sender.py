@@ -304,8 +304,8 @@ def _without_sampling(settings: ModelSettings, icl: InContext, model: Model) -> 
         return settings
     if icl.inferencer.generation_kwargs.get("do_sample") is True:
         return settings
-    for sources in (settings, getattr(model, "settings", NO_SETTINGS)):
-        if any(getattr(sources, name, None) is not None for name in _SAMPLING):
+    for source in (settings, getattr(model, "settings", NO_SETTINGS)):
+        if any(getattr(source, name, None) is not None for name in _SAMPLING):
             return settings
     return replace(settings, temperature=0.0)
 

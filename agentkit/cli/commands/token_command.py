@@ -35,9 +35,9 @@ def token(
     from agentkit_prompts.system.private_files import private_folder
 
     scopes = tuple(scope or ("run", "read"))
-    for name_of_scope in scopes:
-        if name_of_scope not in ALL_PERMISSIONS:
-            raise typer.BadParameter(f"--scope {name_of_scope!r:.40}: expected {', '.join(sorted(ALL_PERMISSIONS))}")
+    for permission in scopes:
+        if permission not in ALL_PERMISSIONS:
+            raise typer.BadParameter(f"--scope {permission!r:.40}: expected {', '.join(sorted(ALL_PERMISSIONS))}")
     path = access or home / ACCESS
     private_folder(path.absolute().parent)
     text = add_token(path, utf8(name), utf8(tenant), scopes=cast(Any, scopes), user=user and utf8(user))

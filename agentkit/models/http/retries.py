@@ -26,5 +26,5 @@ def pause_before(error: ModelError, attempt: int) -> float | None:
         if error.retry_after > _MAX_NAMED_PAUSE:
             return None
         return error.retry_after
-    # Random parts of a second prevent that processes that failed together retry together.
+    # A random part of the pause keeps processes that failed together from retrying together.
     return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.75, 1.0)

@@ -148,7 +148,7 @@ class RequestRun:
     """JSON Schema of the answer, if the request has one."""
     run_id: str = field(default_factory=lambda: os.urandom(16).hex())
     is_stored: bool = True
-    """True if the run is stored after it."""
+    """True if the run is stored when it has ended or paused."""
     can_pause: bool = False
     """True if a call that needs a decision pauses the run; otherwise such a call is denied."""
     paused: PausedRun | None = None

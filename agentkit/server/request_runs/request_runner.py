@@ -45,7 +45,7 @@ class RequestRunner:
         """
         timeout = asyncio.timeout(self._options.run_seconds)
         try:
-            # The limits first: a request that is refused must not start the time of a run.
+            # The limits come first, so that the wait for them is no part of the time of the run.
             async with self._limits.running_one(caller), timeout:
                 run.result = await run.answer(on_event)
                 return run.result

@@ -59,7 +59,7 @@ class LiveRun:
         self.add(*event_form(event))
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Add an event. A task stores it soon, together with the events of the meantime."""
+        """Add an event. A task stores it soon, together with other new events."""
         self.events.append(RunEvent(self.base + len(self.events) + 1, kind, data))
         self.notify()
         if self._writing is None or self._writing.done():
