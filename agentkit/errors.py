@@ -34,9 +34,10 @@ __all__ = [
 ]
 
 
-_NAME = re.compile(r"\w+(\[[^]]*\])*(?=[:=])")
+_OPTION = re.compile(r"\w+(\[[^]]*\])*(?=[:=])")
+"""Option name at the start of a problem, such as `steps` or `tools[2]`."""
 _UNITS = {"money": "US dollars"}
-_STOPPED = {
+_STOP_PROBLEMS = {
     "refusal": "the model refused to answer",
     "length": "the answer was cut at the maximum tokens of a reply: raise max_tokens, or request a shorter answer",
     "content_filter": "the content filter of the endpoint stopped it",
@@ -44,11 +45,14 @@ _STOPPED = {
 
 
 def named_problems(problems: Iterable[str]) -> Place:
-    """Return the attributes of an error with problems, which start with an option name: `steps=0 must be ...`."""
-    matches = [(_NAME.match(problem), problem) for problem in problems]
+    """Return the attributes `name` and `problems` of an error.
+
+    A problem can start with the name of its option, such as `steps=0 must be ...`.
+    """
     pairs: list[tuple[str, str]] = []
-    for match, problem in matches:
+    for problem in problems:
         name = ""
+        match = _OPTION.match(problem)
         if match is not None:
             name = match[0]
         pairs.append((name, problem))
@@ -72,10 +76,10 @@ class AgentDefinitionError(AgentError, ValueError):
 
 
 class UnknownOption(AgentDefinitionError, TypeError):
-    """Options are unknown. The error lists all of them, with suggestions.
+    """Options are unknown. The error lists all unknown options, with suggestions.
 
     Attributes:
-        meant: The suggested option, or None, by unknown option.
+        meant: The suggestion for each unknown option; None without a suggestion.
     """
 
     def __init__(self, message: str, meant: Mapping[str, str | None] = MappingProxyType({})) -> None:
@@ -86,8 +90,8 @@ class UnknownOption(AgentDefinitionError, TypeError):
 class ApprovalError(AgentError, TypeError):
     """A call has no valid decision, and did not run.
 
-    The result of the approver is not a decision; or an agent that is run by a function of a tool waits for a decision,
-    for which the outer run cannot pause: `__cause__` is the `Paused` of this agent.
+    Either the result of the approver is not a decision. Or the code of a tool ran an agent that waits for a decision:
+    the outer run cannot pause inside this code, and `__cause__` is the `Paused` of the agent.
     """
 
 
@@ -133,7 +137,7 @@ class OutputError(AgentError):
     Attributes:
         text: The last answer.
         problems: Problems of the answer.
-        name: Place of the first problem in the answer, such as `inhabitants`; None if the answer could not be read.
+        name: Path of the first problem in the answer, such as `inhabitants`; None if the answer could not be read.
     """
 
     def __init__(self, type_name: str, text: str, problems: str, name: str | None = None) -> None:
@@ -150,7 +154,7 @@ class OutputStopped(OutputError):
     """
 
     def __init__(self, type_name: str, text: str, reason: str) -> None:
-        super().__init__(type_name, text, _STOPPED.get(reason, f"the model stopped ({reason})"))
+        super().__init__(type_name, text, _STOP_PROBLEMS.get(reason, f"the model stopped ({reason})"))
         self.reason = reason
 
 
@@ -180,7 +184,7 @@ class Paused(AgentError, metaclass=Hinted):
 
 
 class RunBusy(AgentError):
-    """The run is in progress, in this process or in another process with its journal file. Nothing was done.
+    """The run is in progress, in this process or in another process that writes its journal file. Nothing was done.
 
     Attributes:
         run_id: Id of the run.
@@ -195,7 +199,7 @@ class RunBusy(AgentError):
 
 
 class RunIdReused(AgentError):
-    """The conversation contains a run with this id and another input. Nothing was sent or stored.
+    """The conversation contains a run with the same id and another input. Nothing was sent or stored.
 
     Attributes:
         run_id: Id of the run.

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent"]
 
-# An agent that accepts any deps is also an agent without deps.
+# Contravariant: an agent that accepts any deps can be used as an agent without deps.
 Deps = TypeVar("Deps", default=None, contravariant=True)
 _DEFAULT_LIMITS = Limits()
 
@@ -213,18 +213,18 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         return self.definition.limits
 
     def with_changes(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
-        """Return a copy with changes: the first options of `RunOptions`. Raises the errors of the class."""
+        """Return a copy with other options, such as `model`; see `RunOptions`. Raises the errors of the class."""
         check_options("with_changes", changes, CHANGES)
-        # Without the constructor, whose arguments a definition does not have; the definition is checked below.
+        # Without the constructor: a definition does not contain its arguments. `changed_definition` does the checks.
         changed = cast("Agent[Deps, Any]", object.__new__(Agent))
         changed.runs = None
         changed.definition = changed_definition(self.definition, changes)
         return changed
 
     def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
-        """Context in which all code composes, runs and resumes with changes: for tests.
+        """Change this agent for all code in a `with` block, such as a test.
 
-        Threads and tasks that were started before the block are not affected. Nested blocks add their changes.
+        Threads and tasks that were started before the block keep the original agent. Nested blocks add their changes.
         """
         return overriding(self, overridden(self).with_changes(**changes))
 
@@ -276,7 +276,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         return await start_run(self._defined("run", options, RUN), user_input, options)
 
     def _defined(self, method: str, options: Mapping[str, Any], valid: frozenset[str]) -> AgentDefinition[Output]:
-        """Check the options of a method, and return the definition of its run, with the changes of the options."""
+        """Check the options of a method, and return the definition of the agent with the changes in these options."""
         check_options(method, options, valid)
         definition = overridden(self).definition
         if CHANGES.isdisjoint(options):
@@ -369,10 +369,11 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """Return this agent as a tool of another agent.
 
         Each call is a separate run without a session. The parameters of the tool are the input, as one text, and the
-        required additional kwargs of the prompts. Errors of the run are error results of the call. The run shares
-        `deps`, approver, pauses and cancellation with the outer run; its tokens count in the limits of the outer run,
-        whose journal contains its journal; its events arrive as `Nested`. With `final=True` its answer is the answer of
-        the outer run (a hand-off).
+        required additional kwargs of the prompts. Errors of the run are error results of the call.
+
+        The run shares `deps`, approver, pauses and cancellation with the outer run. Its tokens count in the limits of
+        the outer run, the outer journal contains its journal, and the listener of the outer run receives its events as
+        `Nested`. With `final=True` its answer is the answer of the outer run (a hand-off).
 
         Args:
             name: Name of the tool for the model.
@@ -387,7 +388,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """
         from agentkit.agent.agent_tool import AgentAsTool
 
-        # Read at each call, so that `override` in a test changes agents that are tools already.
+        # A function, called at each call, so that `override` in a test also changes agents that are tools already.
         as_tool = AgentAsTool(lambda: overridden(self).definition, name, argument, history)
         return as_tool.tool(description, policy)
 
@@ -418,7 +419,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
     ) -> AsyncGenerator[str, None]:
         """Answer one user input, yielding the text of the model in pieces. Raises the errors of `run`. See `stream`.
 
-        It yields the text of all steps, also text before a tool call; thinking and arguments of tools are left out.
+        The text of a step before a tool call is included; thinking and arguments of tools are left out.
         """
         from agentkit.run.engine.async_stream import AsyncStream, texts
 

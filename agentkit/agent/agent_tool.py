@@ -27,18 +27,18 @@ __all__ = ["AgentAsTool", "History"]
 History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
 """Messages of the outer conversation for an agent as a tool: none, the texts, all, or the result of a function."""
 _HISTORIES = ("none", "text", "all")
-_SECONDS = 600.0
-"""Time limit, if the policy has none."""
+_TIMEOUT = 600.0
+"""Seconds until a call is cancelled, if the policy has no timeout."""
 
 
 class AgentAsTool:
     """A tool whose calls are runs of an agent; see `Agent.as_tool`.
 
     Args:
-        definition: Returns the agent at the time of the call.
+        definition: Returns the current definition of the agent; called at each call.
         name: Name of the tool.
         argument: Parameter with the user input of the agent.
-        history: The messages before the call for the agent.
+        history: Messages before the call that the agent receives.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AgentAsTool:
             return await self._answer(_context, arguments)
 
         # The default of other tools is too short for a run with several model calls.
-        policy.setdefault("timeout", _SECONDS)
+        policy.setdefault("timeout", _TIMEOUT)
         return Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
 
     def _parameters(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class AgentAsTool:
         if outer is not None:
             inner = outer.inner_run(context.call_id)
         if outer is None or inner is None:
-            # No outer run can pause: only a function can decide about calls.
+            # No outer run can pause and wait for decisions, so that only an approver that is a function can decide.
             if outer is not None and callable(outer.approve):
                 options["approve"] = outer.approve
             return (await self._start(user_input, context, options)).output
@@ -136,11 +136,11 @@ class AgentAsTool:
     async def _start_or_resume(
         self, inner: InnerRun, user_input: Any, context: ToolContext[Any], options: dict[str, Any]
     ) -> RunResult[Any]:
-        """Resume the run of an earlier attempt, if it had the same input."""
+        """Resume the run of an earlier attempt if its input was the same; otherwise start a run."""
         from agentkit.run.engine.start import resume_run
 
         definition = self._definition()
-        # Another input means that a tool called the agent again: its journal does not belong to this call.
+        # With another input, the journal belongs to another run: a tool can call the agent more than once.
         if inner.earlier is not None:
             ctx = run_context(definition.chain, definition.tools.specs, user_input, None, "")
             if inner.earlier.context.user_input == ctx.user_input:
@@ -148,7 +148,7 @@ class AgentAsTool:
         return await self._start(user_input, context, options)
 
     def _listener(self, outer: CurrentRun | None, context: ToolContext[Any]) -> Any:
-        """Return the listener of the outer run, or else a listener that reports progress, such as to a server."""
+        """Return the listener of the outer run; without an outer run, a listener that reports progress, if possible."""
         if outer is not None:
             return outer.inner_listener(context.call_id, self._name)
         if context.run is not None:
@@ -169,8 +169,8 @@ def _report(context: ToolContext[Any], event: Any) -> None:
 
 
 def _visible_messages(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages before a call for the agent, without the message with the call."""
-    # The last message has the call itself, whose result is missing: a provider would refuse it.
+    """Return the messages before a call that the agent receives."""
+    # The last message contains the call: without its result, a provider would refuse the message.
     before = messages[:-1]
     if callable(history):
         return tuple(history(before))

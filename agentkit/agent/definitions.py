@@ -59,7 +59,7 @@ def make_definition(
         )
     default_settings = checked_settings(settings)
     if isinstance(model, Chain):
-        chain, text = model, None
+        chain, system_prompt = model, None
         if instructions or layers is not None or output is not str or budget is not None or counter is not None:
             raise AgentDefinitionError(
                 "a Chain has layers, an output type, a budget and a counter: pass these options to the Chain",
@@ -68,16 +68,17 @@ def make_definition(
             )
     else:
         if isinstance(model, str):
-            from agentkit.models.model_names import model as named
+            from agentkit.models.model_names import model as model_of_name
 
-            model = named(model)
-        text = _checked_prompts(instructions, layers)
+            model = model_of_name(model)
+        system_prompt = _checked_prompts(instructions, layers)
         prompts: Any = layers
-        if text is not None:
-            prompts = with_memory_prompts(text, memory, compaction)
+        if system_prompt is not None:
+            prompts = with_memory_prompts(system_prompt, memory, compaction)
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
-    # The model has its own defaults; settings of the agent are applied as a change, as in `with_changes`.
-    definition = _defined(name, chain, tools, limits, memory, recall, compaction, text, NO_SETTINGS)
+    # Applied as a change, as in `with_changes`, because fields that the agent does not set keep the defaults of the
+    # model.
+    definition = _checked_definition(name, chain, tools, limits, memory, recall, compaction, system_prompt, NO_SETTINGS)
     if default_settings == NO_SETTINGS:
         return definition
     return changed_definition(definition, {"settings": default_settings})
@@ -87,7 +88,7 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
     """Return the instructions of an agent; None if it has layers.
 
     Raises:
-        AgentDefinitionError: Both are set, or one of them has the type of the other.
+        AgentDefinitionError: Both are set, or an argument has the type that the other argument expects.
     """
     if layers is None:
         if isinstance(instructions, AnyPrompt):
@@ -116,17 +117,17 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
 
 def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> AgentDefinition[Any]:
     """Return a definition with changes; see `Agent.with_changes`. Raises the errors of `make_definition`."""
-    chain, text = definition.chain, definition.text
+    chain, instructions = definition.chain, definition.instructions
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
     if not changes.keys() <= _WITHOUT_CHAIN:
         layers: Any = chain.prompter or chain.layers
         if "layers" in changes or "instructions" in changes:
             layers = changes.get("layers")
-            text = _checked_prompts(changes.get("instructions", ""), layers)
-        # From the text again: prompts for recalled items and the summary depend on memory and compaction.
-        if text is not None:
-            layers = with_memory_prompts(text, memory, compaction)
+            instructions = _checked_prompts(changes.get("instructions", ""), layers)
+        # Built again: the prompts for recalled items and the summary depend on memory and compaction.
+        if instructions is not None:
+            layers = with_memory_prompts(instructions, memory, compaction)
         chain = Chain(
             _changed_model(definition, changes),
             layers,
@@ -136,10 +137,11 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
             redact=chain.redact,
         )
     recall = definition.recall
-    # A change that removes the memory removes its options too; only a recall= of the caller is an error.
+    # A change that removes the memory also removes the recall options of the agent: only recall= in `changes` is an
+    # error.
     if memory is None:
         recall = None
-    return _defined(
+    return _checked_definition(
         definition.name,
         chain,
         changes.get("tools", definition.tools.argument),
@@ -147,13 +149,13 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         memory,
         changes.get("recall", recall),
         compaction,
-        text,
+        instructions,
         _changed_settings(definition, changes),
     )
 
 
 def _changed_model(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> Model:
-    """Return the model of a changed agent: the settings of the agent apply to another model too."""
+    """Return the model of a changed agent. If the model changes, the settings of the agent apply to the new model."""
     from agentkit.models.model_names import changed_model
 
     if "model" in changes and definition.settings != NO_SETTINGS:
@@ -168,7 +170,7 @@ def _changed_settings(definition: AgentDefinition[Any], changes: Mapping[str, An
     return definition.settings.merged(checked_settings(changes["settings"]))
 
 
-def _defined(
+def _checked_definition(
     name: str,
     chain: Chain[Any],
     tools: Any,
@@ -176,10 +178,10 @@ def _defined(
     memory: RecallSource | None,
     recall: RecallOptions | None,
     compaction: Compaction | None,
-    text: AnyPrompt | None,
+    instructions: AnyPrompt | None,
     settings: ModelSettings,
 ) -> AgentDefinition[Any]:
-    """Return a definition, after checks of the combination of its parts."""
+    """Check that the parts of a definition fit together, and return the definition."""
     if memory is not None:
         from agentkit.run.parts import recaller
 
@@ -200,4 +202,6 @@ def _defined(
             name="layers",
         )
     agent_tools = AgentTools(tools, chain.answer)
-    return AgentDefinition(name, chain, agent_tools, checked_limits(limits), memory, recall, compaction, text, settings)
+    return AgentDefinition(
+        name, chain, agent_tools, checked_limits(limits), memory, recall, compaction, instructions, settings
+    )

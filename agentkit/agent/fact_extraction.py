@@ -115,7 +115,8 @@ def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Ext
         )
         try:
             facts = agent.run_sync(context).output
-        # Errors that a retry does not correct: the worker then skips these turns. Other errors are retried.
+        # A retry does not correct these errors: InvalidArgument makes the worker skip the turns. Other errors are
+        # retried.
         except (OutputError, ModelReplyError, ModelRequestError) as error:
             raise InvalidArgument(f"{chain.model.name}: {error}") from error
         return [*_drafts(facts, turns, stored)]
@@ -136,9 +137,9 @@ def _document(number: int, turn: Turn) -> Document:
 
 
 def _drafts(answer: FoundFacts, turns: Sequence[Turn], stored: Sequence[StoredFact]) -> Iterator[FactDraft]:
-    """Yield drafts with ids instead of numbers. An unknown number stays as text, so that the draft is refused.
+    """Yield drafts with ids instead of numbers. An unknown number is passed as an id, so that the worker refuses it.
 
-    Facts from turns of the assistant only are omitted: a statement of the assistant is not evidence.
+    Facts that come only from turns of the assistant are omitted: a statement of the assistant is not evidence.
     """
     assistant_turns = {number for number, turn in enumerate(turns, 1) if turn.role == "assistant"}
     turn_ids = {number: turn.id for number, turn in enumerate(turns, 1)}

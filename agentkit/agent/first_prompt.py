@@ -1,11 +1,11 @@
-"""The first prompt of a run, without the run: for tests, and for tools that show prompts."""
+"""First prompt of a run, composed without starting the run: for tests, and for tools that show prompts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from agentkit.ground.sync_driver import run_blocking
-from agentkit.run.engine.loop import visible, with_recall
+from agentkit.run.engine.loop import visible_count, with_recall
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.run_context import Input, run_context
 from agentkit.run.parts.session import SessionProtocol, checked_session
@@ -36,6 +36,6 @@ def first_prompt(
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in run_tools.values()]))
     if memory is not None:
         is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
-        count = visible(chain, ctx, None, is_cut=is_cut)
+        count = visible_count(chain, ctx, None, is_cut=is_cut)
         ctx = with_recall(ctx, definition.search(memory, ctx.user_input.text, session, count))
     return chain.compose(ctx)

@@ -1,4 +1,4 @@
-"""Replacement of objects in a block of code, and in all code that it calls."""
+"""Replacement of objects in a `with` block and in all functions that the block calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["overridden", "overriding"]
 
 T = TypeVar("T")
 _OVERRIDES: ContextVar[Mapping[int, tuple[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))
-"""Replacements by object id, with the originals, so that their ids are not reused."""
+"""(original, replacement) by `id(original)`. The reference keeps the original alive, so that its id is not reused."""
 
 
 @contextmanager
 def overriding(original: T, replacement: T) -> Iterator[None]:
-    """Context in which `overridden(original)` returns the replacement."""
+    """Make `overridden(original)` return the replacement inside a `with` block."""
     token = _OVERRIDES.set({**_OVERRIDES.get(), id(original): (original, replacement)})
     try:
         yield

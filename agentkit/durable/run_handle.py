@@ -157,7 +157,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
             output = record.output
             added = self._agents.find(RunRequest.loads(self._store.queue.request(self.run_id)))
             if added is not None and record.finish_reason != "limit":
-                output = added.agent.definition.chain.answer.of_data(output)
+                output = added.agent.definition.chain.answer.from_data(output)
             return replace(record, output=output, journal=journal)
         if record.state == "waiting":
             agents = {call.call_id: call.agent for call in record.waiting if call.agent}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentkit.output.json_in_text import behind_thinking
+from agentkit.output.json_in_text import text_after_thinking
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.names import nearest
 
@@ -133,7 +133,7 @@ def score_of_answers(score: Score, answers: tuple[str, ...], gold: Any, *, is_di
 
 def _without_thinking(answer: str) -> str:
     """Return an answer without the thinking before it."""
-    rest = behind_thinking(answer)
+    rest = text_after_thinking(answer)
     if rest == answer:
         return answer
     return rest.lstrip()

@@ -1,1 +1,1 @@
-"""Answers of a type: how a model is asked for one, how it is read, checked and repaired."""
+"""Typed answers: their request, reading, validation and repair."""

@@ -32,24 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["AnswerReader"]
 
 _VALUE = "value"
-"""Property of the object that wraps an answer of another type: endpoints require an object as root."""
-_TOOL = "final_answer"
+"""Property of the wrapper, an object around an answer that is no object: endpoints require an object as root."""
+_ANSWER_TOOL = "final_answer"
+"""Name of the tool whose arguments are the answer in the mode `tool`."""
 _MAX_PROBLEMS = 50
-_MAX_PLACE = 200
-_STOPS = frozenset(("refusal", "length", "content_filter"))
+"""Maximum number of problems in a repair message."""
+_MAX_PATH = 200
+"""Maximum characters of the path of a problem."""
+_INCOMPLETE = frozenset(("refusal", "length", "content_filter"))
+"""Finish reasons of a reply without a complete answer."""
 
 
-class _Kind(NamedTuple):
+class _OutputSchemas(NamedTuple):
     """Schemas and adapters of an output type, shared by all models."""
 
     adapter: TypeAdapter[Any] | SchemaOutput
     schema: JsonSchema
     wrapper: TypeAdapter[Any] | None
-    """Adapter of the object that wraps an answer of another type; None for objects."""
-    asked: JsonSchema
-    """Schema of the requested object."""
+    """Adapter of the wrapper; None if the answer is an object."""
+    requested: JsonSchema
+    """Schema of the requested object: the answer or the wrapper."""
     strict: JsonSchema | None
-    """`asked` in the subset of JSON Schema that endpoints enforce; None if this is impossible."""
+    """`requested` in the subset of JSON Schema that endpoints enforce; None if this is impossible."""
 
 
 class AnswerReader:
@@ -61,14 +65,14 @@ class AnswerReader:
         request: The output request of compositions.
         prompt: The prompt with the schema, in the mode `prompted`.
         tool: The tool of an output function.
-        validators: Validators, and True if a validator has a parameter for the context.
+        validators: Pairs of a validator, and True if the validator has a parameter for the context.
 
     Raises:
         AgentDefinitionError: The output type has no JSON Schema, the model does not support the mode, or a model cannot
             call the function.
     """
 
-    __slots__ = ("_kind", "_name", "mode", "prompt", "request", "schema", "tool", "validators")
+    __slots__ = ("_name", "_schemas", "mode", "prompt", "request", "schema", "tool", "validators")
 
     def __init__(self, output: Any, model: Model) -> None:
         spec: OutputSpec[Any] = output
@@ -80,7 +84,7 @@ class AnswerReader:
         self.request: OutputRequest | None = None
         self.prompt: SchemaPrompt | None = None
         self.tool = _function(spec)
-        self._kind: _Kind | None = None
+        self._schemas: _OutputSchemas | None = None
         self._name = _type_name(spec.output)
         if spec.output is str:
             if spec.mode is not None:
@@ -92,9 +96,9 @@ class AnswerReader:
             return
         modes = output_modes_of(model)
         if self.tool is not None:
-            self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
+            self._name, self._schemas = f"call of {self.tool.name}", _return_schemas(self.tool)
             self.schema, mode = cast("JsonSchema", self.tool.spec.parameters), "tool"
-            # The tool is declared as all tools are, so the request has the schema only.
+            # The agent declares the function as one of its tools, so that the request needs only the schema.
             self.request = OutputRequest(self.schema, "tool")
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(
@@ -102,8 +106,8 @@ class AnswerReader:
                 )
         else:
             _check_type(spec.output)
-            self._kind = _kind(spec.output)
-            self.schema = self._kind.schema
+            self._schemas = _schemas_of(spec.output)
+            self.schema = self._schemas.schema
             mode = spec.mode or modes[0]
         if mode not in modes:
             raise AgentDefinitionError(
@@ -113,15 +117,17 @@ class AnswerReader:
             )
         self.mode = mode
         if self.tool is None:
-            assert self._kind is not None
-            self.request = _request(self._kind, self.mode, self._name)
+            assert self._schemas is not None
+            self.request = _request(self._schemas, self.mode)
             if self.mode == "prompted":
                 from agentkit.output.schema_prompt import SchemaPrompt
 
-                self.prompt = SchemaPrompt(asked=to_json(self._kind.asked, indent=2).decode(), name="output")
+                self.prompt = SchemaPrompt(
+                    json_schema=to_json(self._schemas.requested, indent=2).decode(), name="output"
+                )
 
-    def equipped(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-        """Return tools by name, with the tool of an output function, if any.
+    def with_answer_tool(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        """Return tools by name, and the tool of the output function, if any.
 
         Raises:
             AgentDefinitionError: A tool has the name of the tool for the answer.
@@ -142,9 +148,9 @@ class AnswerReader:
         return {**tools, self.tool.name: self.tool}
 
     def reply(self, reply: Reply) -> Reply:
-        """Return a reply with its answer as text, if the model called the tool for the answer.
+        """Convert a call of the tool for the answer to the text of the reply; return other replies unchanged.
 
-        An answer in a reply with calls of other tools is removed, as it does not consider their results.
+        If the reply also calls other tools, the answer is removed: it does not consider their results.
         """
         if self.request is None or self.request.tool is None or not reply.message.tool_calls:
             return reply
@@ -153,7 +159,6 @@ class AnswerReader:
         answers = [call.arguments for call in reply.message.tool_calls if call.name == name]
         if not answers:
             return reply
-        # The answer does not consider the results of the other tools, so it is not final.
         if other_calls:
             return replace(reply, message=replace(reply.message, tool_calls=other_calls))
         reason = "stop"
@@ -170,15 +175,15 @@ class AnswerReader:
             OutputError: The answer does not match the output type. The error lists every problem.
         """
         text = reply.message.text
-        if self._kind is None:
+        if self._schemas is None:
             return text
-        if reply.finish_reason in _STOPS:
+        if reply.finish_reason in _INCOMPLETE:
             raise OutputStopped(self._name, text, reply.finish_reason)
-        from agentkit.output.json_in_text import behind_thinking, json_spans, without_fence
+        from agentkit.output.json_in_text import json_spans, text_after_thinking, without_fence
 
         if self.tool is not None:
             raise OutputError(self._name, text, f"call the tool {self.tool.name} with your answer")
-        # In this mode the endpoint returns JSON only.
+        # In the mode `native` the whole text is JSON.
         if self.mode == "native":
             return self._valid(without_fence(text), text)
         whole = without_fence(text)
@@ -186,12 +191,13 @@ class AnswerReader:
             return self._valid(whole, text)
         except OutputError as error:
             problem = error
-        rest = behind_thinking(text)
+        rest = text_after_thinking(text)
         spans = json_spans(rest)
-        forms: tuple[bool, ...] = (False,)
-        if self._kind.wrapper is not None:
-            forms = (True, False)
-        for wrapped in forms:
+        # Wrapped answers first: a bare answer can be a part of the wrapper.
+        wrapped_or_bare: tuple[bool, ...] = (False,)
+        if self._schemas.wrapper is not None:
+            wrapped_or_bare = (True, False)
+        for wrapped in wrapped_or_bare:
             # The last span is tried first, because a model can write drafts before its answer.
             for start, end in reversed(spans):
                 try:
@@ -202,15 +208,18 @@ class AnswerReader:
             problem = OutputError(self._name, text, "it contains no JSON object")
         raise problem from None
 
-    def refused(self, output: Any, problem: str) -> OutputError:
+    def validator_error(self, output: Any, problem: str) -> OutputError:
         """Return the error of an answer that a validator refused."""
         text = output
         if not isinstance(output, str):
             text = to_json(output, fallback=str).decode()
         return OutputError(self._name, text, problem)
 
-    def ending(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
-        """Return the result of the output function: the first successful call, or else the first call."""
+    def function_result(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
+        """Return the result of the first successful call of the output function, or else of its first call.
+
+        None if the message does not call the output function.
+        """
         name = ""
         if self.tool is not None:
             name = self.tool.name
@@ -220,28 +229,28 @@ class AnswerReader:
                 return result
         return next(iter(matches), None)
 
-    def failed(self, result: ToolResult) -> OutputError:
+    def function_error(self, result: ToolResult) -> OutputError:
         """Return the error of an output function that failed, after all repairs."""
         return OutputError(self._name, "", result.message.text)
 
-    def returned(self, result: ToolResult) -> tuple[Any, str]:
-        """Return the value of an output function, and its text, which ends the conversation of the run."""
+    def function_value(self, result: ToolResult) -> tuple[Any, str]:
+        """Return the value of an output function, and the text of its result, which becomes the last message."""
         text = result.whole or result.message.text
-        # A journal contains the text only.
+        # A replayed result has only its text.
         if result.value is None:
-            return self.restored(text), text
+            return self.value_of_text(text), text
         return result.value, text
 
-    def restored(self, text: str) -> Any:
+    def value_of_text(self, text: str) -> Any:
         """Return the value of an output function from its text, by its annotated return type."""
-        assert self._kind is not None
-        adapter = self._kind.adapter
+        assert self._schemas is not None
+        adapter = self._schemas.adapter
         for read, data in ((adapter.validate_json, text), (adapter.validate_python, text)):
             try:
                 value = read(data)
             except ValidationError:
                 continue
-            # The adapter can have changed the text.
+            # An adapter can change a text, such as strip spaces: the function returned the original text.
             if isinstance(value, str):
                 return text
             return value
@@ -250,51 +259,61 @@ class AnswerReader:
         return text
 
     def data(self, output: Any) -> Any:
-        """Return an answer as JSON data, which `of_data` reads in another process.
+        """Return an answer as JSON data; `from_data` reads the data in another process.
 
         Raises:
             PydanticSerializationError: The answer has no JSON form.
         """
-        if self._kind is None:
+        if self._schemas is None:
             return output
-        return self._kind.adapter.dump_python(output, mode="json", warnings="none")
+        return self._schemas.adapter.dump_python(output, mode="json", warnings="none")
 
-    def of_data(self, data: Any) -> Any:
-        """Return an answer of the output type from JSON data of `data`.
+    def from_data(self, data: Any) -> Any:
+        """Return an answer of the output type from its JSON data; see `data`.
 
         Raises:
-            ValidationError: The data does not match, as the output type of the agent has changed.
+            ValidationError: The data does not match, because the output type of the agent has changed.
         """
-        if self._kind is None:
+        if self._schemas is None:
             return data
-        return self._kind.adapter.validate_json(to_json(data))
+        return self._schemas.adapter.validate_json(to_json(data))
 
     def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
-        """Return the answer of a JSON text. `wrapped`: the answer must, or must not, be wrapped in an object."""
-        kind = self._kind
-        assert kind is not None
+        """Return the answer in a JSON text.
+
+        Args:
+            text: The JSON text.
+            whole: Text of the reply, for errors.
+            wrapped: True if the wrapper is required, False if it is refused; None if both are valid.
+
+        Raises:
+            OutputError: The JSON text does not match the output type.
+        """
+        schemas = self._schemas
+        assert schemas is not None
         problem: ValidationError | None = None
-        if kind.wrapper is not None and wrapped is not False:
+        if schemas.wrapper is not None and wrapped is not False:
             try:
-                return _validated(kind.wrapper, text, kind.asked).value
+                return _validated(schemas.wrapper, text, schemas.requested).value
             except ValidationError as error:
                 problem = error
-        if kind.wrapper is None or not wrapped:
-            schema = kind.schema
-            if kind.wrapper is None:
-                schema = kind.asked
+        if schemas.wrapper is None or not wrapped:
+            schema = schemas.schema
+            if schemas.wrapper is None:
+                schema = schemas.requested
             try:
-                return _validated(kind.adapter, text, schema)
+                return _validated(schemas.adapter, text, schema)
             except ValidationError as error:
-                # If the text has the key of the wrapper, the problem inside the wrapper is the useful one.
-                if problem is None or not _has_value(text):
+                # If the text contains the wrapper, the problem inside the wrapper is more useful.
+                if problem is None or not _has_wrapper(text):
                     problem = error
         assert problem is not None
-        problems = list(_shown(problem))
+        problems = list(_problem_texts(problem))
         raise OutputError(self._name, whole, "; ".join(problems), name=problems[0].partition(":")[0]) from problem
 
 
 def _check_type(output: object) -> None:
+    """Refuse a value that cannot be a type: types are hashable, and `_schemas_of` caches by the type."""
     try:
         hash(output)
     except TypeError:
@@ -312,44 +331,45 @@ def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: Json
         from agentkit_tools.calling.argument_repair import without_nulls
 
         # With a strict schema, models write null for omitted properties.
-        shorter = without_nulls(text, schema)
-        if shorter is None:
+        text_without_nulls = without_nulls(text, schema)
+        if text_without_nulls is None:
             raise
-        return adapter.validate_json(shorter)
+        return adapter.validate_json(text_without_nulls)
 
 
-def _has_value(text: str) -> bool:
+def _has_wrapper(text: str) -> bool:
     return text.lstrip().startswith("{") and f'"{_VALUE}"' in text[:100]
 
 
-def _shown(error: ValidationError) -> Iterator[str]:
-    """Yield the problems for a repair message, up to a maximum number and length."""
+def _problem_texts(error: ValidationError) -> Iterator[str]:
+    """Yield the problems of a repair message as `path: problem`."""
     items = error.errors(include_url=False, include_context=False, include_input=False)
     for item in items[:_MAX_PROBLEMS]:
-        place = [*map(str, item["loc"])]
-        if place and place[0] == _VALUE and error.title == _VALUE:
-            place = place[1:]
-        path = ".".join(place) or "answer"
-        if len(path) > _MAX_PLACE:
-            path = f"{path[:_MAX_PLACE]}..."
+        keys = [*map(str, item["loc"])]
+        # A path starts inside of the wrapper, as in the output type.
+        if keys and keys[0] == _VALUE and error.title == _VALUE:
+            keys = keys[1:]
+        path = ".".join(keys) or "answer"
+        if len(path) > _MAX_PATH:
+            path = f"{path[:_MAX_PATH]}..."
         yield f"{path}: {item['msg']}"
     if len(items) > _MAX_PROBLEMS:
         yield f"and {len(items) - _MAX_PROBLEMS:,} more"
 
 
-def _request(kind: _Kind, mode: OutputMode, name: str) -> OutputRequest:
-    schema, strict = kind.asked, False
-    if kind.strict is not None and mode != "prompted":
-        schema, strict = kind.strict, True
+def _request(schemas: _OutputSchemas, mode: OutputMode) -> OutputRequest:
+    schema, strict = schemas.requested, False
+    if schemas.strict is not None and mode != "prompted":
+        schema, strict = schemas.strict, True
     tool = None
     if mode == "tool":
         description = "Give the final answer. Call this once, alone, when you need no other tool any more."
-        tool = ToolSpec(_TOOL, description, schema, strict=strict)
-    return OutputRequest(schema, mode, strict, tool, kind.wrapper is not None)
+        tool = ToolSpec(_ANSWER_TOOL, description, schema, strict=strict)
+    return OutputRequest(schema, mode, strict, tool, schemas.wrapper is not None)
 
 
 def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
-    """Return the tool of an output that is a function or a tool."""
+    """Return the tool of an output that is a function or a tool; None for an output type."""
     output = spec.output
     if isinstance(output, Tool):
         return output
@@ -366,21 +386,21 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
 
 
 @lru_cache(maxsize=256)
-def _kind(output: Any) -> _Kind:
-    """Return the schemas and adapters of a type, shared by all chains."""
+def _schemas_of(output: Any) -> _OutputSchemas:
+    """Return the schemas and adapters of an output type."""
     from agentkit.output.schema_output import SchemaOutput
 
     if isinstance(output, SchemaOutput):
-        return _Kind(output, output.schema, None, output.schema, _strict(output.schema))
+        return _OutputSchemas(output, output.schema, None, output.schema, _strict(output.schema))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output)
         schema = freeze(adapter.json_schema())
         wrapper = None
-        asked = schema
+        requested = schema
         if schema.get("type") != "object":
             model = create_model(_VALUE, __config__=ConfigDict(extra="forbid"), value=(output, ...))
             wrapper = TypeAdapter(model)
-            asked = freeze(wrapper.json_schema())
+            requested = freeze(wrapper.json_schema())
     except PydanticUserError as error:
         why = str(error).partition("\n")[0]
         raise AgentDefinitionError(
@@ -388,27 +408,27 @@ def _kind(output: Any) -> _Kind:
             name="output",
             value=_type_name(output),
         ) from error
-    return _Kind(adapter, schema, wrapper, asked, _strict(asked))
+    return _OutputSchemas(adapter, schema, wrapper, requested, _strict(requested))
 
 
-def _strict(asked: JsonSchema) -> JsonSchema | None:
+def _strict(requested: JsonSchema) -> JsonSchema | None:
     from agentkit_tools.schemas.strict import strict_parameters
 
     try:
-        return cast("JsonSchema", freeze(strict_parameters(asked, tool=_TOOL)))
+        return cast("JsonSchema", freeze(strict_parameters(requested, tool=_ANSWER_TOOL)))
     except ToolDefinitionError:
         return None
 
 
-def _returned(tool: Tool[..., Any]) -> _Kind:
-    """Return the adapter of the return value of an output function."""
+def _return_schemas(tool: Tool[..., Any]) -> _OutputSchemas:
+    """Return the adapter of the return value of an output function, with empty schemas."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
     except Exception:
         # The annotation is missing, or pydantic cannot read it.
         adapter = TypeAdapter(Any)
     empty: JsonSchema = cast("JsonSchema", freeze({}))
-    return _Kind(adapter, empty, None, empty, None)
+    return _OutputSchemas(adapter, empty, None, empty, None)
 
 
 def _takes_none(adapter: TypeAdapter[Any] | SchemaOutput) -> bool:

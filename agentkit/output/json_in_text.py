@@ -6,10 +6,10 @@ import re
 
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 
-__all__ = ["behind_thinking", "json_spans", "without_fence"]
+__all__ = ["json_spans", "text_after_thinking", "without_fence"]
 
-_THOUGHT = re.compile("|".join([re.escape(closing) for _, closing in REASONING_TAGS]))
-_THINKS = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in REASONING_TAGS])})")
+_THINKING_END = re.compile("|".join([re.escape(closing) for _, closing in REASONING_TAGS]))
+_THINKING_START = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in REASONING_TAGS])})")
 _FENCE = re.compile(r"```[\w-]*+\s*+(.*)```", re.S)
 
 _OPENING = re.compile(r"[{\[]")
@@ -26,24 +26,25 @@ _ITEMS = {
         rf"{_SPACE}(?:{_KEY}{_SCALAR}{_SPACE},{_SPACE})*+(?:{_KEY}{_SCALAR}{_SPACE}(?P<end>}})|{_KEY}(?=[{{\[]))"
     ),
 }
-"""Items up to the next object or list, or up to the end."""
+"""Scalar items up to the next inner object or list, or up to the closing bracket (`end`)."""
 _EMPTY = {"[": re.compile(rf"{_SPACE}(?P<end>\])"), "{": re.compile(rf"{_SPACE}(?P<end>}})")}
-_BEHIND = {"[": re.compile(rf"{_SPACE}(?:(?P<end>\])|,)"), "{": re.compile(rf"{_SPACE}(?:(?P<end>}})|,)")}
-"""Separator or end after an item."""
+"""Closing bracket of an object or list without items."""
+_AFTER_ITEM = {"[": re.compile(rf"{_SPACE}(?:(?P<end>\])|,)"), "{": re.compile(rf"{_SPACE}(?:(?P<end>}})|,)")}
+"""Comma or closing bracket (`end`) after an inner object or list."""
 
 
-def behind_thinking(text: str) -> str:
+def text_after_thinking(text: str) -> str:
     """Return the text after the thinking of a model; empty if the thinking does not end."""
-    ends = list(_THOUGHT.finditer(text))
+    ends = list(_THINKING_END.finditer(text))
     if ends:
         return text[ends[-1].end() :]
-    if _THINKS.match(text):
+    if _THINKING_START.match(text):
         return ""
     return text
 
 
 def without_fence(text: str) -> str:
-    """Return the text inside a code fence around the whole text."""
+    """Return the text inside a code fence around the whole text; a text without such a fence is returned stripped."""
     text = text.strip()
     match = _FENCE.fullmatch(text)
     if match:
@@ -52,28 +53,28 @@ def without_fence(text: str) -> str:
 
 
 def json_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each outermost JSON object or list; in linear time."""
+    """Return the start and end of each outermost JSON object or list, in linear time."""
     spans: list[tuple[int, int]] = []
     ends: dict[int, int] = {}
     at = 0
     while (opening := _OPENING.search(text, at)) is not None:
         start = opening.start()
         if start not in ends:
-            _walk(text, start, ends)
+            _store_ends(text, start, ends)
         end = ends.pop(start)
-        at = end
-        if end <= 0:
+        if end:
+            spans.append((start, end))
+            at = end
+        else:
             at = opening.end()
-        if end > 0:
-            spans.append((start, at))
     return spans
 
 
-def _walk(text: str, start: int, ends: dict[int, int]) -> None:
-    """Store the ends of the object or list at `start`, and of the objects and lists inside it; 0 without an end.
+def _store_ends(text: str, start: int, ends: dict[int, int]) -> None:
+    """Store in `ends` the end of the object or list at `start`, and the ends of all objects and lists inside of it.
 
-    Inner objects have the same end when they are read from their start, so they are not read again. Only an opening
-    inside a string is read again, with other strings: no character is read three times.
+    The end is 0 if the JSON is invalid or cut. The ends inside are stored so that no character is read three times:
+    only a bracket that is part of a string is read a second time, as the start of another object or list.
     """
     openings = [start]
     at = start + 1
@@ -89,7 +90,7 @@ def _walk(text: str, start: int, ends: dict[int, int]) -> None:
             ends[openings.pop()] = at
             match = None
             if openings:
-                match = _BEHIND[text[openings[-1]]].match(text, at)
+                match = _AFTER_ITEM[text[openings[-1]]].match(text, at)
         if match is None:
             break
         at = match.end()

@@ -104,7 +104,7 @@ class OutputSpec(Generic[Answer]):
             output = SchemaOutput(output)
         self.output = output
         self.mode: OutputMode | None = mode
-        self.validators = tuple([_checked(validator) for validator in validators])
+        self.validators = tuple([_checked_validator(validator) for validator in validators])
 
     def __repr__(self) -> str:
         name = getattr(self.output, "__name__", None) or repr(self.output)
@@ -113,13 +113,13 @@ class OutputSpec(Generic[Answer]):
         return f"OutputSpec({name}, mode={self.mode!r})"
 
 
-def _checked(validator: Any) -> tuple[OutputValidator, bool]:
+def _checked_validator(validator: Any) -> tuple[OutputValidator, bool]:
     """Return a validator, and True if it has a parameter for the context.
 
     Raises:
         AgentDefinitionError: The validator cannot be called with an answer.
     """
-    count = _arguments(validator)
+    count = _argument_count(validator)
     if count not in (1, 2):
         name = getattr(validator, "__name__", None) or repr(validator)
         raise AgentDefinitionError(
@@ -130,18 +130,28 @@ def _checked(validator: Any) -> tuple[OutputValidator, bool]:
     return validator, count == 2
 
 
-def _arguments(function: Any) -> int | None:
-    """Return the number of arguments of a call of a function; None if it cannot be called with positional arguments."""
+def _argument_count(function: Any) -> int | None:
+    """Return the number of positional arguments with which a validator is called: its required parameters.
+
+    1 if all positional parameters are optional, or a callable has no signature. None if a value is not callable, or
+    requires a keyword argument.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         if callable(function):
             return 1
         return None
-    positional = [row for row in parameters if row.kind in (row.POSITIONAL_ONLY, row.POSITIONAL_OR_KEYWORD)]
-    if any(row.kind is row.KEYWORD_ONLY and row.default is row.empty for row in parameters):
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if any(
+        parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty for parameter in parameters
+    ):
         return None
-    required = sum(row.default is row.empty for row in positional)
+    required = sum(parameter.default is parameter.empty for parameter in positional)
     if required or not positional:
         return required
     return 1

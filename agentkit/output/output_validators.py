@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from agentkit.output.output_spec import OutputValidator
     from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Checked", "checked_output"]
+__all__ = ["CheckedOutput", "checked_output"]
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedOutput:
     """Result of the validators of a run."""
 
     output: Any
+    """The answer, possibly replaced by validators; None if there is a problem."""
     problem: str | None = None
     """Reason why the model must answer again, or None."""
 
 
 async def checked_output(
     output: Any, validators: Sequence[tuple[OutputValidator, bool]], context: ToolContext[Any]
-) -> Checked:
-    """Call the validators with an answer, in order; synchronous functions in a thread.
+) -> CheckedOutput:
+    """Call the validators with an answer, one after the other; synchronous functions run in a thread.
 
     Raises:
         Exception: Any exception of a validator other than `AskAgain`.
@@ -50,7 +51,7 @@ async def checked_output(
                 if inspect.isawaitable(result):
                     result = await result
         except AskAgain as problem:
-            return Checked(None, str(problem) or "it was not accepted")
+            return CheckedOutput(None, str(problem) or "it was not accepted")
         if result is not None:
             output = result
-    return Checked(output)
+    return CheckedOutput(output)

@@ -7,13 +7,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from agentkit.models.model import Delta
-from agentkit.output.json_in_text import behind_thinking
+from agentkit.output.json_in_text import text_after_thinking
 from agentkit_prompts.composition.declarations import OutputRequest
 
 __all__ = ["GrowingOutput"]
 
-_MIN_PART = 50
-"""The text is parsed again when 1/50 of it is new, so that the total time is linear."""
+_GROWTH = 50
+"""The text is parsed again when at least 1/50 of the text is new, so that the total time is linear."""
 
 
 class GrowingOutput:
@@ -23,19 +23,19 @@ class GrowingOutput:
         request: The request for the output.
     """
 
-    __slots__ = ("_last", "_length", "_read", "_request", "_text")
+    __slots__ = ("_latest", "_length", "_parsed_length", "_request", "_text")
 
     def __init__(self, request: OutputRequest) -> None:
         self._request = request
         self._text: list[str] = []
         self._length = 0
-        self._read = 0
-        self._last: Any = None
+        self._parsed_length = 0
+        self._latest: Any = None
 
     def add(self, delta: Delta) -> Any:
-        """Add a delta, and return the answer so far if it changed, or None.
+        """Add a delta, and return the answer so far; None if the answer did not change or was not parsed again.
 
-        Objects and lists can be incomplete, as can the last text.
+        Objects, lists and the last string in the answer can be incomplete.
         """
         if self._request.mode != "tool":
             if delta.kind != "text":
@@ -45,18 +45,18 @@ class GrowingOutput:
         self._text.append(delta.text)
         self._length += len(delta.text)
         # Parsing the text for every delta would take quadratic time.
-        if self._length - self._read > self._length // _MIN_PART:
-            return self.now()
+        if self._length - self._parsed_length > self._length // _GROWTH:
+            return self.current()
         return None
 
-    def now(self) -> Any:
-        """Return the answer so far if it changed, or None."""
-        if self._read == self._length:
+    def current(self) -> Any:
+        """Return the answer so far; None if the answer did not change."""
+        if self._parsed_length == self._length:
             return None
-        self._read = self._length
+        self._parsed_length = self._length
         whole = "".join(self._text)
         self._text = [whole]
-        text = behind_thinking(whole)
+        text = text_after_thinking(whole)
         start = min((at for opening in "{[" if (at := text.find(opening)) >= 0), default=-1)
         if start < 0:
             return None
@@ -68,10 +68,10 @@ class GrowingOutput:
             if not isinstance(output, dict):
                 return None
             output = output.get("value")
-        if output is None or (not output and self._last is None):
+        if output is None or (not output and self._latest is None):
             return None
         # 1 and True are equal, but different outputs.
-        if output == self._last and type(output) is type(self._last):
+        if output == self._latest and type(output) is type(self._latest):
             return None
-        self._last = output
+        self._latest = output
         return output

@@ -22,7 +22,7 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class SchemaOutput:
-    """Validates answers with a JSON Schema. All keywords are checked, except `format`, which is an annotation.
+    """Output type that validates answers with a JSON Schema: all keywords except `format`, which is an annotation.
 
     Args:
         schema: JSON Schema of an object.
@@ -43,7 +43,7 @@ class SchemaOutput:
                     f"expected the type object, got {normalised['type']!r:.80}: wrap it in a property of an object"
                 )
             self.schema = cast(JsonSchema, freeze({"type": "object", **normalised}))
-            # A schema with a lone surrogate cannot be sent: this raises now instead of at the first request.
+            # Raises here for a schema that cannot be sent, such as text with a lone surrogate.
             self._hash = hash(to_json(self.schema))
             self._validator = JsonValidator(closed(self.schema), is_lenient=True)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -58,7 +58,7 @@ class SchemaOutput:
         return self._hash
 
     def validate_json(self, text: str | bytes) -> dict[str, Any]:
-        """Return the answer of a JSON text.
+        """Return the answer in a JSON text.
 
         Raises:
             ValidationError: The answer does not match the schema.
@@ -66,7 +66,7 @@ class SchemaOutput:
         return self._checked(_ANY.validate_json(text))
 
     def validate_python(self, value: Any) -> dict[str, Any]:
-        """Return JSON data as an answer.
+        """Return the answer in JSON data.
 
         Raises:
             ValidationError: The data does not match the schema.

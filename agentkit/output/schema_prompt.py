@@ -1,4 +1,4 @@
-"""`SchemaPrompt`: request for an answer of an output type."""
+"""`SchemaPrompt`: request in the system prompt for an answer of an output type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ around it, no code fence.
 
 
 class SchemaPrompt(BasePrompt):
-    """Describes the output schema in text. The schema is untrusted, as it can be from a client, and not a template."""
+    """Describes the output schema in text. The schema is untrusted, because a client can send it, and no template."""
 
-    asked: str
+    json_schema: str
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the request and the schema."""
-        schema = Rendered.from_text(self.asked, pointer="output", trust="untrusted")
+        schema = Rendered.from_text(self.json_schema, pointer="output", trust="untrusted")
         return Joined([schema], before=_PROMPT)
 
     @property

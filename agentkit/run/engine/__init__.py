@@ -1,1 +1,1 @@
-"""One run from its first step to its end: the loop, what performs its steps, its events."""
+"""Execution of one run: its loop, the code that performs its steps, and its events."""

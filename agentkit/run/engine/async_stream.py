@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class AsyncStream(AsyncGenerator[T, None]):
-    """Async generator whose error about a sync `for` loop names the right loop."""
+    """Async generator. Its errors name the correct code for a caller that uses it as another kind of object."""
 
     __slots__ = ("_advice", "_values")
 
@@ -53,7 +53,7 @@ class AsyncStream(AsyncGenerator[T, None]):
 
 
 async def texts(events: AsyncGenerator[Event[Any], None]) -> AsyncGenerator[str, None]:
-    """Yield the texts of the model in a stream of events, and close the stream."""
+    """Yield the text deltas in a stream of events; close the stream at the end."""
     async with aclosing(events):
         async for event in events:
             if isinstance(event, TextDelta):

@@ -1,4 +1,4 @@
-"""`Attempt`: one attempt at a run: claims the run, limits its time, writes its journal and finishes it."""
+"""`Attempt`: one attempt at a run, with its claims, its time limit, its journal and its errors."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 _GRACE = 6.0
 """Seconds of grace after the time limit of a run; longer than the grace of tools after their cancellation."""
 _MIN_SECONDS = 0.1
-"""Minimum seconds for the last event, even if the time of the run is over."""
+"""Minimum seconds for the delivery of the last event, even if the run has no time left."""
 
 
 class Attempt(Generic[Output]):
-    """One attempt at a run: from its first step to its end, or from the last step of its journal.
+    """One attempt at a run, from the first step, or from the last step of its journal, to the end.
 
     Args:
         setup: The run.
@@ -75,14 +75,14 @@ class Attempt(Generic[Output]):
             finally:
                 self._release()
         except BaseException as raised:
-            # If the code of a tool runs an agent that pauses, this run cannot pause: the error names the alternative.
+            # If the code of a tool ran an agent that paused, this run cannot pause: the new error names an alternative.
             error = inner_pause(raised) or raised
             self._attach_state(error)
             if error is not raised:
                 raise error from error.__cause__
             partial_result = None
             if isinstance(error, LimitExceeded) and limits.on_limit == "return" and not self._steps.round_problem:
-                partial_result = self._cut(error)
+                partial_result = self._partial_result(error)
             if partial_result is None:
                 raise
             result = partial_result
@@ -94,16 +94,16 @@ class Attempt(Generic[Output]):
         """Run the loop, and write the journal if the run has a file or function for it."""
         setup = self._setup
         if setup.target is None:
-            return await self._looped()
+            return await self._loop_result()
         async with journal_writer(setup.journal, setup.target, setup.earlier) as writer:
             self._run.set_writer(writer)
-            return await self._looped()
+            return await self._loop_result()
 
-    async def _looped(self) -> RunResult[Output]:
+    async def _loop_result(self) -> RunResult[Output]:
         setup, writer = self._setup, self._run.writer
         self._journalled_steps.writer = writer
         result = await run_loop(setup, self._journalled_steps)
-        # The caller receives the result when the journal contains it, also after a crash.
+        # Written before the caller receives the result: after a crash, the journal contains every returned result.
         if writer is not None:
             await writer.written()
         if setup.earlier is not None:
@@ -116,7 +116,7 @@ class Attempt(Generic[Output]):
         Raises:
             LimitExceeded: The run exceeded its time limit.
         """
-        # The steps are cancelled first and closed a few seconds later, so that they can store results of tools.
+        # Cancelled steps get a few seconds, so that they can store results of tools.
         result, error = await outcome(work, seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):
             allowed = self._setup.definition.limits.seconds or seconds
@@ -140,15 +140,20 @@ class Attempt(Generic[Output]):
             raise
 
     def _claim(self) -> None:
-        """Claim the run and its conversation, which several sessions can share."""
+        """Claim the run and its conversation.
+
+        Raises:
+            SessionBusy: Another run uses the conversation.
+            RunBusy: The run is in progress.
+        """
         journal, session = self._setup.journal, self._setup.session
         if session is not None:
-            # Two session objects of a store can have the same conversation; its address is equal for both.
+            # Two session objects of a store can have the same conversation, and then have the same address.
             self._conversation = getattr(session, "address", None) or id(session)
             if _RUNNING.setdefault(self._conversation, self) is not self:
                 raise SessionBusy(session.id)
         if _RUNNING.setdefault((journal.agent, journal.run_id), self) is not self:
-            # The claim of the conversation is released here, because `_release` follows a complete claim only.
+            # The claim of the conversation is released here: `_release` is called only if both claims succeeded.
             if session is not None:
                 del _RUNNING[self._conversation]
             raise RunBusy(journal.run_id)
@@ -164,7 +169,7 @@ class Attempt(Generic[Output]):
         if writing is None:
             _RUNNING.pop(self._conversation, None)
         else:
-            # A hanging write was abandoned: other runs cannot use the conversation before the write finishes.
+            # The run abandoned a hanging write: other runs can use the conversation after the end of the write.
             writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
 
     def _attach_state(self, error: BaseException) -> None:
@@ -178,10 +183,10 @@ class Attempt(Generic[Output]):
             target.usage = journal.usage + steps.usage_outside
             target.journal = journal
 
-    def _cut(self, error: LimitExceeded) -> RunResult[Output] | None:
-        """Return the result of a run that reached a limit, with its last text if the output type is text.
+    def _partial_result(self, error: LimitExceeded) -> RunResult[Output] | None:
+        """Return the result of a run that reached a limit: its last text, or None if the output type is not text.
 
-        None if no prompt was sent, and no prompt can be composed.
+        Returns None instead of a result if no prompt was sent, and no prompt can be composed.
         """
         journal, sent = self._setup.journal, self._journalled_steps.sent
         # A result contains a prompt, but the limit can be reached before the first prompt.
@@ -211,7 +216,7 @@ class Attempt(Generic[Output]):
 
 
 _RUNNING: dict[object, object] = {}
-"""Claims of runs and of conversations. `setdefault` is atomic, also between threads."""
+"""Attempt by claimed run or conversation. Claimed with `setdefault`, which is atomic between threads."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_RUNNING.clear)  # the runs continue in the parent process only

@@ -27,7 +27,7 @@ _ADVICE = (
 
 
 class _Parent(NamedTuple):
-    """Parent of runs that start in a context."""
+    """Parent of the runs that start in a `contextvars` context."""
 
     run: CurrentRun
     """The outer run."""
@@ -42,7 +42,7 @@ class CurrentRun:
         limits: The limits of the run.
         sink: Receives the events; None without a listener.
         approve: Approver, or decisions about calls.
-        model: The model of its agent.
+        model: The model of the agent.
 
     Attributes:
         spending: Counter of tokens and money.
@@ -97,7 +97,7 @@ class CurrentRun:
 
     @property
     def _call_id(self) -> str:
-        """Id of the call in the outer run, if this agent runs as its tool; otherwise empty."""
+        """Id of the call in the outer run, if this agent runs as a tool; otherwise empty."""
         if self._parent is None:
             return ""
         return self._parent.call_id
@@ -106,8 +106,8 @@ class CurrentRun:
         """Make this run the parent of runs that start in this context.
 
         Args:
-            journal: The journal of this run; the outer journal contains it if the agent runs as a tool.
-            earlier: The journal of earlier attempts.
+            journal: The journal of this run. If the agent runs as a tool, the journal is added to the outer journal.
+            earlier: The journal of earlier attempts; None for a new run.
         """
         self._token = _current_parent.set(_Parent(self))
         self._journal = journal
@@ -115,7 +115,7 @@ class CurrentRun:
             self._unfinished = earlier.unfinished
             self.spending.resume(earlier.usage)
         if self._call_id:
-            # The outer journal contains the lines of this run: both are resumed from one file.
+            # The writer of the outer run also writes the lines of this run, so that one file resumes both runs.
             outer = self._outer_runs[0]
             if outer._journal is not None:
                 outer._journal.add_inner(self._call_id, journal, is_new=earlier is None)
@@ -132,7 +132,7 @@ class CurrentRun:
     # Tool calls
 
     def begin_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Remember the calls of a round: only agents of these calls can be resumed with this run."""
+        """Set the calls of the current round: only agents of these calls can be resumed with this run."""
         self._calls = calls
 
     @property
@@ -141,8 +141,8 @@ class CurrentRun:
         return self._stopped
 
     def stop(self, call_id: str, error: Exception) -> None:
-        """Stop this run after the round, because an agent as a tool stopped; later errors of the call are ignored."""
-        self._stopped.setdefault(call_id, error)  # later errors are consequences of the first
+        """Stop this run after the round, because an agent as a tool stopped."""
+        self._stopped.setdefault(call_id, error)  # later errors of the call are consequences of the first error
 
     @property
     def unfinished(self) -> Mapping[str, Journal]:
@@ -150,7 +150,7 @@ class CurrentRun:
         return self._unfinished
 
     @property
-    def decided(self) -> Mapping[str, Decision]:
+    def decisions(self) -> Mapping[str, Decision]:
         """Decisions of earlier attempts, by call id."""
         if self._journal is None:
             return {}
@@ -166,9 +166,9 @@ class CurrentRun:
         return lambda event: sink.emit(Nested(call_id, name, event))
 
     def inner_run(self, call_id: str) -> InnerRun | None:
-        """Return the run of an agent as the tool of a call; None if the call is not part of the round.
+        """Return the inner run of a tool call.
 
-        A call of a tool by another tool, for example, cannot be resumed.
+        None if the call is not part of the current round, such as a call that a tool made: it cannot be resumed.
         """
         if all(call.id != call_id for call in self._calls):
             return None
@@ -191,7 +191,7 @@ class InnerRun:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Context in which the run of the agent starts."""
+        """Make the outer run, with this call, the parent of the run that starts in a `with` block."""
         token = _current_parent.set(_Parent(self._outer, self._call_id))
         try:
             yield
@@ -199,9 +199,9 @@ class InnerRun:
             _current_parent.reset(token)
 
     def stops(self, error: Exception) -> bool:
-        """Record an error that stops the outer run; return True if the outer run stops.
+        """Record an error of the inner run; return True if the outer run stops.
 
-        Other errors are a tool result for the model.
+        If the outer run continues, the error becomes a tool result for the model.
         """
         if isinstance(error, Paused | ApprovalError | JournalError):
             self._outer.stop(self._call_id, error)
@@ -212,12 +212,12 @@ class InnerRun:
         """Approver of the outer run. It receives the ids of inner calls prefixed with the id of this call."""
         approve = self._outer.approve
         if not callable(approve):
-            start = inner_id(self._call_id, "")
-            # The mapping is an argument of the caller: keys of other types are ignored here and refused later.
+            prefix = inner_id(self._call_id, "")
+            # The caller can pass keys of other types: they are ignored here and refused later.
             return {
-                call.removeprefix(start): decision
+                call.removeprefix(prefix): decision
                 for call, decision in (approve or {}).items()
-                if isinstance(call, str) and call.startswith(start)
+                if isinstance(call, str) and call.startswith(prefix)
             }
 
         async def ask(call: ToolCall) -> Decision | bool:
@@ -237,7 +237,7 @@ _current_parent: ContextVar[_Parent | None] = ContextVar("agentkit_run", default
 
 
 def current_run() -> CurrentRun | None:
-    """Return the innermost run in this context; None outside of runs."""
+    """Return the innermost run of the current `contextvars` context; None outside of runs."""
     parent = _current_parent.get()
     if parent is None:
         return None

@@ -31,7 +31,7 @@ _log = logging.getLogger("agentkit")
 
 
 class _QueuedText:
-    """Queued text deltas of one step, joined so that their memory is limited by the text."""
+    """Queued text deltas of one step as one event: an event object per delta would need more memory than the text."""
 
     __slots__ = ("pieces", "step")
 
@@ -64,7 +64,7 @@ class EventSink:
         if error_mode not in ("raise", "report"):
             raise TypeError(f"on_event_error: expected 'raise' or 'report', got {error_mode!r:.80}")
         self.errors: list[Exception] = []
-        """The first exceptions of the listener, if errors are reported."""
+        """The first exceptions of the listener, if `error_mode` is `report`."""
         self._listener = listener
         self._raises = error_mode == "raise"
         self._failure: BaseException | None = None
@@ -84,10 +84,10 @@ class EventSink:
         if self._is_synchronous:
             self._call(event)
             return
-        # The first error can be swallowed by a tool: it is raised again until it ends the run.
+        # A tool can catch the error of the listener: the error is raised again until it ends the run.
         if self._failure is not None:
             raise self._failure
-        if not self._try_join(event):
+        if not self._try_merge(event):
             self._waiting.append(event)
 
     @property
@@ -110,17 +110,17 @@ class EventSink:
             self._lock = asyncio.Lock()
             self._waiting.append(result)
 
-    def _try_join(self, event: Event[Any]) -> bool:
-        """Join an event with a queued event and return True, or return False.
+    def _try_merge(self, event: Event[Any]) -> bool:
+        """Merge an event into the last queued event; return False if the event must be queued.
 
-        This limits the memory of the queue if a model or a tool is faster than the listener.
+        Merging limits the memory of the queue if a model or a tool is faster than the listener.
         """
         waiting = self._waiting
         if not waiting:
             return False
         last = waiting[-1]
         if type(event) is TextDelta:
-            return self._try_join_text(event)
+            return self._try_merge_text(event)
         if isinstance(event, ToolProgress):
             is_replaced = isinstance(last, ToolProgress) and last.call.id == event.call.id
         elif isinstance(event, PartialOutput):
@@ -131,8 +131,8 @@ class EventSink:
             waiting[-1] = event
         return is_replaced
 
-    def _try_join_text(self, event: TextDelta) -> bool:
-        """Add a text delta to the queued text of its step, if any."""
+    def _try_merge_text(self, event: TextDelta) -> bool:
+        """Add a text delta to the queued text of its step; return False if no text is queued."""
         waiting = self._waiting
         index = -1
         # The text of an answer is queued before the partial output that contains it.
@@ -162,7 +162,7 @@ class EventSink:
                         result = self._listener(queued)
                     if result is not None and isawaitable(result):
                         await result
-                except (asyncio.CancelledError, GeneratorExit):  # of this task, not of the listener
+                except (asyncio.CancelledError, GeneratorExit):  # this task is cancelled, the listener did not fail
                     raise
                 except BaseException as error:
                     self._fail(error)
@@ -182,7 +182,7 @@ class EventSink:
 
 
 def calling_both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
-    """Return a listener that calls `listener` and then `pass_on`, even if `listener` fails."""
+    """Return a listener that calls `listener`, and then `pass_on` even if `listener` failed."""
 
     async def listen(event: Event[Any]) -> None:
         try:
@@ -201,7 +201,7 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
 
     At most `_MAX_QUEUED` values are queued. Closing the generator early cancels `run`.
     """
-    # The semaphore limits the values, not the queue: the end of the task must always fit.
+    # A semaphore instead of `maxsize`: the callback at the end of the task must add to the queue without waiting.
     queue: asyncio.Queue[Any] = asyncio.Queue()
     free = asyncio.Semaphore(_MAX_QUEUED)
 
@@ -210,7 +210,7 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
         queue.put_nowait(event)
 
     def on_done(done: asyncio.Task[Any]) -> None:
-        # A consumer that stops early never reads the exception: asyncio would log a warning.
+        # Reads the exception: if the consumer stopped early, asyncio would log that no code read it.
         _ = done.cancelled() or done.exception()
         queue.put_nowait(done)
 
@@ -228,7 +228,7 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
 
 
 class DeltaSink:
-    """Converts the deltas of a reply to events, and to partial outputs of an output type.
+    """Converts the deltas of a reply to events, and to partial outputs if the run has an output type.
 
     Args:
         sink: Receives the events.
@@ -255,7 +255,7 @@ class DeltaSink:
     async def end(self) -> None:
         """Emit the rest of the partial output, and wait for the listener."""
         if self._growing is not None:
-            self._queue_partial(self._growing.now())
+            self._queue_partial(self._growing.current())
         await self._sink
 
     def _queue_partial(self, output: Any) -> None:

@@ -1,4 +1,4 @@
-"""Events of a run, for its listener. Without a listener no event is created.
+"""Events of a run for its listener; a run without a listener creates no events.
 
 Events are immutable by convention: frozen dataclasses would take twice as long to create.
 """
@@ -44,7 +44,7 @@ Answer = TypeVar("Answer", default=Any)
 
 @dataclass(slots=True)
 class Recalled:
-    """The memory returned recalled items."""
+    """The memory was searched."""
 
     query: str
     documents: tuple[Document, ...]
@@ -75,7 +75,7 @@ class PromptComposed:
 
 @dataclass(slots=True)
 class TextDelta:
-    """A piece of the answer."""
+    """A piece of the text of a reply."""
 
     step: int
     text: str
@@ -115,7 +115,7 @@ class ModelFellBack:
 
 @dataclass(slots=True)
 class PartialOutput:
-    """The next part of an answer of an output type arrived."""
+    """A further part of a typed answer arrived."""
 
     step: int
     output: Any

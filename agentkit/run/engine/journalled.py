@@ -1,4 +1,4 @@
-"""`Journalled`: steps that are replayed from a journal, and recorded after its end."""
+"""`Journalled`: steps that are replayed while the journal has entries; later steps are performed and recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.models.prices import Price
-from agentkit.output.output_validators import Checked
+from agentkit.output.output_validators import CheckedOutput
 from agentkit.run.engine.steps import OnResult, RunStart, Steps, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import JournalWriter
@@ -36,18 +36,18 @@ _log.addHandler(logging.NullHandler())  # the application configures its log
 class Journalled:
     """Wraps the steps of a run: replays the steps in its journal, performs and records the next steps.
 
-    A journal contains one entry for each result, but no conversation, which the session stores, and no functions:
-    `begin`, `tools` and a successful `check_output` are performed again in a replay.
+    A journal contains one entry for each result. It contains neither the conversation, which the session stores, nor
+    functions: a replay performs `begin`, `tools` and a successful `check_output` again.
 
     Args:
         steps: Performs the steps.
         journal: Receives the results; it starts with the entries of `earlier`.
         earlier: Journal of earlier attempts.
-        price: Price of the model, for journals with the tokens of each layer.
+        price: Price of the model, for the cost of each layer in the journal.
 
     Attributes:
         sent: The composition of the last model call.
-        writer: Writer of the journal; all lines are written before the next step is performed.
+        writer: Writer of the journal; its lines are written before the next step is performed. None: not written.
 
     Raises:
         JournalError: The next step of the run does not match the next entry of the journal.
@@ -88,7 +88,7 @@ class Journalled:
             at = self._next("Begin")
         await self._ready("Begin")
         start = await self._steps.begin(at)
-        # Counts of messages: the messages are in the session.
+        # Only the numbers of messages: the session contains the messages.
         if not is_replay:
             self._journal.add("Begin", (len(start.conversation), len(start.done)))
         return start
@@ -103,14 +103,14 @@ class Journalled:
         return compacted
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        # Functions are not in the journal: a replay calls the toolset again, and keeps the specifications of the entry.
+        # A journal contains no functions: a replay calls the toolset again, and uses the recorded specifications.
         specs: tuple[ToolSpec, ...] | None = None
         if self._replays:
             specs = self._next("Equip")
         await self._ready("Equip")
         tools = await self._steps.tools(ctx)
         if specs is not None:
-            return _as_recorded(specs, tools)
+            return _recorded_tools(specs, tools)
         self._journal.add("Equip", tuple([tool.spec for tool in tools.values()]))
         return tools
 
@@ -134,13 +134,13 @@ class Journalled:
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
-            # The session has these messages already; a difference shows that the agent has changed.
+            # The session contains these messages already. If they differ, the agent has changed.
             if self._next("Append") != messages:
                 raise self._mismatch("Append", "Append")
             return self._stored_repair()
-        # A cancelled round is stored at once: the journal writer itself can hang.
+        # A cancelled round is stored without waiting for the journal, whose writer can hang.
         if self._is_cut:
-            self._check_is_ours()
+            self._check_not_taken()
         elif self._journal.session is not None:
             await self._ready("Append")
         elif self._is_logged:
@@ -157,7 +157,7 @@ class Journalled:
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
         layers = None
-        # Counting the tokens of each layer takes longer than the step: only written and observed journals need them.
+        # Counting the tokens of each layer is slow: only written and observed journals need these numbers.
         if self._journal.has_layers:
             layers = SentLayers.of(composition, reply.usage, self._price)
         self._journal.add("CallModel", reply, layers)
@@ -173,7 +173,7 @@ class Journalled:
         return decisions
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
-        # The process can have ended within the round: results of the journal are used, and only the other calls run.
+        # If the process ended within the round, the journal has some of its results: only the other calls run.
         pending = {call.id: call for call in round_.calls}
         while pending and self._replays:
             result, inner_usage = self._next("CallTools")
@@ -197,12 +197,11 @@ class Journalled:
             self._is_cut = True
             raise
 
-    async def check_output(self, output: Any, step: int) -> Checked:
+    async def check_output(self, output: Any, step: int) -> CheckedOutput:
         is_replay = self._replays
         if is_replay:
-            earlier: Checked = self._next("CheckOutput")
-            # A journal contains the problem of an output, but not the output that a validator returned: it is validated
-            # again.
+            earlier: CheckedOutput = self._next("CheckOutput")
+            # A journal contains the problem, but not the output of the validators: a valid output is validated again.
             if earlier.problem is not None:
                 return earlier
         await self._ready("CheckOutput")
@@ -214,7 +213,11 @@ class Journalled:
     # The journal of earlier attempts
 
     def _next(self, name: str) -> Any:
-        """Return the next result of the journal, which must belong to the step `name`."""
+        """Return the result in the next entry of the journal.
+
+        Raises:
+            JournalError: The entry does not belong to the step `name`.
+        """
         entry = self._entries[self._at]
         if entry.effect != name:
             raise self._mismatch(entry.effect, name)
@@ -223,7 +226,7 @@ class Journalled:
         return entry.answer
 
     def _stored_repair(self) -> Message | None:
-        """Return the repair message of the next entry, if any."""
+        """Return the repair message if the next entry stored one; otherwise None."""
         if not self._replays:
             return None
         entry = self._entries[self._at]
@@ -245,7 +248,7 @@ class Journalled:
     # Before a step is performed
 
     async def _ready(self, name: str) -> None:
-        """Wait until the results of earlier steps are written, as this step can end the process."""
+        """Wait until the results of earlier steps are written: the process could end in the step `name`."""
         if self.writer is not None:
             await self.writer.written()
         if self._is_logged:
@@ -254,13 +257,13 @@ class Journalled:
     def _log(self, name: str) -> None:
         _log.debug("run %s: %s", self._journal.run_id, name)
 
-    def _check_is_ours(self) -> None:
+    def _check_not_taken(self) -> None:
         """Refuse to store a cancelled round if another process continues the run."""
         if self.writer is not None and self.writer.is_taken:
             raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
 
 
-def _as_recorded(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def _recorded_tools(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Return the tools of an earlier prompt, with their recorded specifications and current functions.
 
     Raises:

@@ -27,7 +27,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["run_loop", "visible", "with_recall"]
+__all__ = ["run_loop", "visible_count", "with_recall"]
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
@@ -57,7 +57,7 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
             await state.call_tools(reply.message)
         else:
             await state.read_answer(reply)
-        # An answer that exceeds the limits is returned, because it is paid already.
+        # An answer that exceeds a limit is returned, because its cost has been paid.
         if state.result is None:
             limits.check(state.usage)
             await state.compose_next()
@@ -75,6 +75,7 @@ class _LoopState(Generic[Output]):
     """State of a run between two steps: its context, messages and counters."""
 
     __slots__ = (
+        "call_ids",
         "chain",
         "composition",
         "ctx",
@@ -82,7 +83,6 @@ class _LoopState(Generic[Output]):
         "repairs",
         "result",
         "run",
-        "seen",
         "step",
         "steps",
         "tools",
@@ -104,7 +104,7 @@ class _LoopState(Generic[Output]):
         self.usage: Usage = NO_USAGE
         self.step = 0
         self.repairs = 0
-        self.seen: set[str] = set()  # the ids of all calls
+        self.call_ids: set[str] = set()  # the ids of all calls
         self.unavailable: set[str] = set()  # the names of tools that failed too often
         self.result: RunResult[Output] | None = None
 
@@ -134,17 +134,17 @@ class _LoopState(Generic[Output]):
             self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
 
     async def _continue(self, stored: tuple[Message, ...]) -> _Answer | None:
-        """Continue after the messages of an earlier attempt; return its answer, if any."""
+        """Continue after the messages of an earlier attempt; return the answer in the last message, if any."""
         run = self.run
         self.messages = stored
         self.repairs = sum(map(is_repair, stored))
         self.step = sum([message.role == "assistant" for message in stored])
-        self.seen.update([call.id for message in stored for call in message.tool_calls])
+        self.call_ids.update([call.id for message in stored for call in message.tool_calls])
         answer = None
         if stored[-1].role == "assistant" and not stored[-1].tool_calls:
             answer = await self._read(Reply(stored[-1]), stored)
         if run.journal.continues_session:
-            # The answer is valid, so the model has nothing to add; an invalid answer is repaired.
+            # A valid answer needs no model call; an invalid answer is repaired.
             if answer is not None and answer.repair is None:
                 raise NothingToContinue(
                     "the last message of the conversation is an answer: pass an input to the run",
@@ -176,7 +176,7 @@ class _LoopState(Generic[Output]):
         if needs_selection(self.chain.layers):
             self.ctx = self.ctx.evolve(selections=await steps.select_examples(self.ctx))
         if self.run.memory is not None:
-            count = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
+            count = visible_count(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
             self.ctx = with_recall(self.ctx, await steps.recall(self.ctx.user_input.text, count))
 
     # Replies without tool calls
@@ -202,23 +202,27 @@ class _LoopState(Generic[Output]):
         """
         if self.chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
             # The earlier attempt called the output function; the message contains its return value.
-            return await self._check(self.chain.answer.restored(reply.message.text))
+            return await self._validated(self.chain.answer.value_of_text(reply.message.text))
         try:
             output = self.chain.parse(reply)
         except OutputError as error:
             if isinstance(error, OutputStopped) or not self._may_repair:
                 raise
             return _Answer(None, repair_message(error))
-        return await self._check(output)
+        return await self._validated(output)
 
-    async def _check(self, output: Any) -> _Answer:
-        """Call the validators with an output."""
+    async def _validated(self, output: Any) -> _Answer:
+        """Return the answer, or the request for its repair, after the validators of the output type.
+
+        Raises:
+            OutputError: A validator refused the answer, after all repairs.
+        """
         if not self.chain.answer.validators:
             return _Answer(output, None)
         checked = await self.steps.check_output(output, self.step)
         if checked.problem is None:
             return _Answer(checked.output, None)
-        error = self.chain.answer.refused(output, checked.problem)
+        error = self.chain.answer.validator_error(output, checked.problem)
         if not self._may_repair:
             raise error
         return _Answer(output, repair_message(error))
@@ -240,16 +244,16 @@ class _LoopState(Generic[Output]):
             LimitExceeded: The run has more tool calls than allowed.
         """
         # Decisions, results and journal entries are assigned by call id, but some models repeat ids.
-        message = with_unique_ids(message, self.seen, self.step)
+        message = with_unique_ids(message, self.call_ids, self.step)
         allowed = self.run.definition.limits.tool_calls
-        if allowed is not None and len(self.seen) > allowed:
+        if allowed is not None and len(self.call_ids) > allowed:
             raise LimitExceeded("tool_calls", allowed, "raise the limit, or pass fewer tools")
         calls = _calls_with_approval(message.tool_calls, self.tools)
         decisions = _NO_DECISIONS
         if calls:
             decisions = await self.steps.ask_approval(calls, self.step)
-        before = self.ctx.conversation, self.messages, (message,)
-        round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, before)
+        groups = self.ctx.conversation, self.messages, (message,)
+        round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, groups)
         results: dict[str, ToolResult] = {}
 
         def on_result(result: ToolResult, inner_usage: Usage | None) -> None:
@@ -273,51 +277,51 @@ class _LoopState(Generic[Output]):
         failed = {result.name for result in results.values() if result.status == "unavailable"}
         if not failed <= self.unavailable:
             self.unavailable |= failed
-            self.ctx = self.ctx.evolve(tools=self._offered(self.ctx.tools))
+            self.ctx = self.ctx.evolve(tools=self._available_specs(self.ctx.tools))
 
     async def _end_round(self, message: Message, results: Mapping[str, ToolResult], *, is_cut: bool = False) -> None:
         """Store a round of tool calls; finish the run if a result is the answer."""
-        fresh = (message, *[results[call.id].message for call in message.tool_calls])
+        new_messages = (message, *[results[call.id].message for call in message.tool_calls])
         key = f"{self.run.journal.run_id}:{self.step}"
-        final = _final(message, self.tools, results)
+        final = _final_result(message, self.tools, results)
         if final is not None:
-            await self._end_with_final(final, fresh, key)
+            await self._end_with_final(final, new_messages, key)
             return
-        ending = None
+        function_result = None
         if self.chain.answer.tool is not None:
-            ending = self.chain.answer.ending(message, results)
-        if ending is None:
-            await self.steps.append(fresh, key)
-        elif not ending.ok:
-            await self.steps.append(fresh, key)
+            function_result = self.chain.answer.function_result(message, results)
+        if function_result is None:
+            await self.steps.append(new_messages, key)
+        elif not function_result.ok:
+            await self.steps.append(new_messages, key)
             if not self._may_repair:
-                raise self.chain.answer.failed(ending)
+                raise self.chain.answer.function_error(function_result)
             self.repairs += 1
         elif is_cut and self.chain.answer.validators:
             return  # the run was cancelled before the answer was validated: the next attempt validates the answer
         else:
-            output, text = self.chain.answer.returned(ending)
-            answer = await self._check(output)
-            # One append: a crash between two appends would leave a result of the output function without an answer.
-            fresh += (answer.repair or Message("assistant", text),)
-            await self.steps.append(fresh, key)
+            output, text = self.chain.answer.function_value(function_result)
+            answer = await self._validated(output)
+            # One append: after a crash between two appends, the conversation would have no answer after the result.
+            new_messages += (answer.repair or Message("assistant", text),)
+            await self.steps.append(new_messages, key)
             if answer.repair is None:
-                self._finish(answer.output, fresh)
+                self._finish(answer.output, new_messages)
                 return
             self.repairs += 1
-        self._add(*fresh)
+        self._add(*new_messages)
 
-    async def _end_with_final(self, final: ToolResult, fresh: tuple[Message, ...], key: str) -> None:
+    async def _end_with_final(self, final: ToolResult, new_messages: tuple[Message, ...], key: str) -> None:
         """Finish the run with the result of a final tool as the answer."""
         answer = Message("assistant", final.message.text)
         try:
             output = self.chain.parse(Reply(answer))
         except OutputError:
             # The tool can have had effects: its result is stored although it is not a valid answer.
-            await self.steps.append(fresh, key)
+            await self.steps.append(new_messages, key)
             raise
-        await self.steps.append((*fresh, answer), key)
-        self._finish(output, (*fresh, answer))
+        await self.steps.append((*new_messages, answer), key)
+        self._finish(output, (*new_messages, answer))
 
     # The next prompt, and the end of the run
 
@@ -329,32 +333,36 @@ class _LoopState(Generic[Output]):
 
     async def _create_tools(self) -> None:
         self.tools = await self.steps.tools(self.ctx)
-        self.ctx = self.ctx.evolve(tools=self._offered([tool.spec for tool in self.tools.values()]))
+        self.ctx = self.ctx.evolve(tools=self._available_specs([tool.spec for tool in self.tools.values()]))
 
-    def _offered(self, specs: Sequence[Any]) -> tuple[Any, ...]:
+    def _available_specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([spec for spec in specs if spec.name not in self.unavailable])
 
-    def _add(self, *fresh: Message) -> None:
+    def _add(self, *new_messages: Message) -> None:
         """Add messages to the run, and to the context of the next prompt."""
-        self.messages += fresh
+        self.messages += new_messages
         before = self.ctx.intermediate
-        self.ctx = self.ctx.evolve(intermediate=before.append(*fresh) if len(before) else Conversation(fresh))
+        self.ctx = self.ctx.evolve(
+            intermediate=before.append(*new_messages) if len(before) else Conversation(new_messages)
+        )
 
-    def _finish(self, output: Any, fresh: tuple[Message, ...] = (), reason: str = "stop") -> None:
+    def _finish(self, output: Any, new_messages: tuple[Message, ...] = (), reason: str = "stop") -> None:
         """Finish the run with its answer."""
         journal = self.run.journal
-        messages = self.messages + fresh
+        messages = self.messages + new_messages
         self.result = RunResult(
             output, messages, self.composition, self.usage, self.step, reason, journal.run_id, journal
         )
 
 
-def visible(chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *, is_cut: bool = False) -> int | None:
-    """Return the number of messages of the conversation that a prompt shows before recall; None for all.
+def visible_count(
+    chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *, is_cut: bool = False
+) -> int | None:
+    """Return the number of the latest messages that a prompt without recalled items shows; None for all.
 
-    `is_cut`: the conversation of `ctx` is the end of a longer one.
+    `is_cut`: True if `ctx` contains only the end of the conversation.
     """
-    # Without a budget, a prompt shows the whole conversation: composing it only for the count is not necessary.
+    # Without a budget, a prompt shows the whole conversation, so that no composition is necessary.
     if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
         if not is_cut:
             return None
@@ -377,8 +385,8 @@ def _calls_with_approval(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool])
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
 
 
-def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
-    """Return the first successful result of a final tool, which ends the run."""
+def _final_result(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
+    """Return the first successful result of a tool with `final=True`, which ends the run, or None."""
     for call in message.tool_calls:
         tool = tools.get(call.name)
         if tool is not None and tool.policy.final and results[call.id].ok:

@@ -34,9 +34,9 @@ class Observer(Protocol):
     ) -> AbstractContextManager[Callable[[Reply], None]]: ...
     def recall(self, query: str) -> AbstractContextManager[Callable[[RecallResult], None]]: ...
     def tool_started(self, call: ToolCall, tool: Tool | None) -> OnToolEnd:
-        """Start to observe a call, in the context of its task; return a function that receives the result there.
+        """Start to observe a call; return a function that receives the result. Both are called in the task of the call.
 
-        If the run was cancelled before the result, the function receives None, in any context.
+        If the run was cancelled before the result, the function receives None, in any task.
         """
         ...
 
@@ -45,12 +45,12 @@ _observer: Observer | None = None
 
 
 def current_observer() -> Observer | None:
-    """Return the observer of the runs of this process."""
+    """Return the observer of the runs of this process; None if the runs are not observed."""
     return _observer
 
 
 def set_observer(observer: Observer | None) -> None:
-    """Set the observer of runs that start from now on in this process."""
+    """Set the observer of the runs that start later in this process; None: observe no runs."""
     global _observer
     _observer = observer
 
@@ -58,8 +58,8 @@ def set_observer(observer: Observer | None) -> None:
 class ObservedSteps(RunSteps):
     """Performs and observes the steps of a run.
 
-    A subclass, not a wrapper: compaction calls a model too, and the span of a tool call starts and ends in the task of
-    the call.
+    A subclass instead of a wrapper, because two operations are not steps: the model call of a compaction, and the start
+    of a tool call in its task.
     """
 
     __slots__ = ("_observer", "_started")
@@ -67,7 +67,7 @@ class ObservedSteps(RunSteps):
     def __init__(self, setup: RunSetup[Any], run: CurrentRun, observer: Observer) -> None:
         super().__init__(setup, run)
         self._observer = observer
-        self._started: dict[str, OnToolEnd] = {}  # calls without a result, by id
+        self._started: dict[str, OnToolEnd] = {}  # by the ids of calls without a result
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         session = None
@@ -80,9 +80,9 @@ class ObservedSteps(RunSteps):
             return reply
 
     async def recall(self, query: str, visible: int | None) -> RecallResult:
-        with self._observer.recall(query) as on_found:
+        with self._observer.recall(query) as on_recalled:
             recalled = await super().recall(query, visible)
-            on_found(recalled)
+            on_recalled(recalled)
             return recalled
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:

@@ -44,7 +44,7 @@ def replayed_contexts(
         session: The session of the run; None if the run had none.
 
     Raises:
-        JournalError: The session is missing, its conversation was rewound, or the agent takes other steps now.
+        JournalError: The session is missing, its conversation was rewound, or the present agent takes other steps.
     """
     if journal.session is not None and session is None:
         raise JournalError(
@@ -80,9 +80,9 @@ def replayed_contexts(
 
 
 class _ChainWithoutPrompts(Chain[Any]):
-    """Chain of a replay, which needs the contexts of compositions only.
+    """Chain of a replay, which needs only the contexts of compositions.
 
-    The present prompts are not rendered: they can fail with an input of an earlier version.
+    The prompts are not rendered: prompts that changed since the run can fail with its input.
     """
 
     __slots__ = ()
@@ -103,7 +103,7 @@ def _without_prompts(chain: Chain[Any]) -> Chain[Any]:
 
 
 class _End(Exception):
-    """The journal has no further result."""
+    """The journal has no further result: ends the replay."""
 
 
 class _Replay(Journalled):

@@ -52,10 +52,10 @@ Output = TypeVar("Output", default=Any)
 
 
 class AgentOptions(TypedDict, Generic[Deps], total=False):
-    """Options of an agent of any model; see `Agent`."""
+    """Options of an agent that each of its constructors accepts; see `Agent`."""
 
     settings: ModelSettings | Mapping[str, Any]
-    """Fields that replace fields of the settings of the model."""
+    """Settings whose fields replace fields in the settings of the model."""
     tools: Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any]] | DynamicToolset
     memory: RecallSource | None
     recall: RecallOptions | None
@@ -71,7 +71,8 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     An option that a method does not support raises an `UnknownOption` with the methods that support it.
     """
 
-    # Options of `with_changes`, `override`, `run` and `resume`, as are all options of an agent except `counter`.
+    # Options of `with_changes`, `override`, `run` and `resume`; these methods also accept `AgentOptions` except
+    # `counter`.
     model: Model | str
     """Replaces the model."""
     instructions: AnyPrompt
@@ -173,11 +174,11 @@ RUN = RESUME | {"history", "run_id", "scope"}
 """Options of `run` and `stream`."""
 
 _COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
-_INPUT = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
-_USER = (
+_KWARGS_ADVICE = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
+_USER_ADVICE = (
     "use session=memory.within(Scope(tenant, user=...)).session(id), or scope=Scope(tenant, user=...) without a session"
 )
-_TAKEN_BY = {
+_METHODS_OF_OPTION = {
     **dict.fromkeys(CHANGES, "with_changes, override, compose, run and resume"),
     "counter": "Agent(...)",
     **dict.fromkeys(RESUME - CHANGES, "run and resume"),
@@ -193,16 +194,16 @@ _TAKEN_BY = {
 
 
 def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]) -> None:
-    """Refuse options that a method would ignore.
+    """Refuse options that a method does not support.
 
     Raises:
-        UnknownOption: The error lists all such options.
+        UnknownOption: The error lists all such options, with the methods that support them.
     """
     if not valid.issuperset(options):
         also = ""
         if "session" in valid:
-            also = _INPUT
-        reasons = {name: f"it is an option of {methods}" for name, methods in _TAKEN_BY.items()}
+            also = _KWARGS_ADVICE
+        reasons = {name: f"it is an option of {methods}" for name, methods in _METHODS_OF_OPTION.items()}
         if "session" in valid and "user" not in valid:
-            reasons["user"] = _USER
+            reasons["user"] = _USER_ADVICE
         check_names(method, options, valid, _COMMON_MISTAKES, also=also, reasons=reasons)

@@ -31,13 +31,13 @@ class RunResult(Generic[Output], metaclass=Hinted):
     messages: tuple[Message, ...]
     """Messages that the run added to the conversation, starting with the user message."""
     composition: Composition
-    """The last sent prompt. If a limit ended the run before its first request: its prompt, without recalled items."""
+    """The last prompt that was sent. If a limit ended the run before the first request: its prompt without recall."""
     usage: Usage
     """Usage of all model calls, including the calls of agents that ran as tools."""
     steps: int
     """Number of model calls."""
     finish_reason: str
-    """`stop`, or `length` if the answer was cut; see `Reply`."""
+    """`stop`; `length` if the answer was cut, `limit` if a limit ended the run; see `Reply`."""
     run_id: str
     journal: Journal = field(repr=False, compare=False)
     """Record of all steps, from which `Agent.resume` can resume the run."""
@@ -61,7 +61,7 @@ class RunResult(Generic[Output], metaclass=Hinted):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Labels of documents in the answer, `[source#chunk]`, in order, with their documents and positions."""
+        """Labels of documents in the answer, such as `[source#chunk]`, in order, with their documents and positions."""
         return citations(self._text, self.composition)
 
     @property

@@ -1,4 +1,4 @@
-"""`RunSetup`: one run before its first step."""
+"""`RunSetup`: agent, input and environment of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunSetup(Generic[Output]):
     journal: Journal
     """Record of the steps, with the id of the run."""
     ctx: PromptContext
-    """The input, without the conversation of a session and without recalled items."""
+    """The context of the run, without the conversation of a session and without recalled items."""
     memory: RecallSource | None
     """The memory of the agent in the scope of the run."""
     session: SessionProtocol | None

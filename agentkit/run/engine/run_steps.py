@@ -12,7 +12,7 @@ from agentkit.errors import ApprovalError, JournalError, NothingToContinue, Paus
 from agentkit.ground.threads import begin_in_thread, ended, in_thread
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
-from agentkit.output.output_validators import Checked, checked_output
+from agentkit.output.output_validators import CheckedOutput, checked_output
 from agentkit.run.engine import events
 from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.event_sink import DeltaSink
@@ -42,9 +42,9 @@ class RunSteps:
     """Performs the steps of one run.
 
     Attributes:
-        usage_outside: Usage of model calls that no journal entry contains yet.
+        usage_outside: Usage of model calls that is in no journal entry yet.
         unstored: Messages that could not be appended to the conversation.
-        round_problem: Error while the results of a cancelled round were stored, or empty.
+        round_problem: Error message if the results of a cancelled round could not be stored; otherwise empty.
         writing: Pending write to the conversation, in a thread.
     """
 
@@ -121,7 +121,7 @@ class RunSteps:
         if session is None:
             return
         try:
-            # Without waiting, appending in this thread is faster than in another thread.
+            # If the session does not have to wait, this thread is faster than another thread.
             if not session.append_now(*messages, key=key):
                 self.writing = begin_in_thread(_append, session, messages, key)
                 await ended(self.writing)
@@ -136,19 +136,19 @@ class RunSteps:
     # The model
 
     async def call_model(self, composition: Composition, step: int) -> Reply:
-        # A resumed run reports decisions without a waiting call before it sends a request that costs money.
+        # Before the request, which costs money: decisions without a waiting call are an error.
         if self._setup.earlier is not None:
             self.check_decisions()
         return await self.send(self._chain.model, composition, step)
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
-        """Send a composition and count its usage. The listener receives events of a step; a summary has no step."""
+        """Send a composition and count its usage. With `step`, the listener receives events; a summary has no step."""
         spending, sink = self._run.spending, self._run.sink
         price = spending.price
         if model is not self._chain.model:
             price = spending.checked_price(model)  # a summary can use another model
         reserved, usage = spending.reserve(composition, price), NO_USAGE
-        # A failed call has no usage, but its reservation must be released.
+        # After a failed call the usage is zero, and the reservation must be released.
         try:
             if sink is None or step is None:
                 reply = await model.request(composition)
@@ -158,7 +158,7 @@ class RunSteps:
                 reply = await model.request(composition, on_delta=deltas)
                 await deltas.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
-                raise ModelReplyError(_no_reply(reply), model=model.name)
+                raise ModelReplyError(_reply_problem(reply), model=model.name)
             if price is not None:
                 reply = spending.priced(reply, composition, price)
             usage = reply.usage
@@ -174,7 +174,7 @@ class RunSteps:
         self.usage_outside += reply.usage
         return reply
 
-    async def check_output(self, output: Any, step: int) -> Checked:
+    async def check_output(self, output: Any, step: int) -> CheckedOutput:
         setup = self._setup
         # The id is equal in each attempt, so that validators can use it as an idempotency key.
         context = ToolContext(setup.deps, setup.journal.run_id, f"output_{step}")
@@ -202,7 +202,7 @@ class RunSteps:
         decisions: dict[str, Decision] = {}
         if approve is None or isinstance(approve, Mapping):
             passed: Mapping[str, Any] = approve or {}
-            # Before the pause: a decision with a mistyped id would otherwise pause the run again without an error.
+            # Before the pause: otherwise a decision with a mistyped id would pause the run again without an error.
             self.check_decisions({call.id for call in waiting})
             if any(call.id not in passed for call in waiting):
                 raise Paused(waiting)
@@ -222,7 +222,7 @@ class RunSteps:
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         run = self._run
-        self._check_used(round_)
+        self._check_needed(round_)
         run.begin_calls(round_.calls)
         round_calls = self._tool_calls(round_, on_result)
         try:
@@ -236,14 +236,14 @@ class RunSteps:
             pass  # `run.stopped` has the error that ends the round
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
-            # A process that took over the run repeats these calls.
+            # If another process took over the run, that process repeats these calls.
             if run.writer is None or not run.writer.is_taken:
-                self._cut_short(round_calls)
+                self._cancel_pending(round_calls)
             raise
         if run.stopped:
             raise stop_error(round_.calls, run.stopped)
 
-    def _cut_short(self, round_calls: ToolCalls) -> None:
+    def _cancel_pending(self, round_calls: ToolCalls) -> None:
         try:
             round_calls.cancel()
         except Exception as error:
@@ -255,7 +255,7 @@ class RunSteps:
     def _tool_calls(self, round_: ToolRound, on_result: OnResult) -> ToolCalls:
         return ToolCalls(self._setup, self._run, self._tools, self._calls, round_, on_result)
 
-    def _check_used(self, round_: ToolRound) -> None:
+    def _check_needed(self, round_: ToolRound) -> None:
         """Refuse decisions about calls of this round that need no decision.
 
         Raises:
@@ -287,7 +287,7 @@ class RunSteps:
         decisions = self._run.approve
         if not isinstance(decisions, Mapping) or not decisions:
             return
-        valid = {*waiting, *self._run.decided}
+        valid = {*waiting, *self._run.decisions}
         unfinished = self._run.unfinished
         unknown = [call for call in decisions if call not in valid and _outer_call(call) not in unfinished]
         if unknown:
@@ -309,13 +309,13 @@ class RunSteps:
 
 
 def _outer_call(call: object) -> str | None:
-    """Return the id of the call of the inner agent in a call id; None for a call of the run itself."""
+    """Return the id of the outer call in the id of an inner call, `c1` of `c1/c7`; None for a call of this run."""
     if isinstance(call, str) and "/" in call:
         return call.partition("/")[0]
     return None
 
 
-def _no_reply(answer: object) -> str:
+def _reply_problem(answer: object) -> str:
     got = type(answer).__name__
     if isinstance(answer, Reply):
         message: object = answer.message
@@ -326,14 +326,18 @@ def _no_reply(answer: object) -> str:
 
 
 def _append(session: Any, messages: tuple[Message, ...], key: str) -> None:
-    """Append messages; retry once if another writer was first: replies and results can follow its messages."""
+    """Append messages; if another writer appended first, append replies and results after the messages of that writer.
+
+    Raises:
+        HeadMoved: Another writer appended before a user message, or rewound the conversation.
+    """
     try:
         session.append(*messages, key=key)
     except Exception as error:
         from agentkit_memory.errors import HeadMoved
 
         if not isinstance(error, HeadMoved) or error.rewound or messages[0].role == "user":
-            raise  # the prompt would be outdated, or the conversation was rewound
+            raise  # a prompt from this conversation would be outdated
         session.append(*messages, key=key)
 
 
@@ -341,7 +345,11 @@ def _append(session: Any, messages: tuple[Message, ...], key: str) -> None:
 
 
 def run_start(setup: RunSetup[Any], at: tuple[int, int] | None) -> RunStart:
-    """Return the messages before a run, and the messages that an earlier attempt stored.
+    """Return the messages before a run, and the messages that earlier attempts of the run stored.
+
+    Args:
+        setup: The run.
+        at: Number of messages before the run, and of messages of the run, from a journal; None without a journal.
 
     Raises:
         NothingToContinue: The run has no input, and the conversation has no user message.
@@ -369,7 +377,7 @@ def _replayed_start(setup: RunSetup[Any], before: int, done: int) -> RunStart:
     conversation = setup.ctx.conversation
     if session is not None:
         conversation = session.conversation
-    # A session that was rewound, or another session: a prompt from it would differ from the recorded prompt.
+    # The session was rewound, or is another session: its prompts would differ from the recorded prompts.
     if len(conversation) < before + done:
         raise JournalError(
             f"run {run_id!r} started after {before + done} messages, but the conversation has {len(conversation)}: "

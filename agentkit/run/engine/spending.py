@@ -1,7 +1,7 @@
 """`Spending`: counter of the tokens and the money of a run, shared with its outer runs.
 
-A run that a tool starts, as an agent as a tool or by `run`, counts in the outer run too, and can only use what its
-limits leave.
+A run that a tool starts, of an agent as a tool or by `agent.run`, also counts in the outer run, and can use only the
+rest of the limits of the outer run.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ class Spending:
 
     Args:
         limits: The limits of the run.
-        model: The model of its agent.
+        model: The model of the agent.
         call_id: Id of the call in the outer run, if this run is an agent as a tool; otherwise empty.
-        around: Counters of the outer runs, innermost first.
+        outer: Counters of the outer runs, innermost first.
 
     Raises:
         AgentDefinitionError: This run, or an outer run, limits money, but the price of the model is unknown.
     """
 
-    __slots__ = ("_around", "_call_id", "_inner", "_is_limited", "_limits", "_money", "_reserved", "_tokens", "price")
+    __slots__ = ("_call_id", "_inner", "_is_limited", "_limits", "_money", "_outer", "_reserved", "_tokens", "price")
 
-    def __init__(self, limits: Limits, model: Model, call_id: str, around: tuple[Spending, ...]) -> None:
+    def __init__(self, limits: Limits, model: Model, call_id: str, outer: tuple[Spending, ...]) -> None:
         self._limits = limits
         self._call_id = call_id
-        self._around = around
+        self._outer = outer
         self._tokens = 0
         self._money = 0.0
         self._reserved = _NOTHING
-        # Usage of inner runs, with call ids. A tool can run an agent in another thread: only atomic methods of lists
-        # change it.
+        # Usage of inner runs, with call ids. Changed only by atomic operations of lists, because a tool can run an
+        # agent
+        # in another thread.
         self._inner: list[tuple[str, Usage]] = []
         self._is_limited = limits.tokens is not None or limits.money is not None
-        if around and around[0]._is_limited:
+        if outer and outer[0]._is_limited:
             self._is_limited = True
         self.price = self.checked_price(model)
 
@@ -69,19 +70,19 @@ class Spending:
         """
         price = price_of(model)
         if price is None and self._is_limited:
-            for run in (self, *self._around):
+            for run in (self, *self._outer):
                 if run._limits.money is not None:
-                    raise AgentDefinitionError(_no_price(model, run._limits.money), name="price", value=model.name)
+                    raise AgentDefinitionError(_price_problem(model, run._limits.money), name="price", value=model.name)
         return price
 
     def reserve(self, composition: Composition, price: Price | None) -> Reserved:
         """Reserve the cost of a prompt, in this run and all outer runs.
 
-        A single prompt can exceed the limit, as only its reply reports the cost. Concurrent prompts cannot: their costs
-        are estimated.
+        One prompt can exceed the limit, because only its reply reports the cost. For concurrent prompts, the costs are
+        estimated and must fit the limit together.
 
         Raises:
-            LimitExceeded: The limit of one of these runs does not suffice.
+            LimitExceeded: The rest of a limit of one of these runs is too small.
         """
         if not self._is_limited:
             return _NOTHING
@@ -90,7 +91,7 @@ class Spending:
         if price is not None:
             # The length of the reply is unknown: it is estimated as the length of the prompt.
             money = price.of(Usage(tokens, tokens))
-        runs = (self, *self._around)
+        runs = (self, *self._outer)
         for run in runs:
             run._check_room(tokens, money)
         for run in runs:
@@ -98,7 +99,7 @@ class Spending:
         return Reserved(tokens, money)
 
     def _check_room(self, tokens: int, money: float) -> None:
-        """Refuse a prompt that exceeds a limit together with the usage and the reservations of other prompts."""
+        """Refuse a prompt that would exceed a limit, together with the usage so far and the reservations."""
         limits, reserved = self._limits, self._reserved
         if limits.tokens is not None:
             needed = 0
@@ -132,19 +133,22 @@ class Spending:
     def spend(self, usage: Usage, reserved: Reserved) -> None:
         """Count the usage of a reply in this run and all outer runs, and release its reservation."""
         if self._is_limited:
-            for run in (self, *self._around):
+            for run in (self, *self._outer):
                 run._count(usage)
                 run._release(reserved)
         call_id = self._call_id
-        for run in self._around:
+        for run in self._outer:
             run._inner.append((call_id, usage))
             call_id = run._call_id
 
     def resume(self, usage: Usage) -> None:
-        """Count the usage of earlier attempts, in this run and in the outer run; further outer runs have counted it."""
+        """Count the usage of earlier attempts in this run, and as usage of its call in the outer run.
+
+        The limits of the outer runs count this usage already: an outer run is resumed first, from its own journal.
+        """
         self._count(usage)
         if self._call_id:
-            self._around[0]._inner.append((self._call_id, usage))
+            self._outer[0]._inner.append((self._call_id, usage))
 
     def _count(self, usage: Usage) -> None:
         self._tokens += usage.input_tokens + usage.output_tokens
@@ -152,16 +156,20 @@ class Spending:
 
     def _release(self, reserved: Reserved) -> None:
         tokens = self._reserved.tokens - reserved.tokens
-        # Sums of floats are not exact: a remainder would count as a prompt in progress.
+        # Sums of floats are not exact: a remainder of money would count as a prompt that waits for its reply.
         money = 0.0
         if tokens:
             money = self._reserved.money - reserved.money
         self._reserved = Reserved(tokens, money)
 
     def inner_usage(self, calls: Iterable[ToolCall] = (), finished: str = "") -> Usage | None:
-        """Return the usage of inner runs since the last call of this method; None without inner runs.
+        """Return the usage of inner runs since the last call of this method; None without usage.
 
-        The usage of agents as tools is returned when their call finishes: `calls` are pending, except `finished`.
+        The usage of an agent as a tool is returned when its call finishes.
+
+        Args:
+            calls: The pending calls.
+            finished: Id of the call in `calls` that has just finished.
         """
         if not self._inner:
             return None
@@ -175,7 +183,7 @@ class Spending:
         return sum(usages, Usage())
 
 
-def _no_price(model: Model, allowed: float) -> str:
+def _price_problem(model: Model, allowed: float) -> str:
     kind = type(model).__name__
     return (
         f"limits: money={allowed:g}, but the price of the model {model.name!r} is unknown: pass the price in US "

@@ -38,7 +38,7 @@ async def start_run(
 
     Args:
         definition: The agent.
-        user_input: The input; None to continue with the session.
+        user_input: The input; None answers the last message of the session.
         options: See `RunOptions`.
     """
     session = options.get("session")
@@ -68,7 +68,7 @@ async def resume_run(
     definition: AgentDefinition[Output], journal: Journal | Path | str, options: Mapping[str, Any]
 ) -> RunResult[Output]:
     """Resume a run from its journal; see `Agent.resume`."""
-    # A journal may come from a file or a network drive, and its session from a database: both are read in threads.
+    # Files and databases are read in threads: they can be on a network drive or a server.
     if isinstance(journal, Journal):
         earlier = journal
     else:
@@ -125,7 +125,7 @@ def new_journal(
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:
-    """Return the fragments of a session; a run without a session starts with the declarations of its agent."""
+    """Return the cache of a session; without a session, a new cache with the tool declarations of the agent."""
     if session is not None:
         return session.render_cache
     return RenderCache(definition.tools.declared()[0])

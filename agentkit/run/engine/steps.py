@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agentkit.models.model import Reply, Usage
-from agentkit.output.output_validators import Checked
+from agentkit.output.output_validators import CheckedOutput
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
@@ -32,7 +32,7 @@ class RunStart(NamedTuple):
 
 @dataclass(slots=True)
 class ToolRound:
-    """The tool calls of one reply without a result, and the state of the run for its tools."""
+    """The tool calls of one reply that have no result yet, and the state of the run for their tools."""
 
     calls: tuple[ToolCall, ...]
     step: int
@@ -41,7 +41,7 @@ class ToolRound:
     usage: Usage
     """Usage of the run so far; the loop adds the usage of agents that ran as tools."""
     messages: tuple[Sequence[Message], ...]
-    """Groups of messages up to these calls; the last message contains the calls."""
+    """Messages of the conversation, in groups; the last message contains the calls."""
 
 
 OnResult: TypeAlias = Callable[[ToolResult, Usage | None], None]
@@ -63,7 +63,7 @@ class Steps(Protocol):
         ...
 
     async def compact(self, ctx: PromptContext) -> CompactionResult:
-        """Decide how much of the conversation the prompt shows, and summarise the rest."""
+        """Choose the messages of the conversation that the prompt shows, and summarise the other messages."""
         ...
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
@@ -82,7 +82,8 @@ class Steps(Protocol):
         """Append messages to the conversation, once per key.
 
         Returns:
-            None. In a replay: the stored repair message for this answer, if any, as the output type can have changed.
+            In a replay, the stored repair message of this answer, if any: the present output type could accept the
+            answer. Otherwise None.
         """
         ...
 
@@ -98,10 +99,10 @@ class Steps(Protocol):
         """Run all calls of a round, and pass each result to `on_result` as soon as it exists.
 
         Raises:
-            BaseException: The round was cancelled. If the run can be continued, every call has a result then.
+            BaseException: The round was cancelled. Every call has a result, unless another process took over the run.
         """
         ...
 
-    async def check_output(self, output: Any, step: int) -> Checked:
+    async def check_output(self, output: Any, step: int) -> CheckedOutput:
         """Call the validators of the output."""
         ...

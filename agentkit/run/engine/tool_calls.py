@@ -1,4 +1,4 @@
-"""`ToolCalls`: the running tool calls of one reply: contexts, events and results."""
+"""`ToolCalls`: the tool calls of one reply while they run, with their contexts, events and results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ToolCalls:
         setup: The run.
         run: State of the run, shared with inner runs.
         tools: The tools by name.
-        counts: Number of calls of each tool.
+        counts: Number of calls of each tool so far; see `ToolContext.calls`.
         round_: The calls.
         on_result: Receives each result.
     """
@@ -81,7 +81,7 @@ class ToolCalls:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages until these calls; the message with the calls is the last."""
+        """The messages of the conversation; the last message contains the calls of this round."""
         return tuple([message for piece in self._round.messages for message in piece])
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
@@ -134,7 +134,7 @@ class ToolCalls:
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         run = self._run
-        # A call after a sequential call depends on its effect, but a stopped call has had no effect yet.
+        # A call after a sequential call can depend on its effect, and a stopped call has had no effect yet.
         if run.stopped and self._must_wait(call):
             raise CallMustWait
         if run.writer is not None:
@@ -147,11 +147,10 @@ class ToolCalls:
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         run = self._run
         if run.unfinished and result.call_id in run.unfinished and result.status in ("success", "error"):
-            run.stop(result.call_id, JournalError(_changed(result), name=result.call_id))
+            run.stop(result.call_id, JournalError(_change_problem(result), name=result.call_id))
         if result.error is not None:
             self._handle_error(result, result.error)
-        # A stopped agent has no result: the outer run stops too, and both are resumed together.
-        # A call that was cancelled has a result already.
+        # No result: a stopped agent is resumed together with this run, and a cancelled call has a result already.
         if self._is_broken or result.call_id in run.stopped or result.call_id not in self._pending:
             return None
         self._finish(result)
@@ -176,11 +175,11 @@ class ToolCalls:
         if paused is not None:
             self._run.stop(result.call_id, paused)
         if not self._is_broken and result.call_id not in self._run.stopped and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(error)))  # a log handler must be able to encode it
+            trace = clean("".join(traceback.format_exception(error)))  # log handlers cannot encode lone surrogates
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._run_id, result.name, result.call_id, trace)
 
     def _must_wait(self, call: ToolCall) -> bool:
-        """Return True if a stopped call precedes a call, and one of them, or a call between them, is sequential."""
+        """True if a stopped call precedes `call`, and one of the two calls, or a call between them, is sequential."""
         has_stopped = must_wait = False
         for other in self._round.calls:
             tool = self._tools.get(other.name)
@@ -193,7 +192,7 @@ class ToolCalls:
         return False
 
     def cancel(self) -> None:
-        """Finish pending calls with a result that states if they can have had an effect."""
+        """Finish each pending call with a result for the model: the call did not start, or may have had an effect."""
         for call in [*self._pending.values()]:
             if self._is_broken:
                 return
@@ -217,7 +216,7 @@ def stop_error(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> E
     """Return the error of a run whose agents as tools stopped."""
     waiting: list[ToolCall] = []
     agents: dict[str, str] = {}
-    # In the order of the calls and not of the errors, so that the same run always ends with the same error.
+    # In the order of the calls instead of the errors, so that the same run always ends with the same error.
     for call in calls:
         error = stopped.get(call.id)
         if isinstance(error, Paused):
@@ -239,7 +238,7 @@ def stop_error(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> E
     return Paused(waiting, agents)
 
 
-def _changed(result: ToolResult) -> str:
+def _change_problem(result: ToolResult) -> str:
     return f"its agent did not resume its journal: the tool is missing or has changed ({result.message.text:.200})"
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
-from agentkit.output.output_validators import Checked
+from agentkit.output.output_validators import CheckedOutput
 from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import CompactionResult
@@ -173,8 +173,8 @@ def _forms() -> Mapping[str, _Form]:
         result = ToolResult(text_of(data["call_id"]), text_of(data["name"]), content, status, whole=whole)
         return result, read_usage(data["usage"])
 
-    def read_checked(data: Any) -> Checked:
-        return Checked(None, data if data is None else text_of(data))
+    def read_checked(data: Any) -> CheckedOutput:
+        return CheckedOutput(None, data if data is None else text_of(data))
 
     return {
         "Begin": of(tuple[int, int]),

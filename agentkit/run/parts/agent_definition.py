@@ -19,7 +19,7 @@ __all__ = ["AgentDefinition"]
 
 
 class AgentDefinition(NamedTuple, Generic[Output]):
-    """Validated parts of an agent. An agent with changes has another definition."""
+    """Validated parts of an agent. `with_changes` creates another definition."""
 
     name: str
     """Name of the agent in journals."""
@@ -31,8 +31,8 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     recall: RecallOptions | None
     """Options of each recall; None without memory."""
     compaction: Compaction | None
-    text: AnyPrompt | None
-    """Instructions of the agent; None with layers. If the memory changes, its prompts are placed around them again."""
+    instructions: AnyPrompt | None
+    """System prompt, from which the layers are built again if memory or compaction change; None if layers are set."""
     settings: ModelSettings
     """Default settings of the model; `chain.model` has them already."""
 

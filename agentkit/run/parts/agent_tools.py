@@ -20,7 +20,8 @@ class AgentTools:
     """The tools of an agent.
 
     Attributes:
-        argument: The argument `tools` of the agent; valid as the argument of another agent.
+        argument: The argument `tools` of the agent, which can be passed to another agent; an iterator is stored as a
+            tuple.
         tools: The tools by name; empty if each run creates its tools.
         specs: The specifications of `tools`, sent to the model.
         is_per_run: True if each run creates its tools.
@@ -39,42 +40,42 @@ class AgentTools:
             argument = tuple(argument)
         self.argument: Any = argument
         self._answer = answer
-        toolsets = [source for source in _sources(argument) if type(source) is not Tool and _makes_tools(source)]
+        toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
         self.tools: Mapping[str, Tool] = {}
         if toolsets:
             self.is_per_step = any(getattr(toolset, "per_step", False) for toolset in toolsets)
         else:
-            self.tools = answer.equipped(by_name(self.argument))
+            self.tools = answer.with_answer_tool(by_name(self.argument))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def declared(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return the declarations of every run, and the fixed tools that need deps."""
+        """Return the declarations that are the same in every run, and the fixed tools that need deps."""
         if self._declared is None:
             tools_with_deps = tuple([tool for tool in self.tools.values() if tool.deps_types])
             self._declared = Declarations(self.specs, self._answer.request), tools_with_deps
         return self._declared
 
     async def at(self, ctx: PromptContext, **deps_option: object) -> Mapping[str, Tool]:
-        """Return the tools of a run, or of a step, and check its `deps` if passed.
+        """Return the tools of a run, or of a step. If `deps` is passed, check its type.
 
         Raises:
             ToolDefinitionError: Two tools have the same name.
             DepsMismatch: Tools require deps of another type.
         """
         tools: list[Tool] = []
-        # One after the other, in the task of the run: a separate task could outlive it.
+        # One after the other, in the task of the run: a separate task could outlive the run.
         for source in _sources(self.argument):
             run_tools = [source]
-            if _makes_tools(source):
+            if _creates_tools(source):
                 run_tools = await source.at(ctx)
             tools += by_name(run_tools).values()
-        equipped = self._answer.equipped(by_name(tools))
+        tools_by_name = self._answer.with_answer_tool(by_name(tools))
         for deps in deps_option.values():
-            check_deps(equipped.values(), deps)
-        return equipped
+            check_deps(tools_by_name.values(), deps)
+        return tools_by_name
 
 
 def _sources(argument: Any) -> list[Any]:
@@ -86,8 +87,8 @@ def _sources(argument: Any) -> list[Any]:
     return []
 
 
-def _makes_tools(source: Any) -> bool:
-    """Return True if `source` creates tools for a run; the tools of a plain `Toolset` are the same in all runs."""
+def _creates_tools(source: Any) -> bool:
+    """True if `source` creates tools for each run; the tools of a plain `Toolset` are the same in all runs."""
     return type(source) not in (Tool, Toolset) and hasattr(source, "at")
 
 
@@ -95,7 +96,7 @@ def check_deps(tools: Iterable[Tool], deps: object) -> None:
     """Refuse `deps` whose type does not match the types that the tools require.
 
     Raises:
-        DepsMismatch: The error lists all these tools.
+        DepsMismatch: Tools require another type. The error lists all these tools.
     """
     problems: list[str] = []
     for tool in tools:
