@@ -9,8 +9,8 @@ from agentkit.errors import AgentDefinitionError
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
+    from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = ["OutputMode", "fitted", "output_modes_of", "text_tokens_of"]
 

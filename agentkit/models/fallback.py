@@ -16,8 +16,8 @@ from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = ["FallbackModel"]
 

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.output.output_spec import OutputSpec, OutputValidator
-from agentkit_prompts.composition.declarations import OutputRequest
+from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message

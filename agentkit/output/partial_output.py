@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 from agentkit.models.model import Delta
 from agentkit.output.json_in_text import text_after_thinking
-from agentkit_prompts.composition.declarations import OutputRequest
+from agentkit_prompts.composition.tools_and_output import OutputRequest
 
 __all__ = ["GrowingOutput"]
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from agentkit.models.model import Reply
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["CompletionModel"]
 
@@ -207,7 +207,7 @@ class CompletionModel(EndpointModel):
             self._warnings.append(text)
             warn(text, ToolsTwiceWarning)
 
-    def text_tokens(self, composition: Contents) -> int:
+    def text_tokens(self, composition: CallContent) -> int:
         """Return the tokens of the text of a composition, counted by the token counter of the composition."""
         return text_tokens(composition, self.chat_template, control_tokens=self.control_tokens, **self.template_kwargs)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from agentkit.models.settings import ModelSettings
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+    from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = ["OfflineModel"]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from agentkit.models.model import Delta
 from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
-from agentkit_prompts.composition.declarations import OutputRequest
+from agentkit_prompts.composition.tools_and_output import OutputRequest
 
 __all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "calling_both", "streaming"]
 

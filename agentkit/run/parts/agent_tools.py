@@ -7,7 +7,7 @@ from typing import Any
 
 from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
-from agentkit_prompts.composition.declarations import Declarations
+from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_tools import Toolset
 from agentkit_tools.tool import Tool
@@ -49,13 +49,13 @@ class AgentTools:
         else:
             self.tools = answer.with_answer_tool(by_name(self.argument))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
-        self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
+        self._declared: tuple[ToolsAndOutput, tuple[Tool, ...]] | None = None
 
-    def declared(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return the declarations that are the same in every run, and the fixed tools that need deps."""
+    def declared(self) -> tuple[ToolsAndOutput, tuple[Tool, ...]]:
+        """Return the tools and output request that are the same in every run, and the fixed tools that need deps."""
         if self._declared is None:
             tools_with_deps = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._declared = Declarations(self.specs, self._answer.request), tools_with_deps
+            self._declared = ToolsAndOutput(self.specs, self._answer.request), tools_with_deps
         return self._declared
 
     async def at(self, ctx: PromptContext, **deps_option: object) -> Mapping[str, Tool]:

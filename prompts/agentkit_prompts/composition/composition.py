@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.call_content import CallContent
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.targets.openai_request import openai_payload
 from agentkit_prompts.composition.targets.plain_text import plain_text
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Composition"]
 
 
-class Composition(Contents, metaclass=Hinted):
-    """Content of one model call, without sending it. Created by `compose`; read-only."""
+class Composition(CallContent, metaclass=Hinted):
+    """Content of one model call; it is not sent by this class. Created by `compose`; read-only."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class Composition(Contents, metaclass=Hinted):
                 `before_input[0]`, `overhead`, `documents[3].text` or `additional_kwargs.root`.
 
         Raises:
-            PromptError: Neither the layers nor the context contain it; names the nearest valid name.
+            PromptError: Neither the layers nor the context contain the pointer; names the nearest valid name.
         """
         from agentkit_prompts.composition.why import why
 
@@ -70,7 +70,7 @@ class Composition(Contents, metaclass=Hinted):
 
     @property
     def breakpoints(self) -> tuple[Breakpoint, ...]:
-        """At most four cache points of the payload."""
+        """The cache points of the payload, at most four."""
         from agentkit_prompts.composition.prefix import breakpoints
 
         return breakpoints(self)
@@ -125,8 +125,8 @@ class Composition(Contents, metaclass=Hinted):
     def to_openai(self, provider: str | None = None, *, required: Required | None = None) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` if it has tools.
 
-        `provider` is the endpoint whose own data, such as signatures, are sent back; see `Message`.
-        `required` contains fields that an endpoint requires in every reply, including replies of other models.
+        `provider` is the endpoint that receives its own opaque data back, such as signatures; see `Message`.
+        `required` names the field that the endpoint requires in every reply, including replies of other models.
         """
         return openai_payload(self, provider, required)
 
@@ -150,13 +150,13 @@ class Composition(Contents, metaclass=Hinted):
         reply_only: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`.
+        """Return a fine-tuning row: `messages`, `tools`, their `text`, and the `loss_spans` of this text.
 
         Args:
             reply: Reply that the model learns: text, or an assistant message.
-            chat_template: Chat template of the model, as for `to_text`; plain roles by default.
+            chat_template: Chat template that writes `text`, as for `to_text`; plain roles by default.
             reply_only: True if `loss_spans` contain the reply only. If False, they contain all text of the assistant,
-                also in the history: a model is then trained on the answers of worked examples once per row.
+                also in the history, so that a model is trained on the answers of worked examples once per row.
             kwargs: Other values that the template reads.
 
         Raises:
@@ -182,7 +182,7 @@ class Composition(Contents, metaclass=Hinted):
                 `ChatTemplateConfig`, a file, or the folder of a model. Without it the other arguments have no effect. A
                 Jinja template without `now` uses the `now` of the context.
             control_tokens: Policy for untrusted text that would form a control token of the template: `escape` inserts
-                a zero-width space after its first character, `reject` raises, `allow` does nothing.
+                a zero-width space after the first character of the token, `reject` raises, `allow` does nothing.
             add_generation_prompt: True if the text ends with the opening of the model's reply.
             kwargs: Other values that the template reads, such as `enable_thinking`. `documents` are untrusted.
 

@@ -32,11 +32,11 @@ class ContextPath(tuple[str | int, ...]):
         return str(self[0])
 
     def is_below(self, other: ContextPath) -> bool:
-        """True if the value at the other path is this value, or contains it."""
+        """True if the paths are equal, or the value at `other` contains the value at this path."""
         return self[: len(other)] == other
 
     def upto(self, length: int) -> ContextPath:
-        """Return the first steps."""
+        """Return the path of the first `length` steps."""
         return ContextPath(self[:length])
 
     def value(self, names: Mapping[str, Any]) -> Any:
@@ -57,7 +57,10 @@ class ContextPath(tuple[str | int, ...]):
 
 
 def parse_path(text: str) -> ContextPath | None:
-    """Return the path in a text, or None if it is not a path. Both spellings of an additional kwarg are accepted."""
+    """Return the path that a text spells, or None if the text is not a path.
+
+    `user_input.additional_kwargs.x` is read as `additional_kwargs.x`.
+    """
     match = _PATH.fullmatch(text)
     if match is None:
         return None
@@ -73,7 +76,7 @@ def parse_path(text: str) -> ContextPath | None:
 
 
 def _inner(value: Any, step: str | int) -> Any:
-    """Return the item or field `step` of a value, or `ABSENT`."""
+    """Return the item or the public field `step` of a value, or `ABSENT`; methods are not fields."""
     if isinstance(value, Mapping):
         return value.get(step, ABSENT)
     if isinstance(step, int):
@@ -93,15 +96,15 @@ def _is_list(value: object) -> bool:
 
 
 class Advice(NamedTuple):
-    """End of the message about an unknown path."""
+    """End of the message of an error about an unknown path."""
 
     text: str
     suggestion: str | None = None
-    """The nearest valid path or name."""
+    """The nearest valid path or name; None if no name is similar."""
 
 
 def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
-    """Return the valid path that is nearest to an unknown path whose first name is valid."""
+    """Return advice that names the valid path nearest to an unknown path, whose first name must be valid."""
     outer = path.upto(1)
     while path.upto(len(outer) + 1).value(names) is not ABSENT:
         outer = path.upto(len(outer) + 1)
@@ -118,7 +121,7 @@ def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
 
 
 def _steps_of(value: Any) -> list[str]:
-    """Return the names of the parts of a value."""
+    """Return the keys of a mapping, or the names of the fields of a dataclass; other values have no steps."""
     if isinstance(value, Mapping):
         return [str(key) for key in value]
     if is_dataclass(value):

@@ -1,8 +1,8 @@
-"""The order in which parts that share a budget receive units.
+"""The order in which prompts and histories that share a budget receive units.
 
-All parts that can be cut are divided into units, and the units have one fixed order that depends only on the content.
-The search selects a prefix of that order by bisection over exact counts: the result never exceeds the limit, and a
-larger limit never removes a unit.
+Each of them is a node of units, such as items of a list or turns of a history. All units have one fixed order that
+depends only on the content. Bisection over exact token counts finds the longest prefix of the order that fits: the
+result never exceeds the limit, and a larger limit never removes a unit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ __all__ = ["Node", "Siblings", "UnitBounds", "largest", "largest_from"]
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     """Return a number from `lower` (assumed to fit) to `upper` that fits: the largest if `fits` is monotone.
 
-    The order of the search is fixed, so for two nested conditions the wider condition never gets a smaller result.
+    The order of the search is fixed: if one condition is true whenever another condition is true, its result is never
+    smaller.
     """
     return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
 
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
-    """Return the same number as `largest`, with calls of the costly `fits` only near a guess."""
+    """Return a number as `largest` does, but call the costly `fits` only for numbers near `guess`."""
     # Steps that double away from the guess, then bisection: few calls for a good guess, O(log n) calls for any guess.
     step = 1
     if fits(guess):
@@ -41,13 +42,13 @@ def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int
 
 
 class Node:
-    """A part that can be cut.
+    """A prompt or a history that can be cut to its first units.
 
     Attributes:
-        size: Size requested by the prompt or the layers.
+        size: Size that the prompt or the layers request.
         units: Number of units.
         required: Number of units that must be sent, independent of the size.
-        lost: Number of units removed by the `max` of a part inside it.
+        lost: Number of units that the `max` of an inner prompt has already removed.
     """
 
     size: Size
@@ -61,13 +62,13 @@ class Node:
 
 
 class UnitBounds:
-    """Unit counts of a node that its `Size`, which counts tokens, allows.
+    """Limits of the `Size` of a node, converted from tokens to numbers of units.
 
     Attributes:
-        whole: All units.
-        maximum: Units that its `max` allows.
-        minimum: Units that its `min` requires.
-        target: Units before the surplus is shared.
+        whole: Number of all units.
+        maximum: Number of units that `Size.max` allows.
+        minimum: Number of units that `Size.min` requires.
+        target: Number of units that `Size.target` requests; the surplus of the budget is shared after the targets.
     """
 
     __slots__ = ("_node", "maximum", "minimum", "target", "whole")
@@ -109,10 +110,10 @@ class UnitBounds:
         return minimum
 
     def limited(self, count: int) -> int:
-        """Return `count`, or a smaller number of units that fits the maximum.
+        """Return the largest number of units from `count` downwards that fits the maximum.
 
-        A template can write more text for fewer units, such as their number, so that a part needs more tokens than the
-        whole. The result never decreases with `count`.
+        A smaller number is necessary if a template writes more text for fewer units, such as the number of omitted
+        items. The result never decreases with `count`.
         """
         while count > self.minimum and not self._fits(count):
             count -= 1
@@ -156,7 +157,7 @@ class Siblings:
 
     @property
     def lost(self) -> int:
-        """Number of units removed by a `max` of these nodes or of a part inside them."""
+        """Number of units that the `max` of these nodes or of their inner prompts removes."""
         return sum(bounds.whole - bounds.maximum + self.nodes[path].lost for path, bounds in self.bounds.items())
 
     def counts(self, units: int) -> dict[str, int]:

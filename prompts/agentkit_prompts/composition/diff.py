@@ -17,7 +17,7 @@ from agentkit_prompts.templates.spans import Segment, tile
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, media_tokens, tool_tokens
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["Diff", "diff", "tokens_until", "tool_text"]
 
@@ -27,12 +27,15 @@ _EXCERPT_CHARS = MAX_SHOWN_CHARS // 2
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The first difference between a composition and an earlier one. A prompt cache can store everything before it."""
+    """The first difference between a composition and an earlier composition.
+
+    A prompt cache of the provider can reuse everything before the difference.
+    """
 
     layer: str | None
     """The first layer that differs; None if all layers are equal."""
     message: int
-    """Index of the message in which it differs."""
+    """Index of the message that differs; the number of messages if all are equal, 0 if the tools differ."""
     offset: int
     """Number of equal characters at the start of the message."""
     tokens: int
@@ -48,7 +51,7 @@ class Diff:
         return f"{self.layer} differs after {self.tokens} tokens: {self.before!r} -> {self.after!r}"
 
 
-def diff(composition: Contents, previous: Contents) -> Diff:
+def diff(composition: CallContent, previous: CallContent) -> Diff:
     """Return the first difference between `composition` and `previous`; tools are sent before messages."""
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
@@ -66,14 +69,14 @@ def diff(composition: Contents, previous: Contents) -> Diff:
     return Diff(None, number, 0, tokens, "", "")
 
 
-def _tokens_before(composition: Contents, number: int) -> int:
-    """Count the tools and the messages before a message."""
-    declared = composition.declarations.tokens(composition.counter)
-    tokens, remaining = declared.tools, number
+def _tokens_before(composition: CallContent, number: int) -> int:
+    """Count the tokens of the tools and of the messages before message `number`."""
+    token_counts = composition.tools_and_output.tokens(composition.counter)
+    tokens, remaining = token_counts.tools, number
     for item in composition.in_order():
         if isinstance(item, Conversation):
             stored = item.window(0, remaining)
-            tokens += stored.total(declared.of_message)
+            tokens += stored.total(token_counts.of_message)
             remaining -= len(stored)
         elif remaining > 0:
             tokens += MESSAGE_OVERHEAD + item.tokens(composition.counter)
@@ -81,8 +84,8 @@ def _tokens_before(composition: Contents, number: int) -> int:
     return tokens
 
 
-def _message_diff(composition: Contents, previous: Contents, number: int, tokens: int) -> Diff:
-    """Return the difference between two messages, after the tokens of the messages before them."""
+def _message_diff(composition: CallContent, previous: CallContent, number: int, tokens: int) -> Diff:
+    """Return the difference between the messages with a number; `tokens` counts everything before them."""
     message, old_message = composition.messages[number], previous.messages[number]
     now, before = _whole_text(message), _whole_text(old_message)
     if message.role != old_message.role:
@@ -91,15 +94,15 @@ def _message_diff(composition: Contents, previous: Contents, number: int, tokens
     same = _common(text, old_text)
     _, segments = next(islice(composition.walk({number}), number, None))
     tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, composition.counter)
-    # If the texts are equal, the calls or the name differ, which follow the text.
+    # If the marked texts are equal, the excerpts show the fields after the text, such as calls or the name.
     if text != old_text:
         now, before = text, old_text
     layer = _layer_at(composition, number, same)
     return Diff(layer, number, same, tokens, _excerpt(before[same:]), _excerpt(now[same:]))
 
 
-def _layer_at(composition: Contents, number: int, offset: int) -> str:
-    """Return the layer of the character at `offset` of a message; the last layer at the end of the text."""
+def _layer_at(composition: CallContent, number: int, offset: int) -> str:
+    """Return the layer of the character at `offset` of a message; at the end of the text, its last layer."""
     layer = ""
     for row in rows_of(composition):
         if isinstance(row, HistoryRow):
@@ -111,24 +114,25 @@ def _layer_at(composition: Contents, number: int, offset: int) -> str:
 
 
 def _common(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return the length of the common prefix."""
+    """Return the number of equal items at the start of two sequences."""
     for index, (first_item, second_item) in enumerate(zip(first, second, strict=False)):
         if first_item != second_item:
             return index
     return min(len(first), len(second))
 
 
-def _tools_diff(composition: Contents, previous: Contents) -> Diff:
+def _tools_diff(composition: CallContent, previous: CallContent) -> Diff:
     ours, theirs = [tool_text(tool) for tool in composition.tools], [tool_text(tool) for tool in previous.tools]
     first = _common(ours, theirs)
     now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
+    # The excerpts start before the difference, because a specification of a tool can be longer than an excerpt.
     start = max(0, _common(now, old) - _EXCERPT_CHARS // 2)
     tokens = tool_tokens(composition.tools[:first], composition.counter)
     return Diff("tools", 0, 0, tokens, _excerpt(old[start:]), _excerpt(now[start:]))
 
 
 def tool_text(tool: ToolSpec) -> str:
-    """Return the text of all fields of a tool that are sent."""
+    """Return one text that differs if any field of a tool that is sent differs."""
     if tool.strict:
         return f"{tool.json} strict"
     return tool.json
@@ -153,7 +157,7 @@ def _whole_text(message: Message) -> str:
 
 
 def tokens_until(segments: Iterable[Segment], offset: int, counter: TokenCounter) -> int:
-    """Count the text before `offset`, and the media whose markers are before it."""
+    """Count the tokens of the text before `offset`, and of the media whose markers are before `offset`."""
     texts: list[str] = []
     media: list[Media] = []
     for span in tile(segments):

@@ -1,4 +1,4 @@
-"""`explain`: the layers of a composition, with their tokens, origin, spans, and the effect of a budget."""
+"""The layer table of `Composition.explain`: tokens, origin and spans of each layer, and the effect of a budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_prompts.tokens.counter import thinking_tokens
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["LayerRow", "LayerTable", "layer_table", "names_read"]
 
@@ -33,30 +33,31 @@ class LayerRow:
     `output` or `overhead`. If a chat template writes the text, `chat template` replaces `overhead`: the tokens that the
     template adds, minus the tokens that it omits."""
     prompt: str
-    """Name of the prompt, or of the other content of the layer."""
+    """Name of the prompt; for other layers their content, such as `3 messages`."""
     source: str
-    """Origin of the text: the template file, or the context names that it reads; for tools also their time limit."""
+    """Origin of the text: the file of the template, or the context names that the template reads; for tools also their
+    time limit."""
     tokens: int
     share: float
-    """Part of all tokens, 0 to 1."""
+    """Share of all tokens, 0 to 1."""
     status: Status = "kept"
     why: str = ""
-    """Reason if it was trimmed or dropped."""
+    """Reason if the layer was trimmed or dropped, else empty."""
     trim: Trim | None = field(default=None, repr=False, compare=False)
-    """Effect of the budget; None if unchanged."""
+    """Effect of the budget; None if the budget removed nothing."""
     row: Row | None = field(default=None, repr=False, compare=False)
     """The prompt or the stored messages; None for layers without text in the messages."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The text of the layer in the messages."""
+        """Spans of the text of the layer in the messages."""
         if self.row is None:
             return ()
         return self.row.spans
 
 
 class LayerTable(tuple[LayerRow, ...]):
-    """The rows in the order they are sent. `str()` formats a table for a terminal, `to_dicts()` returns plain data."""
+    """Rows of a composition in the order they are sent. `str()` formats a table, `to_dicts()` returns plain data."""
 
     __slots__ = ()
 
@@ -86,7 +87,7 @@ def _column(texts: Sequence[str]) -> list[str]:
 
 
 class _Layer(NamedTuple):
-    """A row before the total is known."""
+    """Content of a row, collected before the total of tokens and the shares are known."""
 
     name: str
     label: str
@@ -95,8 +96,8 @@ class _Layer(NamedTuple):
     row: Row | None = None
 
 
-def layer_table(composition: Contents) -> LayerTable:
-    """Return the tokens and origin of each layer, and the effect of the budget on it; tokens add up to the total."""
+def layer_table(composition: CallContent) -> LayerTable:
+    """Return the layer table of a composition; the tokens of its rows add up to `composition.tokens`."""
     layers = [*_layers(composition)]
     total = composition.tokens
     framing = total - sum(layer.tokens for layer in layers)
@@ -107,14 +108,14 @@ def layer_table(composition: Contents) -> LayerTable:
     return LayerTable([_table_row(composition, layer, total) for layer in layers])
 
 
-def _layers(composition: Contents) -> Iterator[_Layer]:
-    """Yield the layers in the order they are sent, then the declarations."""
+def _layers(composition: CallContent) -> Iterator[_Layer]:
+    """Yield the layers in the order they are sent, then the tools and the requested output."""
     for row in rows_of(composition):
         if isinstance(row, PromptRow):
             yield _prompt_layer(composition, row)
         else:
             yield from _history_layers(composition, row)
-    tokens = composition.declarations.tokens(composition.counter)
+    tokens = composition.tools_and_output.tokens(composition.counter)
     if composition.tools:
         source = f"tools{_time_limits(composition.tools)}"
         yield _Layer("tools", f"{len(composition.tools)} tools", source, tokens.tools)
@@ -122,7 +123,7 @@ def _layers(composition: Contents) -> Iterator[_Layer]:
         yield _Layer("output", "answer schema", "output type", tokens.schema)
 
 
-def _prompt_layer(composition: Contents, row: PromptRow) -> _Layer:
+def _prompt_layer(composition: CallContent, row: PromptRow) -> _Layer:
     prompt = row.prompt
     source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
     stored = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
@@ -131,31 +132,31 @@ def _prompt_layer(composition: Contents, row: PromptRow) -> _Layer:
     return _Layer(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
 
 
-def _history_layers(composition: Contents, row: HistoryRow) -> Iterator[_Layer]:
+def _history_layers(composition: CallContent, row: HistoryRow) -> Iterator[_Layer]:
     name, history = row.layer, row.history
     if not len(history) and name not in composition.trims:
         return
     counter = composition.counter
     thinking = sum(thinking_tokens(message, counter) for message in history if message.thinking)
-    tokens = history.total(composition.declarations.tokens(counter).of_message)
+    tokens = history.total(composition.tools_and_output.tokens(counter).of_message)
     yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row=row)
     if thinking:
         yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
 
 
-def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
+def _table_row(composition: CallContent, layer: _Layer, total: int) -> LayerRow:
     """Return a row with its share of tokens, and the reason if a budget or compaction removed a part of it."""
     trim = composition.trims.get(layer.name)
     reasons: list[str] = []
     status: Status = "kept"
-    # Compaction replaces the start of a conversation by a summary, so the context has only the end.
+    # Compaction replaces the start of a conversation by a summary, so the view of the context starts later.
     if layer.name == "conversation" and composition.context.conversation.start:
         reasons.append(f"the first {composition.context.conversation.start} messages were left out before")
         status = "trimmed"
     if trim is not None:
         reasons.append(trim.why)
-        # A wrapper without its children is still sent: its template has text.
         status = trim.status
+        # A wrapper whose children were all dropped can still have the text of its template.
         if layer.tokens:
             status = "trimmed"
     share = layer.tokens / (total or 1)
@@ -164,7 +165,7 @@ def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:
-    """Return the most frequent time limit of a call, and names of some tools with another limit."""
+    """Describe the most frequent time limit of a call, and name some tools with another limit; empty if unknown."""
     limits = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
     if not limits:
         return ""

@@ -1,4 +1,4 @@
-"""`Fitting`: the part of a composition that fits a budget or the `max` of a prompt."""
+"""Cuts of a composition, so that it fits a budget and the `max` of each prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.cut_order import Node, Siblings, UnitBounds, largest, largest_from
-from agentkit_prompts.composition.history_cut import History
+from agentkit_prompts.composition.history_cut import HistoryNode
 from agentkit_prompts.composition.prompt_cut import PromptNode, node_of
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.trims import Trim
@@ -22,7 +22,7 @@ __all__ = ["Fitting", "without_oldest"]
 
 
 class _Unit(NamedTuple):
-    """Name of a unit in a reason."""
+    """Names of a kind of units in the reason of a cut."""
 
     singular: str
     plural: str
@@ -37,15 +37,14 @@ _PIECE = _Unit("piece of text", "pieces of text")
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     """Return a composition without the oldest turns of its history, so that its `tokens` fit a limit.
 
-    Text of prompts is not cut, so the result can exceed the limit. Only a few compositions near the final size are
-    counted.
+    Text of prompts is not cut, so the result can exceed the limit.
 
     Args:
         whole: The composition.
         limit: Maximum number of tokens.
         why: Origin of the limit, for the layer table.
     """
-    history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
+    history = HistoryNode(whole.conversation, whole.counter, whole.layers.history, by_role="user")
     units = history.units
     earlier = whole.trims.get("conversation")
     turns = units
@@ -63,6 +62,8 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
         trim = Trim(steps, turns, f"{share}: {why}")
         return whole.evolve(conversation=history.keep(steps), trims={**whole.trims, "conversation": trim})
 
+    # `Composition.tokens` can render a chat template, which is slow. The guess from token counts of messages leaves
+    # only a few compositions to count.
     fixed = whole.own_tokens() - history.tokens(units)
     guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, history.required)
     count = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, history.required)
@@ -72,21 +73,21 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
 
 
 class Fitting:
-    """Search for the number of units of each part of a composition."""
+    """Search for the number of units of each prompt and history of a composition."""
 
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
         self.whole = whole
         self.budget = budget
         layers, counter = whole.layers, whole.counter
-        self.history = History(whole.conversation, counter, layers.history, by_role="user")
-        self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
+        self.history = HistoryNode(whole.conversation, counter, layers.history, by_role="user")
+        self.traffic = HistoryNode(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
         self.prompts: dict[str, PromptNode] = {}
         system, user, closing = (self._nodes_of(section) for section in whole.sections)
         # In the order they are sent: of layers with equal priority, the first layer receives units first.
         self.siblings = Siblings(
             {**system, "conversation": self.history, **user, "intermediate": self.traffic, **closing}
         )
-        tools, schema, _ = whole.declarations.tokens(counter)
+        tools, schema, _ = whole.tools_and_output.tokens(counter)
         self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
@@ -97,7 +98,7 @@ class Fitting:
         return nodes
 
     def result(self) -> Composition:
-        """Return the composition with the longest prefix of the order that fits.
+        """Return the composition with the longest prefix of `Siblings.order` that fits the budget.
 
         Raises:
             BudgetError: The minimums do not fit; names each minimum with its tokens.
@@ -110,13 +111,15 @@ class Fitting:
                 raise self._infeasible(limit)
             if self.tokens(units) > limit:
                 fitting = largest(units, lambda units: self.tokens(units) <= limit, required)
-            # The text of a chat template is slow to render, so the search starts at the number that fits without it.
+            # A chat template is slow to render, so the search starts at the number of units that fits without it.
             if self.whole.text_tokens is not None:
                 fitting = largest_from(fitting, units, lambda units: self.sent_tokens(units) <= limit, required)
         return self._build(self.siblings.counts(fitting))
 
     def sent_tokens(self, units: int) -> int:
-        """Count the tokens of the first `units` of the order, in the text of the chat template if any."""
+        """Count the tokens of the first `units` of the order in the form that is sent: the text of a chat template, if
+        any.
+        """
         if self.whole.text_tokens is None:
             return self.tokens(units)
         return self._keeping(self.siblings.counts(units), {}).tokens
@@ -140,7 +143,7 @@ class Fitting:
         return MESSAGE_OVERHEAD + section.tokens(self.whole.counter)
 
     def sections(self, counts: Mapping[str, int]) -> list[Section]:
-        """Return the messages that remain with these units of each part."""
+        """Return the sections, each prompt cut to its number of units."""
         return [self._section(slot, section, counts) for slot, section in enumerate(self.whole.sections)]
 
     def _section(self, slot: int, whole: Section, counts: Mapping[str, int]) -> Section:
@@ -167,7 +170,7 @@ class Fitting:
         return self._keeping(final_counts, trims)
 
     def _keeping(self, counts: Mapping[str, int], trims: Mapping[str, Trim]) -> Composition:
-        """Return the composition with these units of each part."""
+        """Return the composition, each prompt and history cut to its number of units."""
         return self.whole.evolve(
             sections=self.sections(counts),
             conversation=self.history.keep(counts["conversation"]),
@@ -212,7 +215,7 @@ class Fitting:
         if self.whole.text_tokens is not None:
             overhead = "chat template"
         parts[overhead] = total - sum(parts.values())
-        # A template that shows less than its parts has a negative overhead, which is not listed.
+        # The overhead is negative if a template omits text of its messages; negative numbers are not listed.
         parts = {path: tokens for path, tokens in parts.items() if tokens > 0}
         needs = ", ".join(f"{path} {tokens}" for path, tokens in parts.items())
         return BudgetError(

@@ -1,4 +1,4 @@
-"""`History`: a conversation that a budget cuts, the oldest steps first."""
+"""`HistoryNode`: a conversation that a budget cuts, the oldest steps first."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
 
-__all__ = ["History"]
+__all__ = ["HistoryNode"]
 
 
-class History(Node):
+class HistoryNode(Node):
     """Messages in whole steps: a user's turn with all replies, or a model's calls with their results.
     With `cut="drop"` all messages are one step.
 
-    The newest steps remain. If several cuts are possible, the cut moves to a block border, a point that depends only on
-    the messages before it, so that the start of the history does not change for several turns.
+    The newest steps remain. `steps` moves a cut forward to a block border. A border depends only on the messages before
+    it, so the start of the history stays the same for several turns, and the provider can cache it.
     """
 
     def __init__(
@@ -37,21 +37,22 @@ class History(Node):
             self.required = self.units
 
     def tokens(self, count: int) -> int:
-        """Count the messages of the newest steps."""
+        """Count the tokens of the `count` newest steps."""
         if count <= 0:
             return 0
         totals, offset = self._messages.totals(self._count)
         return totals[offset + len(self._messages)] - totals[offset + self._starts[-count]]
 
     def steps(self, count: int, block: int = 0, minimum: int = 1) -> int:
-        """Return the number of steps after the first block border in the `count` newest steps, at least `minimum`.
+        """Return the number of steps after the first block border among the `count` newest steps.
 
-        Without a border, the number is `count`.
+        Borders are `block` tokens apart; 0 means no borders. The result is `count` if no border leaves at least
+        `minimum` steps.
         """
         if not 0 < count < self.units or not block:
             return max(0, min(count, self.units))
         totals, offset = self._messages.totals(self._count)
-        # Count from the first message of the view, not of its log, so that equal messages have equal borders.
+        # Count from the first message of the view: its log can start earlier, and equal histories need equal borders.
         base = totals[offset]
         for step in range(self.units - count, self.units - max(1, minimum) + 1):
             here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
@@ -60,7 +61,7 @@ class History(Node):
         return count
 
     def keep(self, steps: int) -> Conversation:
-        """Return the newest steps."""
+        """Return the messages of the newest `steps`."""
         if steps >= self.units:
             return self._messages
         if steps <= 0:

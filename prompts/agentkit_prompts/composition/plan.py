@@ -1,4 +1,4 @@
-"""`Plan`: the parts of layers that are the same for every context, computed once."""
+"""`Plan`: the values that a composition computes from its layers alone, independent of the context."""
 
 from __future__ import annotations
 
@@ -13,72 +13,74 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.volatility import VolatilityWarning
 
-__all__ = ["Block", "Inputs", "PlacedSelector", "Plan", "Step", "plan_of"]
+__all__ = ["Inputs", "Plan", "PlannedMessage", "PlannedPrompt", "SelectingPrompt", "plan_of"]
 
 Inputs: TypeAlias = tuple[object, ...]
-"""Values of a context that a rendering read."""
+"""Values of a context that a rendering depends on."""
 InputReader: TypeAlias = Callable[[PromptContext], Inputs]
-"""Reads the inputs of a rendering from a context."""
+"""Function that reads the inputs of a rendering from a context."""
 
 
-class Step(NamedTuple):
-    """One prompt of a message."""
+class PlannedPrompt(NamedTuple):
+    """One prompt of a message, and the reader of its inputs."""
 
     path: str
     prompt: BasePrompt
     read: InputReader | None
-    """Reader of the inputs of the prompt; None if its fragment is not cached."""
+    """Reader of the inputs of the prompt; None if its rendering is not cached separately."""
 
 
-class PlacedSelector(NamedTuple):
+class SelectingPrompt(NamedTuple):
     """A prompt whose selector reads the query, and its path."""
 
     path: str
     prompt: ExamplesPrompt
 
 
-class Block(NamedTuple):
-    """The prompts of one message."""
+class PlannedMessage(NamedTuple):
+    """The prompts of one message, and the reader of their inputs."""
 
     slot: int
     """0 for the system message, 1 for the user message, 2 for the closing message."""
     name: str
-    steps: tuple[Step, ...]
+    """Cache key of the message, and label of its section."""
+    prompts: tuple[PlannedPrompt, ...]
     read: InputReader | None
     """Reader of the inputs of all prompts of the message; None if the message is not cached."""
 
 
 class Plan:
-    """The parts of layers that are the same for every context.
+    """The values that a composition computes from its layers alone.
 
     Attributes:
-        has_maximum: True if a prompt or the history has a `Size.max`, which applies without a budget, too.
-        selecting: The prompts whose selector reads the query, each once.
-        blocks: The messages that have prompts.
-        is_checked: True after `warn_of_volatility`.
+        has_maximum: True if a prompt, the history or the tool traffic has a `Size.max`, which also applies without a
+            budget.
+        selecting_prompts: The prompts whose selector reads the query, each once.
+        messages: The messages that have prompts.
+        is_checked: True if `warn_of_volatility` has run.
     """
 
-    __slots__ = ("blocks", "has_maximum", "is_checked", "selecting")
+    __slots__ = ("has_maximum", "is_checked", "messages", "selecting_prompts")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic]
-        selecting: dict[int, PlacedSelector] = {}
+        selecting_prompts: dict[int, SelectingPrompt] = {}
         for path, prompt in layers.walk():
             sizes.append(prompt.size)
             if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
-                selecting.setdefault(id(prompt), PlacedSelector(path, prompt))
+                selecting_prompts.setdefault(id(prompt), SelectingPrompt(path, prompt))
         self.is_checked = False
         self.has_maximum = any(size.max is not None for size in sizes)
-        self.selecting = tuple(selecting.values())
-        blocks = (
-            _block(0, "system", layers.prompts("system")),
-            _block(1, "input", layers.prompts("before_input", "input", "after_input")),
-            _block(2, "after_intermediate", layers.prompts("after_intermediate")),
+        self.selecting_prompts = tuple(selecting_prompts.values())
+        messages = (
+            _planned_message(0, "system", layers.prompts("system")),
+            _planned_message(1, "input", layers.prompts("before_input", "input", "after_input")),
+            _planned_message(2, "after_intermediate", layers.prompts("after_intermediate")),
         )
-        self.blocks = tuple([block for block in blocks if block.steps])
+        self.messages = tuple([message for message in messages if message.prompts])
 
     def warn_of_volatility(self, layers: Layers) -> None:
-        """Warn once about prompts of `layers` that no prompt cache can store, or after which it ends."""
+        """Warn once about volatile prompts before stable prompts: a prompt cache ends at the first volatile prompt."""
         if self.is_checked:
             return
         self.is_checked = True
@@ -96,38 +98,38 @@ def plan_of(layers: Layers) -> Plan:
     return plan
 
 
-def _block(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> Block:
+def _planned_message(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> PlannedMessage:
     placed = [(path, prompt, _names_read(prompt)) for path, prompt in prompts]
-    # A message of one prompt is cached as a whole.
+    # If a message has one prompt, caching the message is sufficient.
     if len(placed) == 1:
         path, prompt, names = placed[0]
-        return Block(slot, name, (Step(path, prompt, None),), _input_reader(names))
-    steps: list[Step] = []
+        return PlannedMessage(slot, name, (PlannedPrompt(path, prompt, None),), _input_reader(names))
+    planned: list[PlannedPrompt] = []
     all_names: frozenset[str] | None = frozenset()
     for path, prompt, names in placed:
         # The input differs every turn, so caching a prompt that reads it would cost more than it saves.
         if names is not None and "user_input" in names:
             names = None
-        steps.append(Step(path, prompt, _input_reader(names)))
+        planned.append(PlannedPrompt(path, prompt, _input_reader(names)))
         if names is None or all_names is None:
             all_names = None
         else:
             all_names |= names
-    return Block(slot, name, tuple(steps), _input_reader(all_names))
+    return PlannedMessage(slot, name, tuple(planned), _input_reader(all_names))
 
 
 def _input_reader(names: Collection[str] | None) -> InputReader | None:
-    """Return the reader of the values of some names; None if a rendering depends on more than the context."""
+    """Return the reader of the values of context names; None without names, if a rendering cannot be cached."""
     if names is None:
         return None
     fields = {"user_input.additional_kwargs" if name == "additional_kwargs" else name for name in names}
-    # The same input can have kwargs that change.
+    # `RenderCache.keep` finds mutable kwargs only if the kwargs themselves are an input.
     if "user_input" in fields:
         fields.add("user_input.additional_kwargs")
     if not fields:
         return lambda _: ()
     get = attrgetter(*sorted(fields))
-    # An attrgetter of one name returns the value by itself.
+    # An attrgetter of one name returns the value, not a tuple.
     if len(fields) == 1:
         return lambda ctx: (get(ctx),)
     return get

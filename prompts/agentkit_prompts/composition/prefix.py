@@ -1,4 +1,4 @@
-"""The part of a composition that a provider can cache: cache points, and the hash of this part."""
+"""The prefix of a composition that a provider can cache: its cache points and its hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tree.volatility import volatility_of
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
 
@@ -25,25 +25,29 @@ _Part: TypeAlias = Literal["tools", "static", "session", "conversation"]
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """Cache point: the payload before it is the same in several calls."""
+    """Cache point: a position up to which the payload is the same in several calls."""
 
     after: _Part
+    """The content that ends at the point: the tools, the prompts that are static or that change per session, or the
+    conversation."""
     message: int
-    """Index of its message; -1 for the tools."""
+    """Index of the message that contains the point; -1 after the tools."""
     offset: int
     """Number of characters of the message before the point."""
     tokens: int
     """Number of tokens before the point."""
 
 
-def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
-    """Return at most four cache points, between the parts that are static, change per session, and change per turn."""
-    declared = composition.declarations.tokens(composition.counter)
+def breakpoints(composition: CallContent) -> tuple[Breakpoint, ...]:
+    """Return at most four cache points: after the tools, the static prompts, the prompts of the session, and the
+    conversation.
+    """
+    token_counts = composition.tools_and_output.tokens(composition.counter)
     points: list[Breakpoint] = []
     if composition.tools:
-        points.append(Breakpoint("tools", -1, 0, declared.tools))
+        points.append(Breakpoint("tools", -1, 0, token_counts.tools))
     for part, row in _last_rows(composition).items():
-        message, offset, tokens = 0, 0, declared.tools
+        message, offset, tokens = 0, 0, token_counts.tools
         if isinstance(row, PromptRow):
             offset = row.end
             tokens += MESSAGE_OVERHEAD + tokens_until(row.section.segments(), offset, composition.counter)
@@ -52,18 +56,20 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
             offset = len(composition.marked_text(message))
             if composition.sends_system:
                 tokens += MESSAGE_OVERHEAD + composition.system.tokens(composition.counter)
-            tokens += row.history.total(declared.of_message)
+            tokens += row.history.total(token_counts.of_message)
         points.append(Breakpoint(part, message, offset, tokens))
     return tuple(points)
 
 
-def _last_rows(composition: Contents) -> dict[_Part, Row]:
-    """Return the last row of each part, up to the first text that changes every turn: a cache stores a prefix."""
+def _last_rows(composition: CallContent) -> dict[_Part, Row]:
+    """Return the last row of each part before the first text that changes every turn, because a cache stores a prefix
+    only.
+    """
     last: dict[_Part, Row] = {}
     part: _Part = "static"
     for row in rows_of(composition):
         if isinstance(row, HistoryRow):
-            # The conversation is the first history. The input follows it, which changes every turn.
+            # The conversation is the first history; after it comes the input, which changes every turn.
             if len(row.history):
                 last["conversation"] = row
             break
@@ -77,11 +83,10 @@ def _last_rows(composition: Contents) -> dict[_Part, Row]:
     return last
 
 
-def prefix(composition: Contents) -> tuple[str, int]:
-    """Return the hash and the tokens of everything before the first part that changes every turn.
+def prefix(composition: CallContent) -> tuple[str, int]:
+    """Return the hash and the number of tokens of the content before the first text that changes every turn.
 
-    This part contains the tools, the stable prompts of `system` and, if all of `system` is stable, the conversation.
-    Each message of the conversation is hashed once.
+    The hashed content is the tools, the stable prompts of `system` and, if all of `system` is stable, the conversation.
     """
     points = breakpoints(composition)
     last = Breakpoint("tools", -1, 0, 0)

@@ -1,4 +1,4 @@
-"""Cuts of a prompt under a budget: cuts of its text, its items, or the prompts inside it."""
+"""Cuts of a prompt under a budget: of its text, of its items, or of the prompts inside it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 __all__ = ["PromptNode", "node_of"]
 
 _MAX_PIECES = 256
-"""Maximum number of pieces of a text."""
+"""Number of pieces into which a text is divided, at most."""
 _MAX_WORD = 80
+"""Characters to search for the end of a word; a longer word is cut inside."""
 _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"
 
 
 class PromptNode(Node):
-    """A prompt that can be cut; each number of units is rendered once. A fence encloses the remaining part."""
+    """A prompt that can be cut. Each number of units is rendered once, with the fence of the prompt around the rest."""
 
     def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
         self.size = prompt.size
@@ -43,11 +44,11 @@ class PromptNode(Node):
             self.required = self.units
 
     def tokens(self, count: int) -> int:
-        """Count the rendering of the first units."""
+        """Count the tokens of the rendering of the first `count` units."""
         return self.render(count).tokens(self._counter)
 
     def render(self, count: int) -> Rendered:
-        """Render the first units."""
+        """Render the first `count` units."""
         rendered = self._renderings.get(count)
         if rendered is None:
             rendered = self._renderings[count] = with_fence(self._prompt, self._cut(count), self._ctx)
@@ -65,12 +66,12 @@ class PromptNode(Node):
         return 1
 
     def _first(self, count: int) -> Rendered:
-        """Render the first units, at least one and not all of them."""
+        """Render the first `count` units: at least one, and not all."""
         raise AssertionError("a prompt that cannot be cut has one unit")
 
 
 class _Items(PromptNode):
-    """A prompt cut to its first items."""
+    """A prompt that is cut to its first items."""
 
     def _count(self) -> int:
         return len(_items(self._prompt, self._prompt.values(self._ctx)))
@@ -80,7 +81,7 @@ class _Items(PromptNode):
 
 
 class _Text(PromptNode):
-    """A prompt cut to the end of its text, its start, or both."""
+    """A prompt whose text is cut at the head, the tail or the middle."""
 
     def _count(self) -> int:
         self._points = cut_points(self._whole, _MAX_PIECES)
@@ -119,7 +120,7 @@ class _CustomCut(PromptNode):
 
 
 class _Tree(PromptNode):
-    """A prompt around other prompts, which are cut in their common order."""
+    """A wrapper whose children are cut; the children share the units of the wrapper."""
 
     def __init__(self, prompt: WrapPrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
         super().__init__(prompt, ctx, whole, counter)
@@ -146,13 +147,13 @@ _CLASSES: Mapping[str, type[PromptNode]] = {
     "tail": _Text,
     "middle": _Text,
 }
-"""Name of a cut -> the class of its node."""
+"""Class of the node, by the name of the cut."""
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> PromptNode:
-    """Return the node of a prompt; in a wrapper without a cut, the children are cut."""
+    """Return the node of a prompt; if a wrapper has no cut, its children are cut."""
     if prompt.fence:
-        # A cut must not remove a line of the fence: the fence encloses the remaining part.
+        # Without the fence, so that a cut cannot remove one of its lines; `PromptNode.render` adds the fence again.
         whole = prompt.render(ctx)
     cut = prompt.size.cut
     # A prompt with a custom `render` is cut as a whole: its rendering can contain more than its children.
@@ -172,7 +173,7 @@ def _items(prompt: BasePrompt, values: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendered:
-    """Render the first items of a prompt only."""
+    """Render a prompt with only its first `count` items."""
     values = prompt.values(ctx)
     items = _items(prompt, values)[:count]
     first: dict[str, Any] = {str(prompt.items): items}
@@ -185,9 +186,9 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
 
 
 def cut_points(rendered: Rendered, maximum: int) -> list[int]:
-    """Return about `maximum` ascending offsets at which the text can be cut; the last offset is the end.
+    """Return about `maximum` ascending offsets at which the text can be cut; the last offset is the end of the text.
 
-    Offsets are between words if possible, and never inside a media marker or an atomic chunk.
+    Offsets are between words if possible, and never inside a media marker or an atomic document.
     """
     text, size = rendered.text, len(rendered.text)
     whole = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
@@ -203,7 +204,7 @@ def cut_points(rendered: Rendered, maximum: int) -> list[int]:
 
 
 def _end_of_whole(whole: Sequence[Span], point: int) -> int:
-    """Return `point`, or the end of the atomic segment that contains it."""
+    """Return `point`, or the end of the span that contains the point and must not be cut."""
     return next((span.end for span in whole if span.start < point < span.end), point)
 
 

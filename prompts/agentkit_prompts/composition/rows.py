@@ -13,7 +13,7 @@ from agentkit_prompts.templates.spans import Span, tile
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["HistoryName", "HistoryRow", "PromptRow", "Row", "is_inside", "rows_of"]
 
@@ -30,7 +30,7 @@ class PromptRow(NamedTuple):
     section: Section
     """The message of the prompt."""
     message: int | None
-    """Index of that message; None if it is not sent."""
+    """Index of the message in the composition; None if the message is not sent."""
     offset: int
     """Number of characters of the message before the prompt."""
 
@@ -58,12 +58,12 @@ class HistoryRow(NamedTuple):
 
     @property
     def numbers(self) -> dict[int, int]:
-        """Index of a message in the context -> its index in the composition."""
+        """Indices of messages in the composition, by their index in the context."""
         return {index: number for number, index in enumerate(self.indices, self.message)}
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Spans of all its messages."""
+        """Spans of all messages of the row."""
         spans: list[Span] = []
         for (index, number), message in zip(self.numbers.items(), self.history, strict=True):
             spans += tile(stored_segments(message, f"{self.layer}[{index}]"), number)
@@ -73,7 +73,7 @@ class HistoryRow(NamedTuple):
 Row: TypeAlias = PromptRow | HistoryRow
 
 
-def rows_of(composition: Contents) -> Iterator[Row]:
+def rows_of(composition: CallContent) -> Iterator[Row]:
     """Yield the rows in the order they are sent, including prompts without text and histories without messages."""
     system, user, closing = composition.sections
     message = 0
@@ -101,7 +101,7 @@ def _prompts(section: Section, message: int, is_sent: bool) -> Iterator[PromptRo
             offset = row.end + len(SEPARATOR)
 
 
-def _history(composition: Contents, name: HistoryName, message: int) -> HistoryRow:
+def _history(composition: CallContent, name: HistoryName, message: int) -> HistoryRow:
     history: Conversation = getattr(composition, name)
     indices: Sequence[int] = getattr(composition.context, name).complete_at()
     # A budget drops the first messages, so the last messages are sent.
@@ -109,5 +109,5 @@ def _history(composition: Contents, name: HistoryName, message: int) -> HistoryR
 
 
 def is_inside(path: str, outer: str) -> bool:
-    """True if the prompt at `path` is the prompt or place `outer`, or is inside it."""
+    """True if `path` equals `outer`, the path of a prompt or of a place of the layers, or is inside `outer`."""
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))

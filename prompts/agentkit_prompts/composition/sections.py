@@ -29,7 +29,7 @@ class Section(Rendered):
     """The rendering of one message: its fragments, joined with blank lines; fragments without text are left out.
 
     Attributes:
-        fragments: The renderings of its prompts, in order.
+        fragments: The rendered prompts of the message, in order.
         label: Name of the message, such as `system`.
         role: Role of the message.
     """
@@ -63,14 +63,14 @@ EMPTY = Section((), "")
 
 
 def to_parts(rendered: Rendered) -> tuple[Part, ...]:
-    """Cut a rendering at its markers into text and media parts."""
+    """Split a rendering at its media markers into text and media parts."""
     parts: list[Part] = []
     texts: list[str] = []
     for segment in rendered.segments():
         if segment.media is None:
             texts.append(segment.text)
             continue
-        # Merge neighbouring texts: some servers reject a message with two text parts.
+        # Neighbouring texts become one part, because some servers reject a message with two text parts.
         if texts:
             parts.append(Text("".join(texts)))
             texts = []

@@ -1,4 +1,4 @@
-"""Selection of worked examples before a prompt is rendered: once per composition, also with async selectors."""
+"""Selection of worked examples before the prompts are rendered, also by async selectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import is_
 from typing import Any
 
-from agentkit_prompts.composition.plan import PlacedSelector, plan_of
+from agentkit_prompts.composition.plan import SelectingPrompt, plan_of
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
@@ -18,19 +18,19 @@ from agentkit_prompts.tree.layers import Layers
 __all__ = ["needs_selection", "select", "select_examples"]
 
 _GRACE = 2.0
-"""Seconds for selectors to finish after their cancellation."""
+"""Seconds to wait for cancelled selectors."""
 
 
 def needs_selection(layers: Layers) -> bool:
     """True if a selector of these layers reads the query; otherwise `select_examples` has no effect."""
-    return bool(plan_of(layers).selecting)
+    return bool(plan_of(layers).selecting_prompts)
 
 
-def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptContext:
-    """Return `ctx` with the examples of `prompts` selected.
+def select(prompts: Iterable[SelectingPrompt], ctx: PromptContext) -> PromptContext:
+    """Return `ctx` with the selected examples of `prompts`.
 
     Raises:
-        PromptError: A selector failed, or must be awaited and `select_examples` was not called.
+        PromptError: A selector failed; or a selector is async and `select_examples` was not called before.
     """
     selections: list[Selection] = []
     for path, prompt in prompts:
@@ -42,21 +42,21 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
 
 
 async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
-    """Return `ctx` with the examples of every prompt of `layers` selected, also by async selectors.
+    """Return `ctx` with the selected examples of all prompts of `layers`, also of async selectors.
 
-    Blocking selectors run in threads, all selectors concurrently. The examples are in
-    `PromptContext.selections`; they are used while the text of the input and the pool stay the same.
+    All selectors run concurrently, blocking selectors in threads. The examples are stored in
+    `PromptContext.selections`, and are valid while the text of the input and the available examples stay the same.
 
     Raises:
         PromptError: A selector failed.
     """
-    selecting = plan_of(layers).selecting
-    if not selecting:
+    selecting_prompts = plan_of(layers).selecting_prompts
+    if not selecting_prompts:
         return ctx
-    first, *rest = [_selection(ctx, *placed) for placed in selecting]
+    first, *rest = [_selection(ctx, *placed) for placed in selecting_prompts]
     tasks = [asyncio.ensure_future(selection) for selection in rest]
     try:
-        # The first selector runs without a task: the caller can abandon it if it ignores its cancellation.
+        # The first selector runs in the task of the caller, which can abandon a selector that ignores its cancellation.
         selections = [await first, *[await task for task in tasks]]
         return _with(ctx, selections)
     except BaseException:
@@ -70,7 +70,7 @@ async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
         task.cancel()
     if tasks:
         for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
-            # asyncio logs an exception of a task that was never read.
+            # Read the exception, because asyncio logs an exception that was never read.
             _ = task.cancelled() or task.exception()
 
 
@@ -89,7 +89,7 @@ async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> S
 
 
 def _with(ctx: PromptContext, new: Sequence[Selection]) -> PromptContext:
-    """Return `ctx` with these selections instead of the earlier selections of the same prompts."""
+    """Return `ctx` with new selections, which replace earlier selections of the same prompts."""
     paths = {selection.prompt for selection in new}
     selections = (*[selection for selection in ctx.selections if selection.prompt not in paths], *new)
     if len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections)):

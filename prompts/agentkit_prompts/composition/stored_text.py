@@ -10,12 +10,15 @@ __all__ = ["stored_segments", "stored_text"]
 
 
 def stored_text(message: Message) -> str:
-    """Return the text of a message of the conversation, with a marker per use of a media part."""
+    """Return the text of a stored message, with a marker for each use of a media part."""
     return "".join([segment.text for segment in stored_segments(message, "")])
 
 
 def stored_segments(message: Message, pointer: str) -> list[Segment]:
-    """Return one segment per part of a message; `pointer` is its path in the context, such as `conversation[3]`."""
+    """Return one segment per part of a message.
+
+    `pointer` is the path of the message in the context, such as `conversation[3]`.
+    """
     prompt = pointer.split("[")[0]
     if isinstance(message.content, str):
         return [Segment(neutralise_markers(message.content), f"{pointer}.content", "untrusted", prompt)]

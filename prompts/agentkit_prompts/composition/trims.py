@@ -1,4 +1,4 @@
-"""Effects of a budget on the layers of a composition."""
+"""Effects of a budget or of a `Size.max` on the layers of a composition."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Status = Literal["kept", "trimmed", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Effect of the budget on one layer."""
+    """Cut of one layer."""
 
     remaining: int
     """Number of units after the cut: items, steps of the history, or pieces of text."""
     of: int
     """Number of units before the cut."""
     why: str
-    """The reason, as text."""
+    """Reason of the cut, for a person: the number of units, and the limit."""
 
     @property
     def status(self) -> Status:

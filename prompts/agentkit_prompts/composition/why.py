@@ -1,4 +1,4 @@
-"""`why`: the place of a prompt or a part of the context in a composition, or the reason for its absence."""
+"""`why`: the place of a prompt, or of a value of the context, in a composition, or the reason for its absence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentkit_prompts.tree.layers import PLACES
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["Why", "WhyStatus", "why"]
 
@@ -38,31 +38,31 @@ _REASONS: Mapping[WhyStatus, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The place of one part of a composition, or of its context."""
+    """The place of the content at a pointer: a prompt, a value of the context, or another row of the layer table."""
 
     pointer: str
     spans: tuple[Span, ...]
-    """All spans of the messages that show it."""
+    """All spans of the messages that show the content."""
     reason: str
-    """The prompts that show it, or the reason for its absence."""
+    """The prompts that show the content, or the reason for its absence."""
     status: WhyStatus
-    """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` if
-    no prompt reads it, or if it belongs to incomplete tool calls; or `unknown` if a prompt reads it, but no span shows
-    it unchanged."""
+    """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` if no
+    prompt reads the content, or if it belongs to incomplete tool calls; `unknown` if a prompt reads the content, but no
+    span shows it unchanged."""
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.reason}"
 
 
 class _Shown(NamedTuple):
-    """A span, and the parts of the context that it shows."""
+    """A span, and the paths of the context values that the span shows."""
 
     span: Span
     paths: tuple[ContextPath, ...]
 
 
-def why(composition: Contents, pointer: str) -> Why:
-    """Explain the place of a pointer in a composition, or its absence; see `Composition.why`.
+def why(composition: CallContent, pointer: str) -> Why:
+    """Explain the place of the content at a pointer, or its absence; see `Composition.why`.
 
     Raises:
         PromptError: The pointer is not text, or is unknown.
@@ -87,7 +87,7 @@ def _why(pointer: str, status: WhyStatus, subject: str, spans: Sequence[Span] = 
 class _Question:
     """Search for one pointer. An `_about_*` method returns None if it does not handle the pointer."""
 
-    def __init__(self, composition: Contents, pointer: str) -> None:
+    def __init__(self, composition: CallContent, pointer: str) -> None:
         self.composition = composition
         self.pointer = pointer
         self.path = parse_path(pointer)
@@ -95,7 +95,9 @@ class _Question:
         self.spans = composition.spans
 
     def answer(self) -> Why | None:
-        """Return the result for a part of the context, a prompt, or another row of the layer table."""
+        """Return the explanation for a value of the context, a prompt, or another row of the layer table; None if the
+        pointer is unknown.
+        """
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return self._about_context(self.path) or self._about_row()
         answer = self._about_prompts() or self._about_row()
@@ -112,7 +114,7 @@ class _Question:
     # --- prompts and rows of the table
 
     def _about_prompts(self) -> Why | None:
-        """Return the result for a place, or for the prompts with a path, name or file."""
+        """Explain the prompts at a place of the layers, or the prompts with this path, name or file."""
         name = self.pointer
         if name in self.prompts:
             return self._about_prompt(name)
@@ -129,7 +131,7 @@ class _Question:
         return Why(name, spans, "; ".join(map(str, answers)), status)
 
     def _paths_of_prompts(self, name: str) -> list[str]:
-        """Return the paths of the prompts of a place, or with a name or file."""
+        """Return the paths of the prompts at a place of the layers, or of the prompts with a name or file."""
         if name in PLACES:
             return [path for path, _ in self.composition.layers.prompts(name)]
         return [path for path, prompt in self.prompts.items() if name and name in (prompt.label, prompt.template.file)]
@@ -163,7 +165,7 @@ class _Question:
             return True
 
     def _about_row(self) -> Why | None:
-        """Return the result for a row of the table that is neither a prompt nor a part of the context."""
+        """Explain a row of the layer table that is neither a prompt nor a value of the context, such as `overhead`."""
         for row in layer_table(self.composition):
             if row.layer == self.pointer:
                 return self._why("sent", f"as {row.prompt}, {row.tokens} tokens")
@@ -178,7 +180,7 @@ class _Question:
     # --- the context
 
     def _about_context(self, path: ContextPath) -> Why | None:
-        """Return the result for a part of the context, or None if the context does not contain it."""
+        """Explain a value of the context; return None if the context has no value at the path."""
         view = self.composition.context.view
         spans = self._spans_in(path)
         is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in self._kwargs_read
@@ -200,7 +202,7 @@ class _Question:
         return self._why("shown", "; ".join(reasons), spans)
 
     def _sent_answer(self, path: ContextPath) -> Why | None:
-        """Return the result for tools and stored messages, which are sent outside of the text of prompts."""
+        """Explain tools and stored messages, which are sent outside of the text of prompts."""
         composition = self.composition
         if path.root == "tools" and composition.tools:
             return self._why("sent", "as a tool spec")
@@ -231,7 +233,7 @@ class _Question:
         return self._why("unread", reason)
 
     def _unsent_answer(self, path: ContextPath) -> Why:
-        """Return the result for a part of the context that no span shows separately."""
+        """Explain a value of the context that no span shows separately."""
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
             return self._why("unknown", f"{_describe_prompts(siblings)} shows other parts of {path.upto(2)}")
@@ -241,9 +243,9 @@ class _Question:
         return self._whole_answer(path, cuts) or self._unread_answer(path, reader_paths)
 
     def _whole_answer(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
-        """Return the result for a part that a span of the whole shows, or that a budget removed."""
+        """Explain a value if a span shows the whole that contains it, or if a budget removed it."""
         whole = self._spans_around(path)
-        # If items have spans, a span of the whole shows, for example, only the number of items.
+        # If other items have spans, the span of the whole probably shows only a property, such as the number of items.
         if whole and not (cuts and self._shows_parts_of(path.root)):
             return self._why("unknown", "; ".join([f"{_describe_prompts(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
@@ -255,13 +257,13 @@ class _Question:
         return [entry.span for entry in self._shown if any(path.is_below(shown_path) for shown_path in entry.paths)]
 
     def _shows_parts_of(self, root: str) -> bool:
-        """True if a span shows a part of the value of that name."""
+        """True if a span shows a part of the context value `root`."""
         return any(
             shown_path.root == root and len(shown_path) > 1 for entry in self._shown for shown_path in entry.paths
         )
 
     def _unread_answer(self, path: ContextPath, reader_paths: Sequence[str]) -> Why:
-        """Return the result for a part of the context that no span shows and no budget removed."""
+        """Explain a value of the context that no span shows and no budget removed."""
         custom_paths = [at for at, prompt in self.prompts.items() if has_own_code(prompt)]
         if custom_paths:
             return self._why("unknown", f"{', '.join(custom_paths)} has custom code, which might show it")
@@ -278,7 +280,7 @@ class _Question:
         return [_Shown(span, self._paths_of(span)) for span in self.spans if span.pointer]
 
     def _paths_of(self, span: Span) -> tuple[ContextPath, ...]:
-        """Return the parts of the context that a span shows."""
+        """Return the paths of the context values that a span shows."""
         paths = [parse_path(span.pointer)]
         # The pointer of an expression lists the names that it reads.
         if paths == [None]:
@@ -290,7 +292,7 @@ class _Question:
         return tuple([self._in_context(path, selected) for path in paths if path is not None])
 
     def _in_context(self, path: ContextPath, selected: Sequence[Example]) -> ContextPath:
-        """Return the path in the context of a path in a selection, which has other indexes."""
+        """Return the path in the context for a path whose index counts the selected examples."""
         if path.root != "examples" or len(path) == 1 or not selected:
             return path
         identity = _identity(selected[int(path[1])])
@@ -302,7 +304,7 @@ class _Question:
 
     @cached_property
     def _kwargs_read(self) -> set[str]:
-        """Names of the kwargs that prompts read by their name alone, with or without a value."""
+        """Names of the kwargs that prompts read by name, not as `additional_kwargs.NAME`; the context may lack them."""
         prompts = [prompt for _, prompt in self.composition.layers.prompts()]
         return {str(path[1]) for prompt in prompts for path in _paths_read(prompt) if len(path) > 1}
 
@@ -329,14 +331,14 @@ class _Question:
 
 
 def _numbers_sent(row: HistoryRow, path: ContextPath) -> list[int]:
-    """Return the numbers of the sent messages of a history, or the number of the message at the path."""
+    """Return the indices, in the composition, of all messages of a history, or of the message at the path."""
     if len(path) == 1:
         return [*row.numbers.values()]
     return [number for index, number in row.numbers.items() if index == path[1]]
 
 
 def _source_of(item: object) -> str:
-    """Return the end of a reason: the source of a document or fact."""
+    """Return the end of a reason: the source of a document or fact; empty for other values."""
     if isinstance(item, Document) and item.source:
         return f"; from {item.label}"
     if isinstance(item, Fact) and item.source:
@@ -345,7 +347,7 @@ def _source_of(item: object) -> str:
 
 
 def _identity(example: Example) -> tuple[str, ...]:
-    """Return the fields that identify an example: a selector can return a copy with a score."""
+    """Return the fields that identify an example, without its score, because a selector can return a scored copy."""
     return example.input, example.output, example.id
 
 

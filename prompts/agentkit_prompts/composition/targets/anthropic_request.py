@@ -13,26 +13,26 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.schemas.provider_tools import anthropic_form
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.composition.call_content import CallContent
+    from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["anthropic_payload"]
 
 _CACHE = FrozenDict(type="ephemeral")
 _UNMARKED = ("thinking", "redacted_thinking")
-"""Blocks on which the API accepts no cache mark."""
+"""Types of blocks that the API refuses if they have a cache mark."""
 
 
-def anthropic_payload(composition: Contents) -> dict[str, Any]:
+def anthropic_payload(composition: CallContent) -> dict[str, Any]:
     """Return `{"system": [...], "messages": [...], "tools": [...]}`, without empty fields. Nested values are read-only.
 
-    User and assistant alternate: neighbouring messages of one role are merged, and tool results are sent by the user.
-    Blank blocks are omitted, and system messages of the conversation follow the system prompt. The breakpoints of the
-    composition become cache marks. An output schema becomes `output_config`.
+    Neighbouring messages of one role are merged, because user and assistant must alternate. Tool results are sent by
+    the user. Blank blocks are omitted, and system messages of the conversation follow the system prompt. The
+    breakpoints of the composition become cache marks. An output schema becomes `output_config`.
 
     Raises:
-        MediaError: The API does not accept the type or the place of a media part.
+        MediaError: The API does not accept the type of a media part, or a system prompt with media.
     """
     points = breakpoints(composition)
     borders = [point.offset for point in points if point.after in ("static", "session")]
@@ -47,21 +47,21 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     payload: dict[str, Any] = {}
     if system:
         payload["system"] = system
-    return payload | {"messages": turns.opened()} | _declared(composition)
+    return payload | {"messages": turns.opened()} | _tool_and_output_fields(composition)
 
 
-def _declared(composition: Contents) -> dict[str, Any]:
-    """Return the fields of the tools and of the output schema."""
+def _tool_and_output_fields(composition: CallContent) -> dict[str, Any]:
+    """Return the fields `tools` and `output_config`; a field without a value is missing."""
     fields: dict[str, Any] = {}
     if composition.tools:
-        fields["tools"] = composition.declarations.derive(_tools)
+        fields["tools"] = composition.tools_and_output.derive(_tools)
     if composition.output_schema is not None:
         fields["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return fields
 
 
 def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
-    """Return the turns followed by new turns; the earlier object is not changed."""
+    """Return a copy of `turns` (None: without messages) with the messages in `new` added."""
     result = _Turns()
     if turns is not None:
         result = turns.copy()
@@ -71,24 +71,24 @@ def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
 
 
 class _Turns:
-    """Builder of the messages of a request: merges neighbouring messages of one role, and makes call ids unique.
+    """Builder of the messages of a request: merges neighbouring messages of one role, and renames repeated call ids.
 
-    The API requires unique ids, but models count from the start in each run: a repeated id is renamed.
+    The API requires unique ids, but some models number their calls from the start again in each run.
     """
 
     __slots__ = ("_blocks", "_messages", "_next_of", "_renamed", "_role", "_seen", "system")
 
     def __init__(self) -> None:
         self.system: list[FrozenDict] = []
-        """Blocks of the system messages in the conversation."""
+        """Blocks of the system messages of the conversation."""
         self._messages: list[FrozenDict] = []
-        """All messages except the last message, which has the role `_role` and the blocks `_blocks`, which can grow."""
+        """All messages except the last message, which can still grow: its role is `_role`, its blocks are `_blocks`."""
         self._role = ""
         self._blocks: list[FrozenDict] = []
         self._seen: set[str] = set()
         self._next_of: dict[str, int] = {}
         self._renamed: dict[str, str] = {}
-        """New ids of the calls of the latest assistant message."""
+        """New ids of repeated call ids of the latest assistant message, by their old ids."""
 
     def copy(self) -> _Turns:
         turns = _Turns()
@@ -98,7 +98,7 @@ class _Turns:
         return turns
 
     def add(self, turn: Turn) -> None:
-        """Add the blocks of one message."""
+        """Add the blocks of one message, to the last message if its role is equal."""
         role, blocks = turn
         if role == "system":
             self.system += blocks
@@ -114,21 +114,22 @@ class _Turns:
         return [FrozenDict(role=self._role, content=FrozenList(self._blocks))]
 
     def add_text(self, rendered: Rendered) -> None:
-        """Add text of the user."""
+        """Add a rendered message of the user; blank text is omitted."""
         if rendered.media:
             self.add(("user", tuple(anthropic_blocks(to_parts(rendered)))))
         elif rendered.text.strip():
             self.add(("user", (FrozenDict(type="text", text=rendered.text),)))
 
     def mark_end(self) -> None:
-        """Set a cache mark on the last block that accepts a cache mark."""
+        """Set a cache mark on the last block of the last message that accepts a cache mark, if any."""
         blocks = self._blocks
-        at = next((at for at in reversed(range(len(blocks))) if blocks[at]["type"] not in _UNMARKED), None)
-        if at is not None:
-            blocks[at] = _cached(blocks[at])
+        for index in reversed(range(len(blocks))):
+            if blocks[index]["type"] not in _UNMARKED:
+                blocks[index] = _cached(blocks[index])
+                return
 
     def opened(self) -> list[FrozenDict]:
-        """Return the messages, starting with a message of the user."""
+        """Return the messages; before a message of the assistant at the start, a message of the user is inserted."""
         messages = [*self._messages, *self._last()]
         if messages and messages[0]["role"] == "assistant":
             # The API requires a user message at the start.
@@ -138,7 +139,7 @@ class _Turns:
 
     def _with_own_ids(self, blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        # A result has the id of a call of the latest assistant message.
+        # Blocks without calls can be results; their ids refer to calls of the latest assistant message.
         key = "tool_use_id"
         if calls:
             key = "id"
@@ -148,7 +149,7 @@ class _Turns:
         return tuple([_renamed(block, key, self._renamed) for block in blocks])
 
     def _rename(self, calls: Sequence[str]) -> None:
-        """Record new ids for the calls of an assistant message whose ids were used before."""
+        """Choose new ids for the calls of an assistant message whose ids were used before."""
         self._renamed = {}
         for call_id in calls:
             unique = self._unique(call_id)
@@ -165,13 +166,16 @@ class _Turns:
         return unique
 
 
-def _tools(declared: Declarations) -> FrozenList:
-    *before, last = [tool.derive(anthropic_form) for tool in declared.tools]
+def _tools(tools_and_output: ToolsAndOutput) -> FrozenList:
+    *before, last = [tool.derive(anthropic_form) for tool in tools_and_output.tools]
     return FrozenList([*before, _cached(last)])
 
 
 def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
-    """Return the system text as blocks, split and marked at `borders`; a blank piece is joined with its neighbour."""
+    """Return the system text as blocks, split and marked at the offsets in `borders`.
+
+    The API refuses a blank block, so a blank piece is a part of its neighbour.
+    """
     if system.media:
         raise MediaError(
             f"{system.media[0].alt}: an Anthropic system prompt is text only; put the prompt into before_input",

@@ -1,8 +1,9 @@
 """Text of a composition in a role-marker template, one message at a time.
 
-The text of a stored message, with broken control tokens, is cached in its conversation; the text of a prompt is cached
-in its rendering. The joined texts equal the text that `chat_text` writes as a whole. Messages whose text depends on
-other messages are written by `chat_text`.
+In guarded text, a zero-width space breaks each control token that untrusted text would form. The guarded text of a
+stored message is cached in its conversation, the guarded text of a prompt in its rendering. The joined texts equal the
+text that `chat_text` writes as a whole. If the text of a message depends on other messages, `chat_text` writes all
+messages.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, runs_of_results
 from agentkit_prompts.composition.targets.chat_trees import words_of_tools
 from agentkit_prompts.composition.targets.role_marker_frame import (
+    DependentMessageError,
     Frame,
     HeadWriter,
-    NotAloneError,
     StoredWriter,
     frame_of,
     stored_writer,
@@ -27,8 +28,8 @@ from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.composition.call_content import CallContent
+    from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["text_by_message", "tokens_by_message"]
@@ -38,33 +39,36 @@ _TASK_OPTIONS = ("add_generation_prompt", "sequence_start", "enable_thinking")
 
 
 def text_by_message(
-    composition: Contents, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
+    composition: CallContent, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
 ) -> str | None:
     """Return the text of a composition, or None if its messages cannot be written one at a time.
 
     Args:
         composition: The messages and tools.
         template: The chat template.
-        kwargs: Options of `RoleMarkerTemplate.task`.
+        kwargs: Options of the chat template; see `RoleMarkerTemplate.task`.
         is_guarded: True to break control tokens in untrusted text.
     """
     try:
         pieces = _pieces(composition, _frame(template, kwargs, is_guarded))
         return "".join([piece if isinstance(piece, str) else piece.text() for piece in pieces])
-    except NotAloneError:
+    except DependentMessageError:
         return None
 
 
 def tokens_by_message(
-    composition: Contents, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
+    composition: CallContent, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
 ) -> int | None:
-    """Return the number of tokens of that text. Each stored message is counted once."""
+    """Return the number of tokens of the text of `text_by_message`, or None if that text is None.
+
+    The count of each stored message is cached.
+    """
     count_text = prompt_count(composition.counter)
     total = 0
     try:
         for piece in _pieces(composition, _frame(template, kwargs, is_guarded)):
             total += _count_once(count_text, piece) if isinstance(piece, str) else piece.tokens(count_text)
-    except NotAloneError:
+    except DependentMessageError:
         return None
     return total
 
@@ -106,54 +110,55 @@ class _StoredText(NamedTuple):
 
 
 def _frame(template: object, kwargs: Mapping[str, Any], is_guarded: bool) -> Frame:
-    """Return the text that a template writes around messages.
+    """Return the frame of a template: the text that it writes around messages.
 
     Raises:
-        NotAloneError: The template does not write one message after the other.
+        DependentMessageError: The template does not write one message after the other.
     """
     if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
-        raise NotAloneError
+        raise DependentMessageError
     options = tuple((name, kwargs[name]) for name in _TASK_OPTIONS if name in kwargs)
     try:
-        # A field can have any type; the cache raises a TypeError for an unhashable value.
+        # The fields of the template are a part of the cache key. An unhashable value, which raises a TypeError, can
+        # change before the next turn, so such a template has no frame.
         return frame_of(type(template), tuple(vars(template).items()), options, is_guarded)  # type: ignore[arg-type]
-    except TypeError:  # an unhashable field can change before the next turn
-        raise NotAloneError from None
+    except TypeError:
+        raise DependentMessageError from None
 
 
-def _pieces(composition: Contents, frame: Frame) -> list[str | _StoredText]:
-    """Return the pieces of the text in order.
+def _pieces(composition: CallContent, frame: Frame) -> list[str | _StoredText]:
+    """Return the text of the composition in pieces, in order.
 
     Raises:
-        NotAloneError: The messages cannot be written one at a time.
+        DependentMessageError: The messages cannot be written one at a time.
     """
     talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     if not composition.sends_user or not _has_closed_borders(composition, frame):
-        raise NotAloneError
+        raise DependentMessageError
     head = _head(composition, frame.heads[talk[0].role if talk else "user"])
     if head is None:
-        raise NotAloneError
+        raise DependentMessageError
     # `derive` returns the same set object each time, which is a part of a cache key.
-    words = composition.declarations.derive(_words)
+    words = composition.tools_and_output.derive(_words)
     pieces: list[str | _StoredText] = [
         head,
         _StoredText(talk, stored_writer(frame, words, False)),
         frame.user_text(composition.sections[1]),
     ]
     if traffic:
-        # Without a closing message the traffic follows the last message of the user.
+        # Without a closing message, no user message follows the traffic.
         pieces.append(_StoredText(traffic, stored_writer(frame, words, not closing.text)))
     if closing.text:
         pieces.append(frame.user_text(composition.sections[2]))
     return [*pieces, frame.ending]
 
 
-def _words(declared: Declarations) -> frozenset[str]:
-    return words_of_tools(declared.tools)
+def _words(tools_and_output: ToolsAndOutput) -> frozenset[str]:
+    return words_of_tools(tools_and_output.tools)
 
 
-def _has_closed_borders(composition: Contents, frame: Frame) -> bool:
-    """True if no token can span two messages, and the text ends at the start of the reply."""
+def _has_closed_borders(composition: CallContent, frame: Frame) -> bool:
+    """True if no control token can span two messages, and the last message is not a message of the assistant."""
     last = "user"
     if composition.intermediate and not composition.closing.text:
         last = composition.intermediate[-1].role
@@ -162,7 +167,7 @@ def _has_closed_borders(composition: Contents, frame: Frame) -> bool:
     return not frame.open_pairs or frame.open_pairs.isdisjoint(pairwise(_roles(composition)))
 
 
-def _roles(composition: Contents) -> list[str]:
+def _roles(composition: CallContent) -> list[str]:
     """Return the roles of all messages after the system message."""
     roles = [*composition.conversation.derive(_role), "user", *composition.intermediate.derive(_role)]
     if composition.closing.text:
@@ -170,13 +175,17 @@ def _roles(composition: Contents) -> list[str]:
     return roles
 
 
-def _head(composition: Contents, writer: HeadWriter) -> str | None:
-    """Return the text before the conversation; it is cached in the tools if any, else in the section.
+def _head(composition: CallContent, writer: HeadWriter) -> str | None:
+    """Return the text before the conversation, or None if the text depends on other messages.
 
-    The section can belong to the layers, which outlive the tools of a context.
+    The text is cached in the tools if any, else in the section: the section can be reused with other tools.
     """
-    declared = composition.declarations
+    tools_and_output = composition.tools_and_output
     section = composition.sections[0]
     if not composition.sends_system:
-        return declared.derive(writer.with_tools)
-    return declared.derive(writer.with_tools, section) if declared.tools else section.derive(writer.without_tools)
+        return tools_and_output.derive(writer.with_tools)
+    return (
+        tools_and_output.derive(writer.with_tools, section)
+        if tools_and_output.tools
+        else section.derive(writer.without_tools)
+    )

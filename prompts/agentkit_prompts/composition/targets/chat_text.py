@@ -33,7 +33,7 @@ from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
@@ -44,7 +44,7 @@ _POLICIES = get_args(Policy)
 
 
 def chat_text(
-    composition: Contents,
+    composition: CallContent,
     chat_template: GivenTemplate,
     *,
     control_tokens: Policy = "escape",
@@ -53,42 +53,42 @@ def chat_text(
 ) -> str:
     """Return the composition as `chat_template` writes it, media as alt text.
 
-    `find_chat_template` resolves names, files and configs. The template receives messages and tools in the form of a
+    `chat_template` is an argument of `find_chat_template`. The template receives messages and tools in the form of a
     chat-completions request, as plain dicts. `kwargs` are passed unchanged; `documents` are untrusted, other values are
-    text of the developer. For a template without a place for tools, a prompt such as `ToolPrompt` must show the tools;
-    then calls and results are text of their messages.
+    text of the developer. If a template has no place for tools, a prompt such as `ToolPrompt` must show the tools, and
+    calls and results become text of their messages.
 
     Raises:
         ChatTemplateError: No template has this name, or the template has no place for a part of the conversation.
-        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or the tokens cannot
-            be distinguished from tokens of the template.
+        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or control tokens in
+            the output could be either from the template or from untrusted text.
     """
     kwargs["add_generation_prompt"] = add_generation_prompt
     return _written(composition, chat_template, control_tokens, kwargs, _text)
 
 
 def text_tokens(
-    composition: Contents, chat_template: GivenTemplate, *, control_tokens: Policy = "escape", **kwargs: Any
+    composition: CallContent, chat_template: GivenTemplate, *, control_tokens: Policy = "escape", **kwargs: Any
 ) -> int:
     """Return the number of tokens of the text that `chat_text` returns, with the counter of the composition.
 
-    If the template writes each message separately, each is counted once. Raises like `chat_text`.
+    If the template writes each message separately, the count of each stored message is cached. Raises like `chat_text`.
     """
     return _written(composition, chat_template, control_tokens, {**kwargs, "add_generation_prompt": True}, _tokens)
 
 
 def _written(
-    composition: Contents,
+    composition: CallContent,
     chat_template: GivenTemplate,
     control_tokens: Policy,
     kwargs: Mapping[str, Any],
-    result: Callable[[Contents, ChatTemplate, Policy, Mapping[str, Any]], T],
+    result: Callable[[CallContent, ChatTemplate, Policy, Mapping[str, Any]], T],
 ) -> T:
-    """Return a result for the composition, with tools as text if the template cannot declare them."""
+    """Return `result` for the composition; if the template cannot declare tools, calls and results become text."""
     template = chat_template_of(chat_template, composition.context.now)
     has_results: bool = getattr(template, "has_results", False)
-    is_declared = bool(composition.declarations.given) or not composition.context.tools
-    # A prompt shows the tools without a declaration, so calls must be text, too.
+    is_declared = bool(composition.tools_and_output.context_tools) or not composition.context.tools
+    # If only a prompt shows the tools, the template would write calls in a form that the model has not seen.
     if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
         composition = with_tools_as_text(composition, has_results=has_results)
     try:
@@ -101,7 +101,7 @@ def _written(
     return result(with_tools_as_text(composition, has_results=has_results), template, control_tokens, kwargs)
 
 
-def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> int:
+def _tokens(composition: CallContent, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> int:
     tokens = None
     if control_tokens != "reject":
         tokens = tokens_by_message(composition, template, kwargs, is_guarded=control_tokens == "escape")
@@ -110,24 +110,25 @@ def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Polic
     return prompt_count(composition.counter)(_text(composition, template, control_tokens, kwargs))
 
 
-def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
+def _text(composition: CallContent, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
     _check_policy(control_tokens)
     text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
-    # If the unguarded text differs, a token was broken, and the error must name its place.
+    # If the unguarded text differs, a token was broken: `whole_text` raises the error with the place of the token.
     if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
         text = None
     return text if text is not None else whole_text(composition, template, control_tokens, (), kwargs)[0]
 
 
 def whole_text(
-    composition: Contents,
+    composition: CallContent,
     template: ChatTemplate,
     policy: Policy,
     more: Sequence[Message],
     kwargs: Mapping[str, Any],
 ) -> tuple[str, dict[str, Any]]:
-    """Return the text of all messages, followed by the messages in `more`, and the unescaped input of the template:
-    `messages` and `tools`. Raises like `chat_text`.
+    """Return the text of all messages and of the messages in `more` after them, and the input of the template.
+
+    The input contains `messages` and `tools`, with control tokens unbroken. Raises like `chat_text`.
     """
     _check_policy(policy)
     tokens = tokens_of(template)
@@ -135,18 +136,18 @@ def whole_text(
     messages = list(_messages(composition, read, is_located=policy == "reject"))
     for at, message in enumerate(more, len(composition.conversation)):
         messages.append(checked(read.message(message, f"conversation[{at}]"), tokens))
-    declared = _declared(composition, read, kwargs)
+    trees = _tool_and_document_trees(composition, read, kwargs)
 
     def render(drawn: Tree) -> str:
         return template.render(**{**kwargs, **drawn})
 
-    # The template may change its input, so it gets copies.
-    request = {"messages": [_copied(message) for message in messages], **untagged(declared)}
+    # Copies, because a template may change its input.
+    request = {"messages": [_copied(message) for message in messages], **untagged(trees)}
     if policy == "allow" or not tokens:
         return render(request), request
-    tree: Tree = {"messages": [message.tree for message in messages], **declared}
+    tree: Tree = {"messages": [message.tree for message in messages], **trees}
     rewrites: bool = getattr(template, "rewrites_text", True)
-    may_form_tokens = not is_harmless(declared, tokens) or not all(message.is_harmless for message in messages)
+    may_form_tokens = not is_harmless(trees, tokens) or not all(message.is_harmless for message in messages)
     if may_form_tokens:
         tree = with_reasoning(render, tree, tokens)
         return guarded(render, tree, attempt(render, request), tokens, policy, rewrites=rewrites), request
@@ -163,18 +164,18 @@ def _check_policy(policy: object) -> None:
         )
 
 
-def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
-    """Return the tools, and the documents among the options of the template."""
+def _tool_and_document_trees(composition: CallContent, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
+    """Return the trees of the tools, and of the documents if they are an option of the template."""
     tools = [read.tool(tool, f"tools[{at}]") for at, tool in enumerate(composition.tools)]
-    declared: dict[str, Tree] = {"tools": tools or None}
+    trees: dict[str, Tree] = {"tools": tools or None}
     if "documents" in kwargs:
         documents = _titles_and_texts(kwargs["documents"])
-        declared["documents"] = flat("documents", lambda: read.json_data(plain(documents), "documents"))
-    return declared
+        trees["documents"] = flat("documents", lambda: read.json_data(plain(documents), "documents"))
+    return trees
 
 
 def _titles_and_texts(documents: Any) -> Any:
-    """Return documents with the two fields that retrieval templates read; return other values unchanged."""
+    """Return documents as dicts of the two fields that retrieval templates read; return other values unchanged."""
     if not isinstance(documents, list | tuple):
         return documents
     return [{"title": item.title, "text": item.text} if isinstance(item, Document) else item for item in documents]
@@ -188,19 +189,19 @@ def _copied(message: CheckedTree) -> dict[str, Any]:
     return {**plain}
 
 
-def _messages(composition: Contents, read: TreeReader, *, is_located: bool) -> Iterator[CheckedTree]:
-    """Yield all messages; stored messages have their places in the context only if `is_located`."""
+def _messages(composition: CallContent, read: TreeReader, *, is_located: bool) -> Iterator[CheckedTree]:
+    """Yield the trees of all messages; the segments of stored messages have JSON pointers only if `is_located`."""
     for entry in composition.in_order():
         if isinstance(entry, Section):
             yield _section(entry, read.tokens)
         elif is_located:
             yield from _located(composition, entry, read)
         else:
-            # Only an error needs places. A message without a place is read once and cached.
+            # Only the error of the policy `reject` needs pointers. Without pointers, the tree of a message is cached.
             yield from entry.derive(read)
 
 
-def _located(composition: Contents, messages: Conversation, read: TreeReader) -> Iterator[CheckedTree]:
+def _located(composition: CallContent, messages: Conversation, read: TreeReader) -> Iterator[CheckedTree]:
     name: Literal["conversation", "intermediate"] = "conversation"
     if messages is composition.intermediate:
         name = "intermediate"
@@ -209,7 +210,7 @@ def _located(composition: Contents, messages: Conversation, read: TreeReader) ->
 
 
 def _section(section: Section, tokens: ControlTokens) -> CheckedTree:
-    """Return a message that prompts made."""
+    """Return the tree of a message that is rendered from prompts."""
     renderings = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
     prompts = [rendered.derive(PromptReader(path, tokens)) for path, rendered in renderings]
     segments: list[Segment] = []
@@ -222,13 +223,13 @@ def _section(section: Section, tokens: ControlTokens) -> CheckedTree:
     return CheckedTree(tree, plain, all(prompt.is_harmless for prompt in prompts))
 
 
-def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatTemplate:
-    """Return the template that `find_chat_template` finds. A template that prints a date prints the date of `now`.
+def chat_template_of(chat_template: GivenTemplate, now: datetime | None = None) -> ChatTemplate:
+    """Return the template that `find_chat_template` finds. If the template writes a date, it is the date of `now`.
 
     Raises:
         ChatTemplateError: The template is unknown, or the value is not a chat template.
     """
-    template = find_chat_template(given)
+    template = find_chat_template(chat_template)
     with_now: Callable[[datetime], ChatTemplate] | None = getattr(template, "with_now", None)
     if now is None or with_now is None:
         return template

@@ -1,4 +1,4 @@
-"""Input messages of a chat template, with each text split into trusted and untrusted segments."""
+"""Trees: input of a chat template in which each text is split into trusted and untrusted segments."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ _SPEC_WORDS = frozenset(
         *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
     )
 )
-"""Words that chat templates compare with keys and types of tools or documents: trusted as a key or a type."""
+"""Words that chat templates compare with keys and types of tools or documents. As a key or a type they are trusted:
+broken words would not be equal."""
 _WORDS_AT = frozenset(("type", "required"))
-"""Keys of a schema whose value can be such a word."""
+"""Keys of a schema whose value can be one of `_SPEC_WORDS`."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
 
 class CheckedTree(NamedTuple):
-    """A message, or the text of a prompt; cached in the message or the rendering."""
+    """The tree of a message or of a prompt, with the result of the check for control tokens."""
 
     tree: Tree
     plain: Tree
@@ -58,16 +59,19 @@ class TreeReader:
 
     tokens: ControlTokens
     trusted_words: frozenset[str]
-    """Names of tools and parameters, written by the developer: trusted if they are a whole text."""
+    """Names of tools and parameters that the developer wrote. A text that equals one of the names is trusted."""
     is_split: bool
     """True if the JSON of arguments is split into its strings, which are untrusted, and its syntax."""
 
     def __call__(self, message: Message) -> CheckedTree:
-        """Return a message of the conversation or of the tool traffic, without its place in the context."""
+        """Return the tree of a stored message, with empty JSON pointers, so that the tree can be cached."""
         return checked(self.message(message), self.tokens)
 
     def message(self, message: Message, pointer: str = "") -> dict[str, Tree]:
-        """Return a message of the conversation or of the tool traffic, with all text untrusted."""
+        """Return the tree of a stored message, with all text untrusted except trusted names.
+
+        `pointer` is the path of the message in the context, such as `conversation[3]`.
+        """
         tree: dict[str, Tree] = {"role": message.role, "content": self._content(message, f"{pointer}.content")}
         if message.tool_calls:
             tree["tool_calls"] = [
@@ -91,8 +95,9 @@ class TreeReader:
         return Segments(segments)
 
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
-        """Return a tool in the form of a chat-completions request; in an untrusted tool, only words of schemas are
-        trusted.
+        """Return a tool in the form of a chat-completions request.
+
+        If the tool is untrusted, only the words of JSON Schema in it are trusted.
         """
         wire = openai_tool(tool)
         if tool.trust == "trusted":
@@ -144,7 +149,9 @@ class TreeReader:
         yield Segment(text[start:], pointer)
 
     def _literal(self, text: str, pointer: str) -> Iterator[Segment]:
-        """Split the content of a JSON string. An escape of a character of a control token is decoded."""
+        """Split the content of a JSON string. An escape is decoded if control tokens contain its character, because a
+        template can decode the escape, too.
+        """
         if text in self.trusted_words:
             yield Segment(text, pointer)
             return
@@ -159,19 +166,19 @@ class TreeReader:
 
 
 def checked(tree: Tree, tokens: ControlTokens) -> CheckedTree:
-    """Return a tree with its plain form, and the result of the check for control tokens."""
+    """Return a tree together with its plain form and the result of the check for control tokens."""
     return CheckedTree(tree, untagged(tree), is_harmless(tree, tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class PromptReader:
-    """Converter of the rendering of the prompt at `path` to segments."""
+    """Converter of a rendered prompt to a tree; `path` is the path of the prompt."""
 
     path: str
     tokens: ControlTokens
 
     def __call__(self, rendered: Rendered) -> CheckedTree:
-        """Return the text of the rendering as segments."""
+        """Return the text of the rendering as a checked tree of segments."""
         segments = [
             # Template text has the path of its prompt, and media become their alt text.
             segment._replace(text=segment.plain, media=None, pointer=segment.pointer or segment.prompt)
@@ -181,7 +188,7 @@ class PromptReader:
 
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
-    """Return the names of tools and parameters, written by the developer, which a template can look up."""
+    """Return the names of trusted tools and of their parameters, which a template may look up."""
     return frozenset(word for tool in tools if tool.trust == "trusted" for word in tool.derive(_words))
 
 

@@ -12,24 +12,24 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.declarations import Declarations, OutputRequest
+    from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.composition.sections import Section
+    from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
 
 __all__ = ["openai_payload"]
 
 _OFFICIAL = ("openai.com", "azure.com")
-"""Suffixes of the host names of the provider."""
+"""Suffixes of the host names of OpenAI."""
 
 
 def openai_payload(
-    composition: Contents, provider: str | None = None, required: Required | None = None
+    composition: CallContent, provider: str | None = None, required: Required | None = None
 ) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...]}`; no `tools` without tools. Nested values are read-only.
 
-    A tool message can only contain text: media of tool results follow in a user message, each with the name that refers
-    to it in the text. An output schema becomes `response_format`. Data of one provider are sent only to that provider,
-    or if they came in this format from an unknown endpoint.
+    A tool message can contain only text: media of tool results follow in a user message, each after the name that the
+    text of the result uses. An output schema becomes `response_format`. Opaque data are sent only to the provider that
+    they came from; opaque data of an unknown endpoint with this format are sent to every provider.
     """
     messages: list[FrozenDict] = []
     for entry in composition.in_order():
@@ -38,14 +38,15 @@ def openai_payload(
         elif entry.role == "user" or entry.media:
             messages.append(_section_message(entry))
         else:
-            # A system message is usually the same in each turn, so it is cached. Media are read at each request.
+            # The system message is usually the same in each turn, so its wire form is cached. With media it is not
+            # cached, because a file can change.
             messages.append(entry.derive(_section_message))
     payload: dict[str, Any] = {"messages": messages}
-    declared = composition.declarations
-    if declared.tools:
-        payload["tools"] = declared.derive(_tools, _form_of_tools(provider, required))
-    if declared.output is not None and declared.output.mode == "native":
-        payload["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(declared.output)}
+    tools_and_output = composition.tools_and_output
+    if tools_and_output.tools:
+        payload["tools"] = tools_and_output.derive(_tools, _form_of_tools(provider, required))
+    if tools_and_output.output is not None and tools_and_output.output.mode == "native":
+        payload["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(tools_and_output.output)}
     return payload
 
 
@@ -63,13 +64,13 @@ def _form_of_tools(provider: str | None, required: Required | None) -> Literal["
     return "openai" if is_official else "compatible"
 
 
-def _tools(declared: Declarations, form: str) -> FrozenList:
-    """Return the wire form of the tools: for the provider, for a server with its protocol, or for Gemini."""
+def _tools(tools_and_output: ToolsAndOutput, form: str) -> FrozenList:
+    """Return the wire form of the tools: for OpenAI, for a server that is compatible with OpenAI, or for Gemini."""
     from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
     if form == "gemini":
-        return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
-    return FrozenList([tool.derive(openai_form, form == "openai") for tool in declared.tools])
+        return FrozenList([tool.derive(gemini_chat_form) for tool in tools_and_output.tools])
+    return FrozenList([tool.derive(openai_form, form == "openai") for tool in tools_and_output.tools])
 
 
 def _section_message(section: Section) -> FrozenDict:
@@ -79,7 +80,7 @@ def _section_message(section: Section) -> FrozenDict:
 
 
 def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
-    """Return the wire form of messages; the media of tool messages follow the tool messages of their step."""
+    """Return the wire form of messages; the media of tool messages follow the last tool message of their step."""
     messages = conversation.derive(openai_writer(provider, required))
     if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages

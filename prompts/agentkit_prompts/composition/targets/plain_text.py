@@ -1,7 +1,7 @@
 """A composition as one plain string; each message starts with its role.
 
-Untrusted text cannot imitate another message or a tool call: in a role or `[calls` at the start of a line, a zero-width
-space is inserted after the first character.
+Untrusted text cannot imitate another message or a tool call: if one of its lines starts with a role or with `[calls`, a
+zero-width space is inserted after the first character.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.templates.rendered import Rendered
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
 
 
-def plain_text(composition: Contents) -> str:
-    """Return the messages, each after its role, separated by blank lines; media are alt text."""
+def plain_text(composition: CallContent) -> str:
+    """Return the messages, each after its role, separated by blank lines; media are replaced by their alt text."""
     pieces: list[str] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
@@ -43,7 +43,7 @@ class HeadedLine(NamedTuple):
     """True if the assistant wrote the message."""
 
 
-def headed_lines(composition: Contents) -> list[HeadedLine]:
+def headed_lines(composition: CallContent) -> list[HeadedLine]:
     """Return the messages that `plain_text` joins."""
     lines: list[HeadedLine] = []
     for entry in composition.in_order():
@@ -59,7 +59,7 @@ def _section_text(section: Section) -> str:
 
 
 def _pieces(section: Section) -> list[str]:
-    """Return the text of a message in pieces; each fragment is searched for roles once."""
+    """Return the text of a message in pieces; the text of each prompt is cached in its rendering."""
     pieces: list[str] = []
     for _, _, rendered in section.fragments:
         text = rendered.derive(_without_roles)
@@ -69,10 +69,10 @@ def _pieces(section: Section) -> list[str]:
 
 
 def _without_roles(rendered: Rendered) -> str:
-    """Return the plain text, with roles and tool calls in untrusted text broken."""
+    """Return the plain text of a rendering; in untrusted text, roles and tool calls at line starts are broken."""
     text = rendered.plain
     lines = text.splitlines()
-    # A cheap test: the origins of the text are computed only if a line starts like a message.
+    # The test of all text is cheap; segments, which separate untrusted text, are computed only if it succeeds.
     if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
     segments = MESSAGE.broken_in(rendered.segments())
@@ -91,7 +91,7 @@ def plain_line(message: Message) -> str:
 
 def _untrusted(text: str) -> str:
     text = MESSAGE.broken(text)
-    # Most texts cannot contain a call.
+    # Faster than the regular expression, and true for most texts.
     if "[" not in text:
         return text
     return CALL.broken(text)

@@ -16,13 +16,13 @@ from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.composition.call_content import CallContent
+    from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 
 __all__ = ["responses_payload", "responses_tool"]
 
 
-def responses_payload(composition: Contents) -> dict[str, Any]:
+def responses_payload(composition: CallContent) -> dict[str, Any]:
     """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without empty fields. Nested values are
     read-only.
 
@@ -44,15 +44,15 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
         elif entry.text:
             payload["instructions"] = clean(entry.text)
     payload["input"] = items
-    return payload | _declared(composition.declarations)
+    return payload | _tool_and_output_fields(composition.tools_and_output)
 
 
-def _declared(declared: Declarations) -> dict[str, Any]:
-    """Return the fields of the tools and of the output schema."""
+def _tool_and_output_fields(tools_and_output: ToolsAndOutput) -> dict[str, Any]:
+    """Return the fields `tools` and `text`; a field without a value is missing."""
     fields: dict[str, Any] = {}
-    if declared.tools:
-        fields["tools"] = declared.derive(_tools)
-    output = declared.output
+    if tools_and_output.tools:
+        fields["tools"] = tools_and_output.derive(_tools)
+    output = tools_and_output.output
     if output is not None and output.mode == "native":
         schema = {"type": "json_schema", "name": "answer", "schema": output.schema, "strict": output.strict}
         fields["text"] = {"format": schema}
@@ -66,5 +66,5 @@ def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
     return FrozenDict({"type": "function", "strict": False, **openai_form(tool)["function"]})
 
 
-def _tools(declared: Declarations) -> FrozenList:
-    return FrozenList([tool.derive(responses_tool) for tool in declared.tools])
+def _tools(tools_and_output: ToolsAndOutput) -> FrozenList:
+    return FrozenList([tool.derive(responses_tool) for tool in tools_and_output.tools])

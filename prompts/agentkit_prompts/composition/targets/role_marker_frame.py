@@ -1,7 +1,8 @@
 """Text that a role-marker template writes around messages, and writers of single messages.
 
-A frame is created once per template, options and set of control tokens. It contains the places where a control token
-could be completed across messages. The bound methods of the frame and of its writers are cache keys of texts.
+A frame is created once for a template, its options and its control tokens. The frame shows if a control token could
+span two messages, which then cannot be written separately. Conversations and renderings cache texts under the bound
+methods of the frame and of its writers.
 """
 
 from __future__ import annotations
@@ -31,31 +32,32 @@ from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.limits import MAX_CACHED
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.composition.sections import Section
+    from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.templates.rendered import Rendered
 
-__all__ = ["Frame", "HeadWriter", "NotAloneError", "StoredWriter", "frame_of", "stored_writer"]
+__all__ = ["DependentMessageError", "Frame", "HeadWriter", "StoredWriter", "frame_of", "stored_writer"]
 
 
-class NotAloneError(Exception):
-    """A message whose text depends on other messages."""
+class DependentMessageError(Exception):
+    """Messages cannot be written one at a time, because the text of a message depends on other messages."""
 
 
 class Frame:
-    """Text that a template writes around messages, and the places where it could complete a control token.
+    """Text that a template writes around messages, and the borders at which that text could complete a control token.
 
     Attributes:
         template: A private copy of the template.
         tokens: The control tokens; empty if the text is not guarded.
         task: The options of the template.
-        around_results: Text before and after neighbouring tool results.
-        begins: Texts that can precede a message, by role.
-        ends: Texts that can follow a message, by role.
-        open_roles: Roles whose text starts a line only after some texts.
-        open_pairs: Neighbouring roles whose messages could form a token together, or be merged.
-        heads: Writer of the text before the conversation, by the role of the first message.
-        ending: Text that opens the reply.
+        around_results: Text before the first and after the last of neighbouring tool results.
+        has_token_over_blank_lines: True if a control token contains the separator of prompts.
+        begins: Texts that can precede the content of a message, by role.
+        ends: Texts that can follow the content of a message, by role.
+        open_roles: Roles whose content starts a line or not, depending on the text before the message.
+        open_pairs: Roles of two neighbouring messages that could form a token together, or that would be merged.
+        heads: Writers of the text before the conversation, by the role of the first message after that text.
+        ending: Text that opens the reply; empty without a generation prompt.
     """
 
     def __init__(self, template: RoleMarkerTemplate, tokens: ControlTokens, task: Task) -> None:
@@ -80,7 +82,7 @@ class Frame:
             begins, ends = self.begins.setdefault(role, set()), self.ends.setdefault(role, set())
             begins.add(begin)
             ends.add(end)
-            # A result can be the first or the last result of its run.
+            # Only the first and the last of neighbouring results have this text around them.
             if name == "tool":
                 begins.add(opening + begin)
                 ends.add(end + closing)
@@ -91,11 +93,11 @@ class Frame:
         return any(self.is_open(end + begin) for end, begin in product(self.ends[before], self.begins[after]))
 
     def is_open(self, text: str) -> bool:
-        """True if a token could extend into `text` from one of its sides, or if the text is empty."""
+        """True if `text` is empty, or a token could start before `text` or end after it."""
         return not text or self.tokens.is_reached_from_left(text) or self.tokens.is_reached_from_right(text)
 
     def could_end_in_token(self, role: str) -> bool:
-        """True if a token could end in the text after a last message of this role."""
+        """True if the content of a last message of this role could start a token that ends in the text after it."""
         return any(self.tokens.is_reached_from_left(end + self.ending) for end in self.ends[role])
 
     def user_text(self, section: Section) -> str:
@@ -104,7 +106,10 @@ class Frame:
         return "".join(self.template.piece({"role": "user", "content": content}, self.task))
 
     def section_text(self, section: Section, *, starts_line: bool) -> str:
-        """Return the guarded text of a section; no token spans the blank lines between its prompts."""
+        """Return the guarded text of a section.
+
+        Each prompt is guarded separately: the caller has checked that no token spans the blank lines between prompts.
+        """
         texts: list[str] = []
         for _, _, rendered in section.fragments:
             if rendered.text:
@@ -126,21 +131,27 @@ def _is_ambiguous(begins: set[str]) -> bool:
 
 @lru_cache(maxsize=MAX_CACHED)
 def frame_of(
-    kind: type[RoleMarkerTemplate],
+    template_class: type[RoleMarkerTemplate],
     fields: tuple[tuple[str, Any], ...],
     options: tuple[tuple[str, Any], ...],
     is_guarded: bool,
 ) -> Frame:
-    """Return the frame of a template with these fields."""
-    # A copy, because the fields of the original can be set at any time.
-    template = kind.__new__(kind)
+    """Return the frame of a template: the same object for equal arguments."""
+    # A copy, because the fields of the original template can be set at any time.
+    template = template_class.__new__(template_class)
     vars(template).update(fields)
     tokens = tokens_of(template) if is_guarded else control_tokens_of(())
     return Frame(template, tokens, template.task(**dict(options)))
 
 
 class StoredWriter:
-    """Writer of stored messages in the template of a frame. Its bound methods are keys of caches."""
+    """Writer of stored messages in the template of a frame. Its bound methods are cache keys.
+
+    Args:
+        frame: The frame.
+        words: Names of tools and parameters that the developer wrote; they are trusted.
+        recent: True if no user message follows the messages.
+    """
 
     def __init__(self, frame: Frame, words: frozenset[str], recent: bool) -> None:
         self.frame = frame
@@ -155,10 +166,11 @@ class StoredWriter:
         """Return the text of a message with its control tokens broken.
 
         Raises:
-            NotAloneError: The template cannot write the message, or its markers depend on the content.
+            DependentMessageError: The template cannot write the message, or its markers depend on the content.
         """
         content, frame = message.content, self.frame
-        # A separate function would be slower, and this runs for every message of a new conversation.
+        # The conditions are inline, because the call of a function would be slower for every message of a new
+        # conversation.
         has_more = message.tool_calls or message.tool_call_id or message.name or message.thinking
         if has_more or type(content) is not str or self._may_be_in(content):
             return self._text_of_tree(message)
@@ -166,13 +178,13 @@ class StoredWriter:
             begin, end = self._markers[message.role]
             return f"{begin}{content}{end}"
         begin, text, end = frame.template.piece({"role": message.role, "content": content}, frame.task, self._recent)
-        # The template writes text around parts of the message, so these borders are checked, too.
+        # The template changed the content, so control tokens are searched in its result.
         if text != content:
             return self._text_of_tree(message)
         return f"{begin}{text}{end}"
 
     def counter(self, count_text: Callable[[str], int]) -> Callable[[Message], int]:
-        """Return the function that counts the tokens of a message: the same function each time, as it is a cache
+        """Return the function that counts the tokens of a message: always the same object, because it is a cache
         key.
         """
         if count_text not in self._counters:
@@ -189,7 +201,7 @@ class StoredWriter:
             return text
         guarded = broken(self._render, tree, text, self.frame.tokens)
         if guarded is None:
-            raise NotAloneError
+            raise DependentMessageError
         return guarded
 
     def _render(self, tree: Tree) -> str:
@@ -197,30 +209,30 @@ class StoredWriter:
         try:
             turns = read_turns([tree], template.title, template.roles)
         except ChatTemplateError as error:
-            raise NotAloneError from error
+            raise DependentMessageError from error
         if template.missing_places(turns, self.frame.task):
-            raise NotAloneError
+            raise DependentMessageError
         return "".join(template.piece(turns[0], self.frame.task, self._recent))
 
 
 @lru_cache(maxsize=MAX_CACHED)
 def stored_writer(frame: Frame, words: frozenset[str], recent: bool) -> StoredWriter:
-    """Return the writer of stored messages: the same for the same arguments, as it is a key of caches."""
+    """Return the `StoredWriter` of these arguments: always the same object, because it is a part of cache keys."""
     return StoredWriter(frame, words, recent)
 
 
 class HeadWriter:
-    """Writer of the text before a conversation whose first message has a certain role. Its bound methods are keys of
-    caches.
+    """Writer of the text before a conversation whose first message has the role `first`. Its bound methods are cache
+    keys.
     """
 
     def __init__(self, frame: Frame, first: str) -> None:
         self._frame = frame
         self._first = first
 
-    def with_tools(self, declared: Declarations, section: Section | None = None) -> str | None:
+    def with_tools(self, tools_and_output: ToolsAndOutput, section: Section | None = None) -> str | None:
         """Return the text of a system message and tools, or None if the text depends on other messages."""
-        return self._text(section, declared.tools)
+        return self._text(section, tools_and_output.tools)
 
     def without_tools(self, section: Section) -> str | None:
         """Return the text of a system message, or None if the text depends on other messages."""
@@ -238,7 +250,7 @@ class HeadWriter:
         return self._default_text(task) if section is None else self._section_text(section, task)
 
     def _default_text(self, task: Task) -> str | None:
-        """Return the text without a system message; the template may write a default one."""
+        """Return the text without a system message: the template may write a default system message."""
         if self._first == "system":
             return None
         pieces = self._frame.template.head([{"role": self._first, "content": ""}], task)
@@ -250,8 +262,8 @@ class HeadWriter:
 
     def _section_text(self, section: Section, task: Task) -> str | None:
         frame = self._frame
-        # The text before the content decides if the content starts a line, so the content is rendered again if
-        # necessary.
+        # Some tokens are broken only at the start of a line. The text before the content is known only after writing,
+        # so the content is guarded again if it does not start a line.
         content, pieces = self._system_pieces(section, task, starts_line=True)
         if frame.tokens.words and not is_at_line_start("".join(pieces[:2])):
             content, pieces = self._system_pieces(section, task, starts_line=False)
@@ -274,7 +286,10 @@ class HeadWriter:
         return self._frame.tokens.is_reached_from_right(text, is_start=True)
 
     def _lacks_border(self, pieces: Sequence[str]) -> bool:
-        """True if the template puts a line break between the last piece and the first message."""
+        """True if the text before the conversation and the text before its first message can both be empty.
+
+        The template then writes a line break between them, which depends on the first message.
+        """
         return len(pieces) > 1 and not all(pieces[-1] or begin for begin in self._frame.begins[self._first])
 
 
@@ -289,6 +304,6 @@ def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task | None:
 
 
 def _function(tool: ToolSpec) -> tuple[Any, str]:
-    """Return the function of a tool as a request has it, and as JSON text."""
+    """Return the `function` of a tool in a chat-completions request, as data and as JSON text."""
     function = tool.derive(openai_tool)["function"]
     return function, json.dumps(function, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Tools for a chat template without a place for tools: a prompt shows them, and calls and results are text."""
+"""Tools for a chat template without a place for tools: a prompt shows the tools, and calls and results become text."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentkit_prompts.tree.leaves import ToolPrompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["calls_as_text", "has_place_for_tools", "shows_tools", "with_tools_as_text", "with_written"]
 
 _TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
-"""Provider name of the opaque data with the text from which the calls of a message were parsed."""
+"""Key in the opaque data of a message for the text from which the calls of the message were parsed."""
 _TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 
 
@@ -42,11 +42,11 @@ def has_place_for_tools(template: ChatTemplate, **kwargs: Any) -> bool:
         return False
 
 
-def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> Contents:
+def with_tools_as_text(composition: CallContent, *, has_results: bool = False) -> CallContent:
     """Return a composition without declared tools, in which calls and results are text of their messages.
 
-    Calls that were parsed from text of the model are that text; other calls are JSON between `<tool_call>` tags. A
-    result is a user message between `<tool_response>` tags, or unchanged if the template `has_results`.
+    Calls that were parsed from text of the model become that text; other calls become JSON between `<tool_call>` tags.
+    A result becomes a user message with text between `<tool_response>` tags; it is unchanged if `has_results`.
 
     Raises:
         ChatTemplateError: No prompt shows a tool, for example because a budget dropped the prompt; names all such
@@ -60,8 +60,8 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
     )
 
 
-def _check_shown(composition: Contents) -> None:
-    """Raise an error for a tool that neither the template nor a prompt shows."""
+def _check_shown(composition: CallContent) -> None:
+    """Raise an error if the prompts do not contain the name of each tool."""
     names = [tool.name for tool in composition.context.tools]
     # A budget may have dropped the prompt with the tools.
     text = "\n".join([section.text for section in composition.sections])
@@ -85,12 +85,12 @@ def _as_text(messages: Conversation, has_results: bool) -> Conversation:
 
 
 def calls_as_text(message: Message) -> Message:
-    """Return a message with its calls or its result as text."""
+    """Return a message with its calls or its result as text; other messages are returned unchanged."""
     if message.role == "tool":
         result = message.text
         if message.name:
             result = f"{message.name}: {result}"
-        # Without the break, a result could close its tag and imitate text of the user.
+        # Without the inserted character, a result could close its tag and imitate text of the user.
         result = _TAG.sub(f"<{BREAK}", result)
         return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:
@@ -104,10 +104,10 @@ def calls_as_text(message: Message) -> Message:
 
 
 def with_written(message: Message, text: str) -> Message:
-    """Return a message that stores the text from which its calls were parsed; the text is valid while the calls are
-    unchanged.
+    """Return a message that also stores `text`, from which its content and calls were parsed.
 
-    The next prompt then repeats the text of the model exactly, and the server's prefix cache contains it.
+    The next prompt then repeats the text of the model exactly, so that the prefix cache of the server contains it. The
+    text is ignored if the content or the calls were changed since.
     """
     return replace(message, opaque={**message.opaque, _PROVIDER: {"text": text, "of": _digest(message)}})
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.generation import Spans
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.call_content import CallContent
 
 __all__ = ["sample"]
 
@@ -25,7 +25,7 @@ _HEAD = "assistant: "
 
 
 def sample(
-    composition: Contents,
+    composition: CallContent,
     reply: Message | Mapping[str, Any] | str,
     chat_template: GivenTemplate | None = None,
     *,
@@ -35,12 +35,13 @@ def sample(
     """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools`
     without tools.
 
-    `messages` are in the form of a chat-completions request, the reply last. `text` is the plain text. The spans are
-    offsets in `text` of the content and tool calls that the assistant wrote, in the history, in this turn and in the
-    reply, without the role; with `reply_only` only in the reply.
+    `messages` are in the form of a chat-completions request, the reply last. Loss spans are offsets of characters in
+    `text`.
 
-    With a chat template, `text` is the input of that model, and the spans are the output of the model: the
-    `{% generation %}` blocks of the template, or the text after its generation prompt up to the end of each reply.
+    Without a chat template, `text` is the plain text, and the spans contain the content and tool calls of all assistant
+    messages, without their role. With a chat template, `text` is the input of that model, and the spans contain the
+    output of the model: the `{% generation %}` blocks of the template, or the text after its generation prompt up to
+    the end of each reply. With `reply_only`, only the spans in the reply remain.
 
     Raises:
         PromptError: The reply is not an assistant message.
@@ -61,8 +62,8 @@ def sample(
     return {**row, **_plain(composition, reply, reply_only=reply_only)}
 
 
-def _plain(composition: Contents, reply: Message, *, reply_only: bool) -> dict[str, Any]:
-    """Return the plain text, and the spans of the replies in it."""
+def _plain(composition: CallContent, reply: Message, *, reply_only: bool) -> dict[str, Any]:
+    """Return the plain text, and the loss spans of its assistant messages."""
     lines = [*headed_lines(composition), HeadedLine(plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
@@ -90,7 +91,7 @@ def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
 
 
 def _templated(
-    composition: Contents, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any], *, reply_only: bool
+    composition: CallContent, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any], *, reply_only: bool
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, whole_text

@@ -1,4 +1,4 @@
-"""Declarations of a request, sent in addition to its messages: tools, and the schema of the answer."""
+"""The tools and the requested output of a model call, which are declared in addition to its messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, mess
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["NO_DECLARATIONS", "Declarations", "DeclaredTokens", "OutputRequest"]
+__all__ = ["NO_TOOLS_NO_OUTPUT", "OutputRequest", "ToolsAndOutput", "ToolsAndOutputTokens"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,67 +33,69 @@ class OutputRequest:
     tool: ToolSpec | None = None
     """The tool, in the mode `tool`."""
     wrapped: bool = False
-    """True if the object has one property, `value`, which is the answer."""
+    """True if the schema is an object with one property, `value`, because the type of the answer is not an object."""
 
 
-class DeclaredTokens(NamedTuple):
-    """Tokens of declarations, for one counter."""
+class ToolsAndOutputTokens(NamedTuple):
+    """Tokens of the tools and the requested output, counted by one counter."""
 
     tools: int
     """Tokens of the tools as JSON."""
     schema: int
-    """Tokens of the schema of the answer, if it is declared to the endpoint."""
+    """Tokens of the schema of the answer; 0 if the schema is not declared to the endpoint."""
     of_message: Callable[[Message], int]
-    """Counter of the tokens of a message; the same function for the same counter."""
+    """Function that counts the tokens of a message: one object per counter, because it is a cache key."""
 
 
-class Declarations(Deriving):
-    """Tools and the request for the answer; their wire form and token counts are derived once.
+class ToolsAndOutput(Deriving):
+    """Tools and the request for the answer; their wire forms and token counts are computed once.
 
     A `RenderCache` returns the same object for every composition with the same tools and request.
 
     Attributes:
-        given: Tools of the context, without the tool for the answer.
+        context_tools: Tools of the context, without the tool whose arguments are the answer.
         tools: All tools that the model can call.
-        output: The request for the answer; None if it is text.
+        output: The request for the answer; None if the answer is text.
     """
 
-    __slots__ = ("given", "output", "tools")
+    __slots__ = ("context_tools", "output", "tools")
 
     def __init__(self, tools: tuple[ToolSpec, ...], output: OutputRequest | JsonSchema | None) -> None:
         if output is not None and not isinstance(output, OutputRequest):
             output = OutputRequest(output)
-        self.given = tools
+        self.context_tools = tools
         self.output = output
         self.tools = tools
         if output is not None and output.tool is not None:
             self.tools = (*tools, output.tool)
 
-    def declares(self, tools: tuple[ToolSpec, ...]) -> bool:
-        """True if the tools are the same objects."""
-        return self.given is tools or (len(self.given) == len(tools) and all(map(is_, self.given, tools)))
+    def has_tools(self, tools: tuple[ToolSpec, ...]) -> bool:
+        """True if `tools` contains exactly the tool objects of the context."""
+        return self.context_tools is tools or (
+            len(self.context_tools) == len(tools) and all(map(is_, self.context_tools, tools))
+        )
 
-    def requests(self, output: OutputRequest | JsonSchema | None) -> bool:
-        """True if `output` is the same request or schema object."""
+    def has_output(self, output: OutputRequest | JsonSchema | None) -> bool:
+        """True if `output` is the same request object, or the schema object of the request."""
         return self.output is output or (self.output is not None and self.output.schema is output)
 
     @property
     def schema(self) -> JsonSchema | None:
-        """JSON Schema of the answer, if it is declared to the endpoint."""
+        """JSON Schema of the answer; None if the answer is text, or if its schema is sent in a tool or a prompt."""
         if self.output is None or self.output.mode != "native":
             return None
         return self.output.schema
 
-    def tokens(self, counter: TokenCounter) -> DeclaredTokens:
+    def tokens(self, counter: TokenCounter) -> ToolsAndOutputTokens:
         """Return the tokens of the tools and the schema, and the function that counts a message."""
         return self.derive(_counted, counter)
 
 
-NO_DECLARATIONS = Declarations((), None)
+NO_TOOLS_NO_OUTPUT = ToolsAndOutput((), None)
 
 
-def _counted(declared: Declarations, counter: TokenCounter) -> DeclaredTokens:
+def _counted(tools_and_output: ToolsAndOutput, counter: TokenCounter) -> ToolsAndOutputTokens:
     schema = 0
-    if declared.schema is not None:
-        schema = counter.count(json.dumps(declared.schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
-    return DeclaredTokens(tool_tokens(declared.tools, counter), schema, message_tokens(counter))
+    if tools_and_output.schema is not None:
+        schema = counter.count(json.dumps(tools_and_output.schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
+    return ToolsAndOutputTokens(tool_tokens(tools_and_output.tools, counter), schema, message_tokens(counter))

@@ -1,13 +1,13 @@
-"""`Contents`: messages and declarations of one model call, and the origin of each character."""
+"""`CallContent`: messages, tools and requested output of one model call, and the origin of each character."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import EMPTY, Section, to_parts
 from agentkit_prompts.composition.stored_text import stored_segments, stored_text
+from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
 from agentkit_prompts.composition.trims import NO_TRIMS, Trim
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -24,33 +24,33 @@ from agentkit_prompts.tree.layers import Layers
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Contents", "TextTokens"]
+__all__ = ["CallContent", "TextTokens"]
 
 _NO_MESSAGES = Conversation()
 _FIELDS = (
-    *("context", "layers", "sections", "counter", "declarations", "text_tokens", "conversation", "intermediate"),
+    *("context", "layers", "sections", "counter", "tools_and_output", "text_tokens", "conversation", "intermediate"),
     *("trims", "budget"),
 )
 
 
-TextTokens: TypeAlias = "Callable[[Contents], int]"
-"""Counter of the text that a chat template writes, if any."""
+TextTokens: TypeAlias = "Callable[[CallContent], int]"
+"""Function that counts the tokens of the text that a chat template writes for a composition."""
 
 
-class Contents:
+class CallContent:
     """Content of one model call. Read-only; `Composition` adds reports and request formats.
 
     Attributes:
-        context: Context of the rendering.
-        layers: Layers of the rendering.
+        context: Values that the prompts were rendered with.
+        layers: The prompts that were rendered.
         sections: The system message, the user message, and the closing message after tool traffic.
         counter: Token counter.
         conversation: The history messages that are sent.
-        intermediate: The tool traffic of this turn.
-        declarations: The tools and the schema of the answer, with the values derived from them.
-        trims: Effect of the budget on layers, by layer.
-        budget: Budget of the composition, if any.
-        text_tokens: Counter of the text that a chat template writes, if any.
+        intermediate: The tool traffic of this turn that is sent.
+        tools_and_output: The tools and the request for the answer, with their cached wire forms and token counts.
+        trims: Effects of the budget, by the name of the layer; layers without a cut are missing.
+        budget: Budget of the composition; None without a budget.
+        text_tokens: Counter of the text that a chat template writes; None without a chat template.
     """
 
     __slots__ = (*_FIELDS, "_messages", "_texts", "_tokens")
@@ -61,7 +61,7 @@ class Contents:
         layers: Layers,
         sections: Sequence[Section],
         counter: TokenCounter,
-        declarations: Declarations,
+        tools_and_output: ToolsAndOutput,
         text_tokens: TextTokens | None = None,
         *,
         conversation: Conversation | None = None,
@@ -72,7 +72,7 @@ class Contents:
         self.context = context
         self.layers = layers
         self.counter = counter
-        self.declarations = declarations
+        self.tools_and_output = tools_and_output
         if conversation is None and layers.conversation:
             conversation = context.conversation.complete()
         if intermediate is None:
@@ -90,21 +90,21 @@ class Contents:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools the model may call."""
-        return self.declarations.tools
+        return self.tools_and_output.tools
 
     @property
     def output_schema(self) -> JsonSchema | None:
-        """JSON Schema that is declared to the endpoint; None for text, and in other output modes."""
-        return self.declarations.schema
+        """JSON Schema of the answer; None if the answer is text, or if its schema is sent in a tool or a prompt."""
+        return self.tools_and_output.schema
 
     @property
     def output(self) -> OutputRequest | None:
-        """Request for an answer that follows a schema; None for text."""
-        return self.declarations.output
+        """Request for an answer that follows a schema; None if the answer is text."""
+        return self.tools_and_output.output
 
     @property
     def system(self) -> Section:
-        """The system message, or empty text."""
+        """The system message; its text can be empty."""
         return self.sections[0]
 
     @property
@@ -114,12 +114,12 @@ class Contents:
 
     @property
     def sends_system(self) -> bool:
-        """True if a system message is sent: its prompts have text, or it may be empty."""
+        """True if the system message is sent: it has text, or the layers allow empty messages."""
         return self._sends(self.sections[0])
 
     @property
     def sends_user(self) -> bool:
-        """True if a user message is sent: its prompts have text, or it may be empty."""
+        """True if the user message is sent: it has text, or the layers allow empty messages."""
         return self._sends(self.sections[1])
 
     def _sends(self, section: Section) -> bool:
@@ -127,20 +127,20 @@ class Contents:
 
     @property
     def closing(self) -> Section:
-        """The message after the tool traffic; empty without traffic."""
+        """The message after the tool traffic; a section without text if the turn has no traffic."""
         if not len(self.intermediate):
             return EMPTY
         return self.sections[2]
 
     def in_order(self) -> list[Section | Conversation]:
-        """Return the messages that are sent: sections, and between them the stored messages."""
+        """Return the sections and histories that are sent, in order; entries without messages are omitted."""
         system, user, closing = self.sections
-        talk, traffic = self.conversation, self.intermediate
+        conversation, traffic = self.conversation, self.intermediate
         entries: list[Section | Conversation] = []
         if system.text or self._sends(system):
             entries.append(system)
-        if talk.start < talk.stop:
-            entries.append(talk)
+        if conversation.start < conversation.stop:
+            entries.append(conversation)
         if user.text or self._sends(user):
             entries.append(user)
         if traffic.start < traffic.stop:
@@ -150,15 +150,15 @@ class Contents:
         return entries
 
     def evolve(self, **fields: Any) -> Self:
-        """Return a copy with other fields; values derived from the old fields are not copied."""
+        """Return a copy in which `fields` replace fields of this object; cached values are not copied."""
         return type(self)(**{**{name: getattr(self, name) for name in _FIELDS}, **fields})
 
     def without_tools(self) -> Self:
-        """Return a copy without declared tools, for a model that reads them only in the text of a prompt."""
-        return self.evolve(declarations=Declarations((), self.output))
+        """Return a copy without declared tools, for a model that reads tools only in the text of a prompt."""
+        return self.evolve(tools_and_output=ToolsAndOutput((), self.output))
 
     def written_by(self, text_tokens: TextTokens) -> Self:
-        """Return a copy for a chat template whose text `text_tokens` counts."""
+        """Return a copy whose tokens `text_tokens` counts, the counter of the text of a chat template."""
         if self.text_tokens == text_tokens:
             return self
         return self.evolve(text_tokens=text_tokens)
@@ -172,7 +172,7 @@ class Contents:
 
     @property
     def media(self) -> MediaTable:
-        """The media of every message: kind -> id -> payload."""
+        """The payloads of the media of all messages, by kind and then by id."""
         parts = [part for message in self.messages for part in message.parts if isinstance(part, Media)]
         return media_table(parts)
 
@@ -182,18 +182,22 @@ class Contents:
         return tuple(span for index, (_, segments) in enumerate(self.walk()) for span in tile(segments, index))
 
     def marked_text(self, message: int) -> str:
-        """Return the text of a message with a marker per media use; offsets of spans refer to this text."""
+        """Return the text of the message at an index, with a marker for each use of a media part.
+
+        Offsets of spans refer to this text.
+        """
         if self._texts is None:
-            place = message - int(self.sends_system)
-            # Read only this message, not the text of a long conversation.
-            if 0 <= place < len(self.conversation):
-                return stored_text(self.conversation[place])
+            index = message - int(self.sends_system)
+            # The texts of all messages of a long conversation would be slow.
+            if 0 <= index < len(self.conversation):
+                return stored_text(self.conversation[index])
             self._texts = tuple(["".join([segment.text for segment in segments]) for _, segments in self.walk()])
         return self._texts[message]
 
     def walk(self, stored: Container[int] | None = None) -> Iterator[tuple[Message, Sequence[Segment]]]:
-        """Yield each message with the segments of its text; of stored messages, only the messages with these
-        numbers.
+        """Yield each message with the segments of its text.
+
+        The segments of a stored message are empty if `stored` does not contain its index; None computes all segments.
         """
         if self.sends_system:
             yield _message("system", self.system), self.system.segments()
@@ -215,33 +219,33 @@ class Contents:
             yield message, stored_segments(message, f"{name}[{index}]") if is_shown else []
 
     def placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
-        """Yield the messages that are sent, each with its index in the context."""
+        """Yield the messages of a history that are sent, each with its index in the same history of the context."""
         sent: Conversation = getattr(self, name)
         source: Conversation = getattr(self.context, name)
         if len(sent):
-            at = source.complete_at()
+            indices = source.complete_at()
             # A budget drops the first messages, so the last messages are sent.
-            yield from zip(sent, at[len(at) - len(sent) :], strict=True)
+            yield from zip(sent, indices[len(indices) - len(sent) :], strict=True)
 
     @property
     def tokens(self) -> int:
         """Tokens of the model call, counted by `counter`: text, media, tools and message overhead.
 
-        If a chat template writes the text, its tokens are counted. If the template fails, the messages are counted.
+        With a chat template, the tokens of its text are counted. If the template fails, the messages are counted.
         """
         if self._tokens is None:
             try:
                 count = self.text_tokens or type(self).own_tokens
                 self._tokens = count(self)
             except ChatTemplateError:
-                # The target will raise this error with its reason.
+                # The target raises the same error when it writes the text.
                 self._tokens = self.own_tokens()
         return self._tokens
 
     def own_tokens(self) -> int:
         """Count text, media, tools and message overhead, without the chat template."""
         counter = self.counter
-        tools, schema, per_message = self.declarations.tokens(counter)
+        tools, schema, per_message = self.tools_and_output.tokens(counter)
         total = tools + schema + self.conversation.total(per_message)
         system, user, _ = self.sections
         if system.text or self.sends_system:
