@@ -1,4 +1,4 @@
-"""Conversions of stores of runs with an older format; a store is converted once, when it is opened."""
+"""Conversions of run stores with an older format; opening a store converts it."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["CONVERSIONS", "FORMAT"]
 FORMAT = 1
 """Format of the tables that this version writes."""
 CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
-"""Functions that convert a store to the next format, by its present format; called in the transaction that opens it."""
+"""Functions that convert a store to the next format, by the format that they convert; called when a store is opened."""

@@ -1,4 +1,4 @@
-"""`EventLog`: the events of runs of one process, deltas included."""
+"""`EventLog`: events of the runs that a server executes, including deltas."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class EventLog:
             self._work(lambda connection: connection.execute(sa.insert(events_table), rows))
 
     def after(self, run_id: str, seq: int = 0, *, limit: int = 1000) -> list[RunEvent]:
-        """Return the first events of a run after the number `seq`."""
+        """Return the events of a run after the event number `seq`, at most `limit` events."""
         query = sa.select(_events.seq, _events.kind, _events.data).order_by(_events.seq).limit(limit)
         query = query.where(_events.run == run_id, _events.seq > seq)
         return self._work(lambda connection: [event_of(row) for row in connection.execute(query)])
 
     def last(self, run_id: str) -> int:
-        """Return the number of the last event of a run; 0 if it has none."""
+        """Return the number of the last event of a run; 0 without events."""
         query = sa.select(sa.func.max(_events.seq)).where(_events.run == run_id)
         return self._work(lambda connection: connection.scalar(query)) or 0

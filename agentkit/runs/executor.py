@@ -30,7 +30,7 @@ class Executor(Protocol):
         ...
 
     async def open(self) -> None:
-        """Start to execute runs, including the interrupted runs of a stopped process."""
+        """Start to execute runs, including runs that a stopped process left unfinished."""
         ...
 
     async def start(self, record: RunRecord) -> RunRecord:
@@ -62,14 +62,14 @@ class Executor(Protocol):
     def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of a run after the event number `after`, until the run ends or waits for a decision.
 
-        After the first event, queries are retried until the database responds.
+        After the first event, a query that fails is retried until the database responds.
         """
         ...
 
     def stop_listening(self) -> None:
-        """End the streams of events: the server stops, and their clients resume with the next server."""
+        """End the streams of events, because the server stops; clients continue the streams with the next server."""
         ...
 
     async def close(self) -> None:
-        """Stop the executor; runs that do not end soon are continued by the next process."""
+        """Stop the executor; the next process continues the runs that do not end soon."""
         ...

@@ -1,4 +1,4 @@
-"""Agents that run as tools inside of a run: each has a row, and the journal of the run contains their lines."""
+"""Agents that run as tools inside of a run. Each agent has a row; the journal of the run contains its lines."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from agentkit.runs.run_rows import ended_row, run_row
 __all__ = ["InnerRuns"]
 
 _runs = runs_table
-_HEAD, _RESULT = '{"journal":', '{"effect":"CallTools"'
+_HEAD_PREFIX, _RESULT_PREFIX = '{"journal":', '{"effect":"CallTools"'
 """Prefixes of the first line of a journal and of the line of a tool result."""
-_ENDED: Mapping[str, RunState] = {"success": "finished", "cancelled": "cancelled"}
+_STATE_OF_STATUS: Mapping[str, RunState] = {"success": "finished", "cancelled": "cancelled"}
 """State of an agent by the status of its call; `failed` for other statuses."""
 _MAX_ERROR = 1000
 """Maximum characters of the stored error of an agent; the journal has the whole text."""
 
 
 class InnerRuns:
-    """The agents inside of one run, for the attempt that stores their lines.
+    """The agents inside of one run; the attempt that stores their lines also updates their rows.
 
     Args:
         run_id: The run.
-        ids: Ids of the agents, by the calls that lead to them.
+        ids: Run ids of the agents, by the ids of the calls that lead to an agent, the outermost call first.
     """
 
     def __init__(self, run_id: str, ids: Mapping[tuple[str, ...], str]) -> None:
@@ -43,22 +43,22 @@ class InnerRuns:
         return cls(run_id, {tuple(json.loads(calls)): inner for inner, calls in rows})
 
     def store(self, connection: sa.Connection, lines: Sequence[tuple[str, tuple[str, ...]]]) -> InnerRuns:
-        """Store the agents that start or end with lines of journals, and return the agents after the lines."""
+        """Store the agents that start or end in journal lines, and return the agents after these lines."""
         # A copy: if the transaction is retried, it starts again from the agents before the lines.
-        after = InnerRuns(self._run_id, self._ids)
+        updated = InnerRuns(self._run_id, self._ids)
         for line, calls in lines:
-            if calls and line.startswith(_HEAD):
-                after._begin(connection, json.loads(line), calls)
-            # Most runs contain no agents, and the results of their calls are not parsed.
-            elif after._ids and line.startswith(_RESULT):
+            if calls and line.startswith(_HEAD_PREFIX):
+                updated._begin(connection, json.loads(line), calls)
+            # Most runs contain no agents: the results of their calls are not parsed.
+            elif updated._ids and line.startswith(_RESULT_PREFIX):
                 result = json.loads(line)["answer"]
-                inner = after._ids.get((*calls, result["call_id"]))
+                inner = updated._ids.get((*calls, result["call_id"]))
                 if inner is not None:
                     _end(connection, inner, result)
-        return after
+        return updated
 
     def _begin(self, connection: sa.Connection, head: Mapping[str, Any], calls: tuple[str, ...]) -> None:
-        # A tool that failed was called again: its earlier agent, and the agents inside of it, are replaced.
+        # The call was repeated after an error: its earlier agent, and the agents inside of that agent, are replaced.
         earlier = [path for path in self._ids if path[: len(calls)] == calls]
         if earlier:
             replaced = [self._ids.pop(path) for path in earlier]
@@ -84,7 +84,7 @@ class InnerRuns:
 
 def _end(connection: sa.Connection, run_id: str, result: Mapping[str, Any]) -> None:
     """Store the end of an agent whose call has a result."""
-    state = _ENDED.get(result["status"], "failed")
+    state = _STATE_OF_STATUS.get(result["status"], "failed")
     error = None
     if state == "failed":
         content = result["content"]

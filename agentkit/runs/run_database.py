@@ -1,4 +1,4 @@
-"""The tables of runs, on SQLite and PostgreSQL, and the database that has them."""
+"""`RunDatabase`: a SQLite or PostgreSQL database with the tables of runs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-_SECONDS_LOST = 5.0
+_RECONNECT_SECONDS = 5.0
 """Seconds that an operation waits for an unavailable database, such as a server that restarts."""
 _PAUSE = 0.2
-_CREATING = 7_239_116_025_340_177
-"""Key of the advisory lock on PostgreSQL of the process that creates the tables; an arbitrary number."""
+"""Seconds between two tries of an operation."""
+_CREATION_LOCK = 7_239_116_025_340_177
+"""Key of the PostgreSQL advisory lock under which a process creates the tables; an arbitrary number."""
 _SQLITE_WAIT = 30_000
 """Milliseconds that a writer waits for the other writers of a file."""
 _CACHED_STATEMENTS = 16
@@ -68,19 +69,20 @@ runs_table = sa.Table(
     sa.Column("session", sa.Text),
     sa.Column("executor", sa.Text, nullable=False),
     sa.Column("version", sa.Text, nullable=False),  # of the agent
-    sa.Column("schedule", sa.Text),  # which started it
-    sa.Column("top", sa.Text, index=True),  # of an agent that runs as a tool: the run that it is part of,
-    sa.Column("parent", sa.Text),  # the run or agent that calls it,
-    sa.Column("calls", sa.Text),  # and the calls that lead to it, as JSON
-    sa.Column("request", sa.Text),  # JSON: input of the executor that queues it
-    sa.Column("leg", sa.Integer, nullable=False),  # how often it was queued
-    sa.Column("worker", sa.Text),  # which executes it, or did so last
+    sa.Column("schedule", sa.Text),  # name of the schedule that started the run
+    # An agent that runs as a tool has a row with these three columns; they are null in the row of a run.
+    sa.Column("top", sa.Text, index=True),  # id of the run that contains the agent
+    sa.Column("parent", sa.Text),  # id of the run or agent that called the agent
+    sa.Column("calls", sa.Text),  # JSON: ids of the calls that lead to the agent
+    sa.Column("request", sa.Text),  # JSON: request for the executor that queues the run
+    sa.Column("leg", sa.Integer, nullable=False),  # number of times that the run was queued again
+    sa.Column("worker", sa.Text),  # id of the worker that executes the run or executed it last
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("fence", sa.Text),  # of the attempt that may store something; null without an attempt
-    sa.Column("input", sa.Text),  # JSON, like usage and outcome
+    sa.Column("fence", sa.Text),  # key of the attempt that may write; null without an attempt
+    sa.Column("input", sa.Text),  # JSON, as are usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
     sa.UniqueConstraint("tenant", "key"),
@@ -142,7 +144,7 @@ workers_table = sa.Table(
     sa.Column("beat_at", sa.Float, nullable=False),
 )
 _format_table = sa.Table("agentkit_store", _metadata, sa.Column("format", sa.Integer, nullable=False))
-_TABLES_BEFORE = ("run_store", "agentkit_approvals")
+_OLD_TABLES = ("run_store", "agentkit_approvals")
 """Tables that only versions before 0.1 created."""
 
 
@@ -151,7 +153,7 @@ class RunDatabase:
 
     Args:
         engine: The connections. Writers of SQLite begin their transactions with the lock of the file.
-        name: What errors call the database.
+        name: Name of the database in errors.
 
     Raises:
         RunStoreError: The database has another format.
@@ -172,8 +174,8 @@ class RunDatabase:
         self.work(self._create)
 
     def work(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return the result of a function, in a transaction; retried if the connection was lost."""
-        until = time.monotonic() + _SECONDS_LOST
+        """Call a function in a transaction and return its result; call it again if the connection was lost."""
+        until = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
                 with self._lock, self.engine.begin() as connection:
@@ -185,7 +187,7 @@ class RunDatabase:
 
     @staticmethod
     def is_in(database: sa.Inspector) -> bool:
-        """Return True if a database has tables of runs."""
+        """True if a database has tables of runs."""
         return _format_table.name in database.get_table_names()
 
     def _create(self, connection: sa.Connection) -> None:
@@ -194,10 +196,10 @@ class RunDatabase:
         if self.is_sqlite:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
         tables = set(sa.inspect(connection).get_table_names())
         if _format_table.name not in tables:
-            if old := tables.intersection(_TABLES_BEFORE):
+            if old := tables.intersection(_OLD_TABLES):
                 raise RunStoreError(
                     f"{self.name}: has runs of a version before 0.1 (table {min(old)}), which this version does not "
                     "read: finish them with the version that wrote them, and start a new database",
@@ -215,8 +217,8 @@ class RunDatabase:
             return
         if not isinstance(stored, int) or not 0 < stored < conversions.FORMAT:
             raise RunStoreError(
-                f"{self.name}: format {stored!r:.20} of the runs was written by a newer agentkit; this one reads up to "
-                f"{conversions.FORMAT}: upgrade it",
+                f"{self.name}: format {stored!r:.20} of the runs was written by a newer agentkit; this version "
+                f"reads up to {conversions.FORMAT}: upgrade agentkit",
                 path=self.name,
                 value=stored,
             )
@@ -226,7 +228,7 @@ class RunDatabase:
 
 
 def sqlite_engine(path: str | None) -> sa.Engine:
-    """Return the connections of a SQLite file; without a path, of a database in memory."""
+    """Return the engine of a SQLite file, or without a path the engine of a database in memory."""
     if path is None:
         engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     else:
@@ -260,12 +262,12 @@ def _is_lost(error: DBAPIError) -> bool:
 
 
 def stored_call(call_id: str) -> str:
-    """Return the id of a call, which a model may have invented, in ASCII, which both databases store."""
+    """Return the id of a call in ASCII, because a model can invent ids that a database cannot store."""
     return call_id.encode("unicode_escape").decode("ascii")
 
 
 def call_of(stored: str) -> str:
-    """Return the id of a call from the result of `stored_call`; a corrupt id is returned unchanged."""
+    """Return the id of a call that `stored_call` wrote; a corrupt id is returned unchanged."""
     try:
         return stored.encode("ascii").decode("unicode_escape")
     except UnicodeError:

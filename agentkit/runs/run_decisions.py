@@ -13,9 +13,9 @@ from agentkit.runs.run_database import decisions_table, runs_table, stored_call,
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
 from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
 
-__all__ = ["Decided", "calls_of", "decision_error", "store_decisions", "store_waiting_calls"]
+__all__ = ["CallDecisions", "calls_of", "decision_error", "store_decisions", "store_waiting_calls"]
 
-Decided: TypeAlias = Mapping[str, Decision] | Mapping[str | None, Decision]
+CallDecisions: TypeAlias = Mapping[str, Decision] | Mapping[str | None, Decision]
 """Decisions by the ids of calls; None for all other calls that wait."""
 _runs, _decisions = runs_table, decisions_table
 
@@ -54,13 +54,15 @@ def store_waiting_calls(connection: sa.Connection, now: Any, record: RunRecord, 
     return True
 
 
-def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions: Decided, by: str) -> bool:
-    """Store decisions about calls of a waiting run; False if one of them cannot be stored."""
-    # The caller rolls the transaction back after False, so decisions are stored together or not at all.
+def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions: CallDecisions, by: str) -> bool:
+    """Store decisions about calls of a waiting run; return False if a decision cannot be stored.
+
+    After False the caller must roll back, because other decisions can have been stored.
+    """
     if lock_run(connection, run_id) != "waiting":
         return False
     waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
-    # The decision about all other calls is stored last, when the named calls do not wait any more.
+    # The decision for all other calls comes last: the named calls do not wait then.
     for call, decision in sorted(decisions.items(), key=lambda item: item[0] is None):
         decided = waits
         if call is not None:
@@ -74,7 +76,9 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
     return True
 
 
-def decision_error(run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: Decided) -> ApprovalError:
+def decision_error(
+    run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: CallDecisions
+) -> ApprovalError:
     """Return the error for decisions that could not be stored."""
     waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
     decided = {call.call_id: call for call in calls if call.decision is not None}
@@ -93,7 +97,7 @@ def decision_error(run_id: str, state: RunState, calls: Sequence[WaitingCall], d
 
 
 def _wrong_calls(wrong: Sequence[str], decided: Mapping[str, WaitingCall], waiting: Sequence[str]) -> str:
-    """Return the problem of calls that do not wait: decided already, or unknown."""
+    """Return the problem of calls that do not wait, because they were decided already or are unknown."""
     problems = [_decided(decided[call]) for call in wrong if call in decided]
     unknown = [call for call in wrong if call not in decided]
     if unknown:

@@ -20,7 +20,7 @@ class RunNotFound(DurableError, LookupError):
 
     Attributes:
         run_id: The requested id.
-        around: Id of the run that contains it, if it is the run of an agent as a tool.
+        around: Id of the outer run if the id belongs to an agent that runs as a tool; otherwise None.
     """
 
     def __init__(self, run_id: str, around: str | None = None) -> None:

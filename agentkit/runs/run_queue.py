@@ -1,4 +1,4 @@
-"""`RunQueue`: the queue of the workers; each time a run is to be executed, it is queued as its next leg.
+"""`RunQueue`: the queue of the workers. Each entry of a run in the queue is a leg of the run.
 
 A leg is queued in the transaction that stores the state of the run, so that both happen or neither.
 """
@@ -20,11 +20,11 @@ from agentkit.runs.run_rows import lock_run, run_row
 __all__ = ["Leg", "NewRun", "QueueLeg", "RunQueue", "queue_again"]
 
 _runs, _decisions = runs_table, decisions_table
-_EXPIRED = json.dumps(decision_data(Denied("it was not decided in time")))
+_EXPIRED_DECISION = json.dumps(decision_data(Denied("it was not decided in time")))
 
 
 class NewRun(NamedTuple):
-    """A run that is to be queued."""
+    """A run to be stored and queued."""
 
     record: RunRecord
     head: str
@@ -34,13 +34,15 @@ class NewRun(NamedTuple):
 
 
 class Leg(NamedTuple):
-    """A run that was queued for the `number`th time, from 0."""
+    """One entry of a run in the queue: a run is queued at its start, and again after each interruption or pause."""
 
     order: int
-    """The number of the run, in the order in which the runs were started."""
+    """Number of the run in the order of starts."""
     run_id: str
     number: int
+    """Number of the leg, from 0."""
     request: str
+    """Request for the executor that queues the run, as JSON."""
 
 
 QueueLeg: TypeAlias = Callable[[sa.Connection, Leg], None]
@@ -75,20 +77,20 @@ class RunQueue:
         self._now = database.now
 
     def add(self, runs: Sequence[NewRun]) -> list[NewRun]:
-        """Store and queue the runs that are not stored yet, in one transaction, and return the stored runs."""
+        """Store and queue new runs in one transaction; return the runs whose ids are stored already."""
 
         def add(connection: sa.Connection) -> list[NewRun]:
             ids = [run.record.run_id for run in runs]
             stored = set(connection.scalars(sa.select(_runs.c.run_id).where(_runs.c.run_id.in_(ids))))
-            fresh = [run for run in runs if run.record.run_id not in stored]
+            new_runs = [run for run in runs if run.record.run_id not in stored]
             numbers: dict[str, int] = {}
-            if fresh:
+            if new_runs:
                 added = sa.insert(_runs).returning(_runs.c.run_id, _runs.c.number, sort_by_parameter_order=True)
-                rows = [{**run_row(run.record), "request": run.request} for run in fresh]
+                rows = [{**run_row(run.record), "request": run.request} for run in new_runs]
                 numbers = {row.run_id: row.number for row in connection.execute(added, rows)}
-                heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in fresh]
+                heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in new_runs]
                 connection.execute(sa.insert(lines_table), heads)
-            for run in fresh:
+            for run in new_runs:
                 self._queue(connection, Leg(numbers[run.record.run_id], run.record.run_id, 0, run.request))
             return [run for run in runs if run.record.run_id in stored]
 
@@ -99,7 +101,7 @@ class RunQueue:
             return self._database.work(add)
 
     def adopt(self, run: NewRun) -> None:
-        """Assign a run of a server to workers, and queue it if it is queued, in one transaction."""
+        """Assign a run of a server to workers, and queue the run for them if it is queued, in one transaction."""
         run_id = run.record.run_id
         values = {"executor": "dbos", "request": run.request, "version": run.record.version}
         adopted = sa.update(_runs).where(_runs.c.run_id == run_id, _runs.c.executor == "process").values(**values)
@@ -124,7 +126,7 @@ class RunQueue:
         return self._database.work(lambda connection: connection.scalar(query))
 
     def again(self, run_id: str, states: Collection[RunState], leg: int | None = None) -> bool:
-        """Queue a run again if it is in one of these states, and in this leg; False if it is not."""
+        """Queue a run again if it is in one of these states, and in this leg if set; otherwise return False."""
         condition = sa.and_(_runs.c.run_id == run_id, _runs.c.state.in_(states))
         if leg is not None:
             condition = sa.and_(condition, _runs.c.leg == leg)
@@ -155,7 +157,7 @@ class RunQueue:
             for run_id in sorted(connection.scalars(sa.select(_decisions.c.run).where(late).distinct()).all()):
                 lock_run(connection, run_id)
                 denied = sa.update(_decisions).where(_decisions.c.run == run_id, late)
-                connection.execute(denied.values(decision=_EXPIRED, decided_by="", decided_at=self._now))
+                connection.execute(denied.values(decision=_EXPIRED_DECISION, decided_by="", decided_at=self._now))
                 waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
                 condition = sa.and_(_runs.c.run_id == run_id, _runs.c.state == "waiting", ~waits)
                 queue_again(connection, self._now, condition, self._queue)

@@ -20,7 +20,7 @@ from agentkit.runs.run_rows import record_of
 
 __all__ = ["RunReader", "can_be_stored"]
 
-_SHORT = 10_000
+_MAX_SHORT_OUTCOME = 10_000
 """Maximum characters of the outcome of a run in a short list."""
 _runs, _lines = runs_table, lines_table
 
@@ -40,17 +40,17 @@ class RunReader:
         """Return a run.
 
         Raises:
-            RunNotFound: The run is unknown, or belongs to another tenant.
+            RunNotFound: The run is unknown, belongs to another tenant, or is an agent inside of a run.
         """
         record = self.any(run_id)
         if tenant not in (None, record.tenant):
             raise RunNotFound(run_id)
         if record.parent is not None:
-            raise RunNotFound(run_id, self._top(run_id))
+            raise RunNotFound(run_id, self._outer_run(run_id))
         return record
 
     def any(self, run_id: str) -> RunRecord:
-        """Return a run, or an agent inside of a run: it has the state of the run until its call has a result.
+        """Return a run, or an agent inside of a run; the agent has the state of the run until its call has a result.
 
         Raises:
             RunNotFound: The id is unknown.
@@ -63,7 +63,7 @@ class RunReader:
         record = records[0]
         if record.parent is None:
             return record
-        return _inside(record, self.get(self._top(run_id)))
+        return _with_current_state(record, self.get(self._outer_run(run_id)))
 
     def inside(self, run_id: str) -> list[RunRecord]:
         """Return the agents inside of a run or of an agent, at any depth, in the order of their start.
@@ -73,21 +73,21 @@ class RunReader:
         """
         run = record = self.any(run_id)
         if record.parent is not None:
-            run = self.get(self._top(run_id))
+            run = self.get(self._outer_run(run_id))
         ids, records = {run_id}, []
-        # A caller starts before the agents that it calls, so one pass in the order of the start reaches every depth.
+        # An agent starts after its caller, so that one pass in the order of the starts reaches every depth.
         for inner in self._records(sa.select(_runs).where(_runs.c.top == run.run_id).order_by(_runs.c.number)):
             if inner.parent in ids:
                 ids.add(inner.run_id)
-                records.append(_inside(inner, run))
+                records.append(_with_current_state(inner, run))
         return records
 
     def has(self, run_id: str) -> bool:
-        """Return True if a run, or an agent inside of a run, has this id."""
+        """True if a run, or an agent inside of a run, has this id."""
         query = sa.select(_runs.c.number).where(_runs.c.run_id == run_id)
         return self._work(lambda connection: connection.scalar(query)) is not None
 
-    def _top(self, run_id: str) -> str:
+    def _outer_run(self, run_id: str) -> str:
         query = sa.select(_runs.c.top).where(_runs.c.run_id == run_id)
         return self._work(lambda connection: connection.scalar(query)) or run_id
 
@@ -104,12 +104,11 @@ class RunReader:
         Raises:
             RunNotFound: No run has the id `before`.
         """
-        # Few runs are selected by id. `+ 0` stops SQLite from reading all runs in the order of the number instead of
-        # the index of the ids.
+        # `+ 0` makes SQLite use the index of the ids: it would otherwise read all runs in the order of the number.
         number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
         query = sa.select(_runs)
         if wanted.is_short:
-            outcome = sa.case((sa.func.length(_runs.c.outcome) <= _SHORT, _runs.c.outcome)).label("outcome")
+            outcome = sa.case((sa.func.length(_runs.c.outcome) <= _MAX_SHORT_OUTCOME, _runs.c.outcome)).label("outcome")
             query = sa.select(*[column for column in _runs.c if column.name != "outcome"], outcome)
         query = query.where(_runs.c.top.is_(None)).order_by(number.desc())
         query = query.limit(wanted.limit).offset(wanted.offset)
@@ -133,7 +132,7 @@ class RunReader:
         return self._records(query)
 
     def ended_before(self, time: float, tenant: str | None, limit: int) -> list[str]:
-        """Return ids of runs that ended before a time, all or only runs of a tenant, the oldest first."""
+        """Return ids of runs that ended before a time, of one tenant or of all tenants, the oldest first."""
         query = sa.select(_runs.c.run_id).where(_runs.c.state.in_(sorted(ENDED)), _runs.c.updated_at < time)
         query = query.where(_runs.c.top.is_(None)).order_by(_runs.c.number).limit(limit)
         if tenant is not None:
@@ -164,7 +163,7 @@ class RunReader:
         return self._work(lambda connection: [call for _, call in calls_of(connection, [run_id])])
 
     def decisions(self, run_id: str, journal: Journal) -> dict[str, Decision]:
-        """Return the decisions about calls of a run that its journal does not have yet, by the ids of the calls."""
+        """Return the decisions about calls of a run that are not in its journal yet, by the ids of the calls."""
         journalled = journal.decisions
         return {
             call.call_id: call.decision
@@ -178,13 +177,13 @@ class RunReader:
             return ""
         query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number)
         lines = self._work(lambda connection: list(connection.scalars(query)))
-        # SQLite can contain bytes in a column of texts.
+        # SQLite does not enforce the type of a column: a corrupt line can be bytes.
         if not all(isinstance(line, str) for line in lines):
             raise JournalError(f"the stored journal of {run_id!r} is corrupt", name="journal")
         return "".join(lines)
 
     def first_line(self, run_id: str) -> str | None:
-        """Return the first line of the journal of a run, which contains its input."""
+        """Return the first line of the journal of a run, which contains the input; None if it is missing."""
         query = sa.select(_lines.c.line).where(_lines.c.run == run_id, _lines.c.number == 0)
         return self._work(lambda connection: connection.scalar(query))
 
@@ -212,8 +211,8 @@ class RunReader:
         return journal
 
 
-def _inside(inner: RunRecord, run: RunRecord) -> RunRecord:
-    """Return an agent inside of a run as it is now: it has the state of the run until its call has a result."""
+def _with_current_state(inner: RunRecord, run: RunRecord) -> RunRecord:
+    """Return an agent inside of a run with its current state: the state of the run until its call has a result."""
     state = inner.state
     if state == "running":
         state = run.state
@@ -221,5 +220,5 @@ def _inside(inner: RunRecord, run: RunRecord) -> RunRecord:
 
 
 def can_be_stored(text: str) -> bool:
-    """Return True if both databases can store a text: no NUL, and no half of a surrogate pair."""
+    """True if both databases can store a text: it contains no NUL and no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

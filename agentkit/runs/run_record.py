@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 RunState: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
-"""State of a run; `waiting`: it is paused until tool calls are decided."""
+"""State of a run; `waiting`: the run is paused until tool calls are decided."""
 STATES: tuple[RunState, ...] = get_args(RunState)
 ENDED: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
 """Final states of a run, unless it is resumed."""
@@ -39,7 +39,7 @@ class RunError(NamedTuple):
     """The error that ended a run."""
 
     type: str
-    """Name of its class."""
+    """Name of the class of the error."""
     message: str
 
     def __str__(self) -> str:
@@ -55,11 +55,11 @@ class WaitingCall:
     arguments: str
     """JSON text, as the model wrote it."""
     agent: str = ""
-    """The tool whose agent makes the call, if the run does not make it itself; see `Paused.agents`."""
+    """Name of the tool whose agent makes the call; empty if the agent of the run makes it. See `Paused.agents`."""
     asked_at: float = 0.0
     """Seconds since 1970, by the clock of the database."""
     expires_at: float | None = None
-    """When the call is denied if it has no decision; None for never."""
+    """Time at which the call is denied without a decision; None: never."""
     decision: Decision | None = None
     """None while the call waits."""
     decided_by: str = ""
@@ -113,11 +113,11 @@ class RunRecord(metaclass=Hinted):
     schedule: str | None = None
     """Name of the schedule that started the run."""
     parent: str | None = None
-    """Id of the run or agent that calls this agent as a tool; None if it is not an agent inside of a run."""
+    """Id of the run or agent that calls this agent as a tool; None for a run that is no agent inside of a run."""
     worker: str | None = None
     """Id of the worker that executes the run or executed it last."""
     problem: str | None = None
-    """Reason for which the run does not continue, such as that no worker has its agent."""
+    """Reason why the run does not continue, such as that no worker has the agent; None without a reason."""
     attempts: int = 0
     """Number of attempts."""
     input: UserInput | None = None
@@ -134,7 +134,7 @@ class RunRecord(metaclass=Hinted):
     """Labels of the answer that no document has."""
     error: RunError | None = None
     waiting: tuple[WaitingCall, ...] = ()
-    """The calls without a decision; if the run has ended, the calls that its client has to make."""
+    """The calls without a decision; if the run has ended, the calls that its client must execute."""
     journal: Journal | None = field(default=None, repr=False, compare=False)
     """None if the journal was not requested."""
 
@@ -166,12 +166,12 @@ class RunsWanted:
     user: str | None = None
     state: RunState | None = None
     before: str | None = None
-    """Only runs that are older than the run of this id."""
+    """Only runs that are older than the run with this id."""
     ids: Collection[str] | None = None
     """Only runs with one of these ids."""
     schedule: str | None = None
     is_short: bool = False
-    """True if the outcome of a run with a long answer is left out."""
+    """True if long outcomes are left out, such as long answers."""
     limit: int = 50
     """Maximum number of runs."""
     offset: int = 0

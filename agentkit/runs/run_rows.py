@@ -31,15 +31,18 @@ __all__ = [
 CORRUPT = RunError("RunStoreError", "the stored data of this run is corrupt")
 """The error of a run whose row cannot be read."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-_PLAIN = (
+"""Errors of reading corrupt data."""
+_COPIED = (
     *("run_id", "tenant", "user", "agent", "key", "session", "executor", "version", "schedule", "parent", "worker"),
     "state",
 )
+"""Fields of `RunRecord` that are columns with the same name and value."""
 _NO_OUTCOME: Mapping[str, Any] = {
     **{"output": None, "finish_reason": None, "steps": 0, "error": None},
     **{"citations": (), "unknown_labels": (), "waiting": ()},
 }
 _OUTCOME = ("output", "finish_reason", "steps")
+"""Fields of `RunRecord` that the outcome contains unchanged."""
 
 
 def run_row(record: RunRecord) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
     if record.input is not None:
         input_json = json_text(_input_data(record.input))
     return {
-        **{name: getattr(record, name) for name in _PLAIN},
+        **{name: getattr(record, name) for name in _COPIED},
         "created_at": record.created_at,
         "attempts": record.attempts,
         "leg": 0,
@@ -65,7 +68,7 @@ def ended_row(record: RunRecord) -> dict[str, Any]:
     outcome["error"] = None
     if record.error is not None:
         outcome["error"] = list(record.error)
-    # Calls that wait for decisions have rows. A run that has ended has calls that its client executes.
+    # Calls that wait for decisions have their own rows. After the end, only calls for the client are left.
     calls: Sequence[WaitingCall] = ()
     if record.state != "waiting":
         calls = record.waiting
@@ -80,7 +83,7 @@ def ended_row(record: RunRecord) -> dict[str, Any]:
 
 def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> RunRecord:
     """Return a run from its row. A corrupt row is a run with an error, so that the other runs can be listed."""
-    columns: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    columns: dict[str, Any] = {name: row[name] for name in _COPIED}
     columns |= {name: finite_number(row[name]) for name in ("created_at", "updated_at")}
     columns["attempts"] = 0
     if isinstance(row["attempts"], int):

@@ -23,7 +23,7 @@ from agentkit.runs.run_database import (
     runs_table,
     sqlite_engine,
 )
-from agentkit.runs.run_decisions import Decided, decision_error, store_decisions, store_waiting_calls
+from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
 from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
 from agentkit.runs.run_queue import QueueLeg, queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
@@ -43,10 +43,13 @@ __all__ = ["MAX_KEPT", "Attempt", "RunStore"]
 MAX_KEPT = 5_000
 """Default of the maximum number of stored runs that have ended, of all tenants together."""
 _MAX_IN_MEMORY = 256_000_000
+"""Maximum characters of all journals in memory; above the maximum, the oldest half of the ended runs is deleted."""
 _MAX_ON_DISK = 8_000_000_000
-"""Maximum characters of all journals together; above that the oldest half of the ended runs is deleted."""
+"""Maximum characters of all journals in a database."""
 _PRUNE_EVERY = 200
 """Number of new runs after which the oldest runs are deleted."""
+_DELETED_TOGETHER = 200
+"""Number of runs that one statement deletes: SQLite limits the parameters of a statement."""
 _MAX_QUEUED_SECONDS = 30.0
 """Maximum seconds that a run of a server with a worker is queued, before the server or a worker starts it."""
 _runs, _lines, _decisions, _events = runs_table, lines_table, decisions_table, events_table
@@ -55,13 +58,13 @@ _IS_RUNNING = _runs.c.state == "running"
 
 @dataclass(slots=True)
 class Attempt:
-    """The attempt that may store lines and the end of a run, until another attempt starts or the run is cancelled."""
+    """An attempt, which may store lines and the end of a run until another attempt starts or the run is cancelled."""
 
     run_id: str
     fence: str
     """Random text in the row of the run while this attempt may write."""
     lines: int
-    """Number of the next line of its journal."""
+    """Number of the next line of the journal."""
     inside: InnerRuns
     """The agents inside of the run."""
 
@@ -70,8 +73,8 @@ class RunStore(RunReader):
     """Store of runs. Methods block; async code calls them in threads, and any number of threads can call them.
 
     Args:
-        target: The SQLite file, created if it is missing, which only this object uses then; or the connections of a
-            database that others use too. None stores the runs in memory, as long as the object exists.
+        target: The SQLite file, which is created if it is missing, and locked for this object; or the engine of a
+            database that other processes can use too. None stores the runs in memory, as long as the object exists.
         keep: Maximum number of stored runs that have ended, of all tenants together; the oldest are deleted first.
             None for no limit.
 
@@ -102,7 +105,7 @@ class RunStore(RunReader):
             engine = self._owned = sqlite_engine(None)
         else:
             name = str(target)
-            # Locked before it is opened: the tables are created and converted by one process.
+            # Locked before it is opened, so that only one process creates and converts the tables.
             self._lock_file = _locked_file(target)
             engine = self._owned = sqlite_engine(name)
         try:
@@ -119,7 +122,7 @@ class RunStore(RunReader):
         self.events = EventLog(self.database)
 
     def close(self) -> None:
-        """Close the connections and the file, unless the caller passed the connections. Closing twice is allowed."""
+        """Close the connections and the file; an engine of the caller stays open. Closing twice is allowed."""
         if self._owned is not None:
             self._owned.dispose()
         if self._lock_file is not None:
@@ -129,9 +132,9 @@ class RunStore(RunReader):
     # Runs
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
-        """Store a new run, with its journal if it is not empty, and return it.
+        """Store a new run with its journal, and return the run.
 
-        If the tenant has a run of the same `key`, that run is returned and nothing is stored.
+        If the tenant has a run with the same `key`, nothing is stored, and that run is returned.
         """
 
         def insert(connection: sa.Connection) -> None:
@@ -163,11 +166,11 @@ class RunStore(RunReader):
     # Attempts
 
     def begin_attempt(self, run_id: str, *, leg: int | None = None, worker: str | None = None) -> Attempt | None:
-        """Start to execute a queued run; None if it is not queued, or in another leg."""
+        """Start an attempt of a queued run; None if the run is not queued, or is in another leg."""
         fence = os.urandom(12).hex()
         row = _runs.c
-        # The transaction is retried after a lost connection, and may have been committed before: then the row has the
-        # fence of this attempt.
+        # After a lost connection the transaction is retried. If it had been committed, the row has the fence of this
+        # attempt already.
         is_free = sa.or_(row.state == "queued", row.fence == fence)
         started = sa.update(_runs).where(row.run_id == run_id, is_free)
         if leg is not None:
@@ -187,7 +190,9 @@ class RunStore(RunReader):
         return self._work(begin)
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-        """Store all lines of a journal or none, each with the calls that lead to its agent.
+        """Store lines of a journal, all or none.
+
+        A line has the ids of the calls that lead to its agent; no ids for a line of the run.
 
         Raises:
             AttemptEnded: The attempt may not store anything.
@@ -195,14 +200,14 @@ class RunStore(RunReader):
         rows = [(attempt.lines + at, inner_line(line, calls)) for at, (line, calls) in enumerate(lines)]
 
         def add(connection: sa.Connection) -> InnerRuns:
-            self._check(connection, attempt)
-            # The transaction is retried after a lost connection, and may have stored the lines before.
+            self._lock(connection, attempt)
+            # After a lost connection the transaction is retried, and can have stored the lines already.
             query = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
             stored = set(connection.scalars(query))
-            fresh = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
-            if not fresh:
+            new_rows = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
+            if not new_rows:
                 return InnerRuns.read(connection, attempt.run_id)
-            connection.execute(sa.insert(_lines), fresh)
+            connection.execute(sa.insert(_lines), new_rows)
             return attempt.inside.store(connection, lines)
 
         attempt.inside = self._work(add)
@@ -245,7 +250,7 @@ class RunStore(RunReader):
         return self._work(lambda connection: connection.execute(cancelled.values(**values)).rowcount > 0)
 
     def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:
-        """Queue the runs again that a stopped server executed, and return its queued runs, the oldest first.
+        """Queue the runs of stopped servers again, and return all queued runs of servers, the oldest first.
 
         Corrupt runs are left out: they stay queued until they are cancelled.
 
@@ -254,40 +259,44 @@ class RunStore(RunReader):
         """
         self._requeue(sa.and_(_IS_RUNNING, sa.or_(_runs.c.worker.is_(None), _runs.c.worker.not_in(alive))))
         queued = sa.select(_runs).where(_runs.c.executor == "process", _runs.c.state == "queued")
-        return self._readable(queued.order_by(_runs.c.number))
+        return self._readable_records(queued.order_by(_runs.c.number))
 
     def requeue_abandoned(self, alive: Collection[str], agents: Collection[str]) -> list[RunRecord]:
-        """Queue the runs of agents again that the server of a worker executed until it stopped, and return them.
+        """Queue the runs of stopped servers with a worker again, and return these runs, the oldest first.
 
-        Runs that have been queued for long are included: the server that queued them again stopped, too.
+        Runs that have been queued for long are included, because the server that queued them stopped too.
 
         Args:
             alive: Ids of the workers that are alive.
-            agents: Names of the agents.
+            agents: Names of the agents whose runs are queued.
         """
         is_queued = sa.and_(_runs.c.state == "queued", _runs.c.updated_at < self._now - _MAX_QUEUED_SECONDS)
-        # Null is not in an empty list: without a live worker, runs of a server without a worker would be included.
+        # `not_in` of an empty list is true for null: it would include runs of servers without a worker.
         has_stopped = sa.and_(_runs.c.worker.is_not(None), _runs.c.worker.not_in(alive))
         is_abandoned = sa.or_(is_queued, sa.and_(_IS_RUNNING, has_stopped))
         ids = self._requeue(sa.and_(is_abandoned, _runs.c.agent.in_(agents)))
         if not ids:
             return []
-        return self._readable(sa.select(_runs).where(_runs.c.run_id.in_(ids)).order_by(_runs.c.number))
+        return self._readable_records(sa.select(_runs).where(_runs.c.run_id.in_(ids)).order_by(_runs.c.number))
 
     def _requeue(self, condition: sa.ColumnElement[bool]) -> list[str]:
         """Queue runs of servers again, and return their ids."""
-        is_own = _runs.c.executor == "process"
+        is_of_server = _runs.c.executor == "process"
         values = {"state": "queued", "fence": None, "updated_at": self._now}
-        queued = sa.update(_runs).where(is_own, condition).values(**values).returning(_runs.c.run_id)
+        queued = sa.update(_runs).where(is_of_server, condition).values(**values).returning(_runs.c.run_id)
         return self._work(lambda connection: list(connection.scalars(queued)))
 
-    def _readable(self, query: sa.Select[Any]) -> list[RunRecord]:
+    def _readable_records(self, query: sa.Select[Any]) -> list[RunRecord]:
         return [record for record in self._records(query) if record.error != CORRUPT]
 
-    def _check(self, connection: sa.Connection, attempt: Attempt) -> None:
-        """Lock a run for this transaction, and refuse to store anything of an attempt that has ended."""
-        own = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
-        if not connection.execute(own.values(fence=attempt.fence)).rowcount:
+    def _lock(self, connection: sa.Connection, attempt: Attempt) -> None:
+        """Lock a run for this transaction.
+
+        Raises:
+            AttemptEnded: The attempt may not store anything.
+        """
+        locked_run = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
+        if not connection.execute(locked_run.values(fence=attempt.fence)).rowcount:
             self._refuse(connection, attempt)
 
     def _refuse(self, connection: sa.Connection, attempt: Attempt) -> None:
@@ -296,7 +305,7 @@ class RunStore(RunReader):
 
     # Decisions
 
-    def decide(self, run_id: str, decisions: Decided, by: str = "", queue: QueueLeg | None = None) -> RunState:
+    def decide(self, run_id: str, decisions: CallDecisions, by: str = "", queue: QueueLeg | None = None) -> RunState:
         """Store decisions about calls of a waiting run, all or none, and queue the run if none is missing.
 
         Args:
@@ -344,8 +353,8 @@ class RunStore(RunReader):
         """Delete the oldest runs that have ended, all but `keep` runs."""
         if keep is None:
             return
-        is_own = sa.and_(_runs.c.state.in_(sorted(ENDED)), _runs.c.executor == "process")
-        ended = sa.select(_runs.c.run_id).where(is_own)
+        is_of_server = sa.and_(_runs.c.state.in_(sorted(ENDED)), _runs.c.executor == "process")
+        ended = sa.select(_runs.c.run_id).where(is_of_server)
         old = ended.order_by(_runs.c.number.desc()).offset(keep)
         # SQLite has no OFFSET without a LIMIT; -1 is no limit.
         if self.database.is_sqlite:
@@ -354,7 +363,9 @@ class RunStore(RunReader):
 
 
 def _locked_file(path: Path) -> int:
-    """Create a file, and lock it: two servers would both continue its runs.
+    """Create a file if it is missing, lock it, and return the descriptor of the lock file.
+
+    Without the lock, two servers would both continue the runs in the file.
 
     Raises:
         RunStoreError: Another process uses the file.
@@ -375,7 +386,6 @@ def _locked_file(path: Path) -> int:
 
 
 def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
-    # In groups: SQLite limits the number of parameters of a statement.
     for column in (_events.c.run, _lines.c.run, _decisions.c.run, _runs.c.top, _runs.c.run_id):
-        for at in range(0, len(run_ids), _PRUNE_EVERY):
-            connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _PRUNE_EVERY])))
+        for at in range(0, len(run_ids), _DELETED_TOGETHER):
+            connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

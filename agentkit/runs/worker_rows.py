@@ -35,11 +35,11 @@ class WorkerRow:
     started_at: float
     """Seconds since 1970, by the clock of the database."""
     silent: float
-    """Seconds since it renewed its lease, by the clock of the database."""
+    """Seconds since the last renewal of the lease, by the clock of the database."""
 
     @property
     def is_alive(self) -> bool:
-        """True if it executes runs: it has not stopped, and its lease has not expired."""
+        """True if the worker has not stopped, and its lease has not expired."""
         return self.state == "alive" and self.silent <= self.lease
 
 
@@ -48,7 +48,7 @@ class WorkerRows:
 
     Args:
         database: The database of the runs.
-        leases: Connections that renew leases; operations that wait for a lock can use up all other connections.
+        leases: Separate engine to renew leases, because operations that wait for a lock can use all other connections.
     """
 
     def __init__(self, database: RunDatabase, leases: sa.Engine) -> None:
@@ -69,7 +69,10 @@ class WorkerRows:
             return connection.execute(alive.values(beat=_workers.c.beat + 1, beat_at=self._now)).rowcount > 0
 
     def end(self, id: str, state: str, beat: int | None = None) -> bool:
-        """Store that a worker stopped or died; with `beat`, only if it has not renewed its lease since."""
+        """Store that a worker stopped or died.
+
+        Returns False if the worker is not alive, or `beat` is set and is not its number of renewals.
+        """
         ended = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
         if beat is not None:
             ended = ended.where(_workers.c.beat == beat)

@@ -17,7 +17,7 @@ __all__ = ["Clock", "controlled_time"]
 _PATIENCE = 0.5
 """Real seconds that the clock waits for a thread or a connection before it jumps."""
 _POOLS = ("agentkit-tool", "agentkit-run-", "asyncio_")
-"""Prefixes of the names of pool threads, which are idle most of the time; their work is counted as calls."""
+"""Prefixes of the names of pool threads. An idle pool thread is no work; `Clock.working` counts their calls instead."""
 
 
 class Clock:
@@ -44,14 +44,14 @@ class Clock:
         return self._start + self.seconds
 
     def reach(self, time: float) -> None:
-        """Advance the time to `time`, unless it is later already."""
+        """Advance the clock to `time`, unless the clock is later already."""
         self.seconds = max(self.seconds, time - self._start)
 
     def expects(self, selector: Any) -> bool:
-        """Return True if a thread or a connection can still have a result for a loop."""
+        """True if a thread or a connection may still deliver a result to a loop."""
         if self.working or busy_threads():
             return True
-        # Each loop registers one file descriptor, by which threads wake it; every other is a connection.
+        # Each loop registers one file descriptor, by which threads wake the loop; other descriptors are connections.
         if len(selector.get_map()) > 1:
             return True
         idle = {*self._threads, threading.current_thread(), threading.main_thread()}
@@ -60,7 +60,7 @@ class Clock:
 
 
 class _Selector:
-    """The selector of a loop: instead of a sleep until a timer is due, the clock jumps to its time."""
+    """Selector of a loop: instead of sleeping until the next timer, it moves the clock to the time of this timer."""
 
     def __init__(self, selector: Any, clock: Clock) -> None:
         self.real = selector
@@ -86,9 +86,9 @@ class _Selector:
 def controlled_time() -> Iterator[Clock]:
     """Skip the waits of event loops: time limits, pauses between retries and deadlines pass at once.
 
-    The running loop and the loops that are created in the block, such as by `run_sync` and `asyncio.run`, have this
-    clock. When a loop waits only for a timer, the clock jumps to the time of the timer. `time.sleep` and other calls
-    that block a thread take real time.
+    The running loop, and loops that the block creates, such as by `run_sync` or `asyncio.run`, use the clock. When a
+    loop waits only for a timer, the clock jumps to the time of the timer. `time.sleep` and other calls that block a
+    thread take real time.
 
     Yields:
         The clock: `clock.seconds` is the time since the start of the block, and `clock.advance(seconds)` advances it.

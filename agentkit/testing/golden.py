@@ -44,23 +44,23 @@ def golden_text(composition: Composition) -> str:
 
 
 def assert_golden(composition: Composition, path: str | Path) -> None:
-    """Compare a composition with a golden file; write the file if `AGENTKIT_UPDATE_GOLDEN` is set.
+    """Compare a composition with a golden file. If `AGENTKIT_UPDATE_GOLDEN` is set, write the file instead.
 
     Raises:
         AssertionError: The file is missing, or the composition differs; the message contains the difference.
     """
     path = Path(path)
-    now = golden_text(composition)
+    text = golden_text(composition)
     if os.environ.get(UPDATE, "") not in ("", "0"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(now, encoding="utf-8", newline="\n")
+        path.write_text(text, encoding="utf-8", newline="\n")
         return
     if not path.is_file():
         raise AssertionError(f"{path}: the golden file is missing: run once with {UPDATE}=1 and review the file")
     stored = path.read_text(encoding="utf-8")
-    if stored != now:
+    if stored != text:
         names = (f"{path} (stored)", "composed now")
-        difference = "\n".join(difflib.unified_diff(stored.splitlines(), now.splitlines(), *names, lineterm=""))
+        difference = "\n".join(difflib.unified_diff(stored.splitlines(), text.splitlines(), *names, lineterm=""))
         raise AssertionError(f"the composition changed; if this is intended, run with {UPDATE}=1\n{difference}")
 
 

@@ -33,8 +33,10 @@ _FORMAT = 1
 _MASK = "[secret]"
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _MIN_SECRET = 8
+"""Minimum characters of a secret in an environment variable."""
 _REPLY = TypeAdapter(Reply)
 _DETAILS = ("model", "host", "status", "retry_after", "is_final", "text")
+"""Attributes of a `ModelError` that are recorded."""
 
 
 class ReplayError(ModelError):
@@ -90,7 +92,7 @@ class RecordedModel:
         """Call the model, and record the exchange. Errors of the model are recorded and raised."""
         pieces: list[Delta] = []
         listener = None
-        # Without a listener, the model also gets none: it may send another request than for a stream.
+        # Without a listener the model gets no listener, because it may send another request for a stream.
         if on_delta is not None:
             listener = _recorder(pieces, on_delta)
         try:
@@ -106,11 +108,11 @@ class RecordedModel:
         kinds = {delta[1:]: "" for delta in pieces}
         for delta in pieces:
             kinds[delta[1:]] += delta.text
-        # A secret may start in one delta and end in the next: then each text is stored as one delta, with its mask.
+        # A secret can be split between two deltas: the deltas of each kind are then joined before the secret is masked.
         if any(secret in text for secret in secrets for text in kinds.values()):
             pieces = [Delta(text, *kind) for kind, text in kinds.items()]
         line = _line(
-            {"request": composition.to_openai(), "pieces": [_piece(delta) for delta in pieces], **answer}, secrets
+            {"request": composition.to_openai(), "pieces": [_delta_data(delta) for delta in pieces], **answer}, secrets
         )
         with self._path.open("a", encoding="ascii") as file:
             file.write(line)
@@ -121,7 +123,7 @@ class ReplayModel:
 
     Args:
         path: The file.
-        price: Simulated price of its tokens.
+        price: Price for the simulated cost of the replies; None: no cost.
 
     Raises:
         ReplayError: The file is not a recording, has the format of a newer version, or contains an invalid line.
@@ -163,11 +165,11 @@ class ReplayModel:
         self._unused.remove(exchange)
         if on_delta is not None:
             for piece in exchange["pieces"]:
-                await send_delta(_delta(piece), on_delta)
+                await send_delta(_read_delta(piece), on_delta)
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
-        # Recorded without a listener, so it contains no deltas.
+        # The exchange was recorded without a listener, so that it contains no deltas.
         if on_delta is not None and not exchange["pieces"]:
             await send_words(reply.message.text, on_delta)
         return reply
@@ -198,7 +200,7 @@ class ReplayModel:
         if head["recording"] > _FORMAT:
             raise ReplayError(
                 f"{self._path}: format {head['recording']} was written by a newer agentkit; this version reads up to "
-                f"{_FORMAT}: upgrade it",
+                f"{_FORMAT}: upgrade agentkit",
                 path=str(self._path),
                 value=head["recording"],
             )
@@ -206,8 +208,8 @@ class ReplayModel:
 
 
 def _check_exchange(row: Any) -> None:
-    """Read each part of an exchange, so that an invalid file fails when it is opened and not within a test."""
-    _ = row["request"], [_delta(piece) for piece in row["pieces"]]
+    """Read each part of an exchange, so that an invalid file fails when it is opened instead of within a test."""
+    _ = row["request"], [_read_delta(piece) for piece in row["pieces"]]
     if "error" in row:
         _read_error(row["error"])
     else:
@@ -224,13 +226,13 @@ def _recorder(pieces: list[Delta], on_delta: OnDelta) -> OnDelta:
     return record
 
 
-def _piece(delta: Delta) -> Any:
+def _delta_data(delta: Delta) -> Any:
     if delta.kind == "text":
         return delta.text
     return list(delta)
 
 
-def _delta(piece: Any) -> Delta:
+def _read_delta(piece: Any) -> Delta:
     if isinstance(piece, str):
         piece = [piece]
     delta = Delta(*piece)
@@ -257,16 +259,16 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
 
 
 def _secrets(*keys: str) -> list[str]:
-    """Return the written forms of secrets, longest first."""
+    """Return the spellings of `keys` and of secrets in environment variables, the longest first."""
     named = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)]
     # A value without digits can be a word, and masking it would change unrelated text.
     values = [*keys, *[value for value in named if len(value) >= _MIN_SECRET and any(map(str.isdigit, value))]]
-    # A short secret may be part of a longer secret: masked first, it would leave the rest of the longer secret.
-    return sorted({form for value in values for form in spellings(value)}, key=len, reverse=True)
+    # The longest first: if a shorter secret is part of a longer secret, masking it would leave the rest unmasked.
+    return sorted({spelling for value in values for spelling in spellings(value)}, key=len, reverse=True)
 
 
 def _text_lines(request: object) -> list[str]:
-    """Return a request as lines, with a line for each line of its texts."""
+    """Return a request as lines of JSON, with line breaks inside of its texts."""
     return json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n").splitlines()
 
 
@@ -276,10 +278,10 @@ def _error_data(error: ModelError) -> dict[str, Any]:
 
 
 def _read_error(data: Mapping[str, Any]) -> ModelError:
-    # The constructor is not called: it would add model and host to the message again.
+    # Without the constructor, which would add model and host to the message again.
     kind = getattr(model_errors, str(data["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, ModelError)):
-        # The error may have a custom class, which cannot be imported by its name.
+        # The recorded error had a custom class.
         kind = ModelError
     error = kind.__new__(kind)
     error.args = (str(data["message"]),)

@@ -15,6 +15,7 @@ __all__ = ["assert_effects", "effects"]
 Recorded: TypeAlias = Any
 """A journal, the result of a run, or the error that ended a run."""
 _GAP = "..."
+"""Item of a pattern that matches any number of effects."""
 
 
 def effects(recorded: Recorded) -> list[str]:
@@ -63,8 +64,8 @@ def _effect_name(entry: Entry) -> str:
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if effects match a pattern."""
-    # Numbers of effects that the pattern so far can match: a gap adds all larger numbers, so no path is tried twice.
+    """True if effects match a pattern."""
+    # The numbers of effects that the items so far can match, so that no combination is tried twice.
     counts = {0}
     for item in pattern:
         if item == _GAP:

@@ -19,7 +19,7 @@ __all__ = ["StoreProbe"]
 class StoreProbe:
     """Direct access to the database and the index of a memory without checks, for tests.
 
-    A test reads rows, corrupts them, changes them as a crash or time would, and counts statements. The probe supports
+    A test can read and corrupt rows, store the rows that a crash would leave, and count statements. The probe supports
     SQLite, PostgreSQL and every index. Tables and columns can change in any version.
     """
 
@@ -51,8 +51,8 @@ class StoreProbe:
         return self._store.indexes.get()
 
     @property
-    def scope_id(self) -> int:
-        """The number of the scope of the memory, in its rows and points; adds the scope if it is not stored."""
+    def scope_number(self) -> int:
+        """Number of the scope of the memory in rows and points; the scope is added if it is not stored."""
         return self._memory._own_scope()
 
     def items(self, kind: str | None = None) -> Sequence[Row[Any]]:
@@ -62,8 +62,8 @@ class StoreProbe:
             kind: Only items of this kind: `chunk`, `image`, `turn` or `fact`.
 
         Returns:
-            The columns of the table; `text` is the whole text of a turn, which may be stored in its message only, and
-            None if the message is corrupt. The place and the metadata of a chunk are from the shown generation.
+            The columns of the table. `text` is the whole text of a turn, even if only its message stores the text; None
+            if the message is corrupt. The place and the metadata of a chunk are from the shown generation.
         """
         from sqlalchemy import select
 
@@ -93,10 +93,10 @@ class StoreProbe:
     def execute(self, statement: str | Executable, /, *rows: Mapping[str, object]) -> int:
         """Execute a statement in a transaction and return the number of changed rows.
 
-        With several `rows`, the statement is executed for each of them.
+        With several `rows`, the statement is executed for each row.
 
         Raises:
-            StoreError: The database refuses it.
+            StoreError: The database refuses the statement.
         """
         with self.transaction() as connection:
             return connection.execute(_executable(statement), list(rows) or None).rowcount

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for contexts, messages, prompt trees and layers, with hostile texts."""
+"""Hypothesis strategies for contexts, messages, prompt trees and layers with hostile texts."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
     hostile = st.sampled_from(HOSTILE)
     piece = hostile | words | anything
     pieces = st.lists(piece, max_size=max_pieces).map("".join)
-    # Most of the time of a property test is spent in drawing texts, and a list takes many draws.
+    # Most of the time of a property test is spent in drawing texts, and a list needs many draws: half of the texts need
+    # no list.
     if max_pieces < 2:
         return pieces
     return piece | st.tuples(hostile, hostile).map("".join) | pieces
@@ -185,8 +186,9 @@ def conversations(*, with_media: bool = True, orphans: bool = False) -> SearchSt
 
 
 def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrategy[PromptContext]:
-    """Contexts with hostile text in every part that a user, a document or a tool writes, and a value for each of
-    `KWARGS`; most documents are untrusted, and some are atomic.
+    """Contexts with hostile text in every part that a user, a document or a tool writes.
+
+    They have a value for each name in `KWARGS`. Most documents are untrusted, and some are atomic.
 
     Args:
         with_media: True if messages, the input and the kwargs can contain media.
@@ -229,7 +231,7 @@ def sizes(*, items: bool = False, maximum: bool = False) -> SearchStrategy[Size]
 
     Args:
         items: True for prompts that render items.
-        maximum: True if sizes can have a `max`, which a prompt that cannot shrink may exceed.
+        maximum: True if sizes can have a `max`. A prompt that cannot shrink can exceed it.
     """
 
     def make(minimum: int, target: int | None, maximum: int | None, priority: int, cut: Cut, flex: float) -> Size:
@@ -250,7 +252,7 @@ def sizes(*, items: bool = False, maximum: bool = False) -> SearchStrategy[Size]
     )
 
 
-_TEXTS = (
+_TEMPLATES = (
     "",
     "You are helpful.",
     "{{ user_input }}",
@@ -274,7 +276,7 @@ _TEXTS = (
     "{{ extra }}",
     "{{ locale or 'none' }} {{ now }}",
 )
-_AROUND = (
+_WRAPPER_TEMPLATES = (
     "{{ wrapped_str }}",
     "<context>\n{{ wrapped_str }}\n</context>",
     "{{ wrapped_str }}{{ wrapped_str }}",
@@ -309,40 +311,42 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     """Random trees of every prompt class, which render over every context of `contexts`.
 
     Args:
-        sized: True if prompts have a random `size`; otherwise each has the default of its class.
+        sized: True if prompts have a random `size`; otherwise each prompt has the default of its class.
         maximum: True if a random size can have a `max`. A prompt that cannot shrink to it raises `BudgetError`.
         max_leaves: Approximate number of prompts in a tree.
     """
     plain = _fields(sized, maximum)
     itemised = _fields(sized, maximum, items=True)
-    texts = st.sampled_from(_TEXTS)
+    texts = st.sampled_from(_TEMPLATES)
     translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
     kinds: tuple[type[BasePrompt], ...] = (
         *(UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, RecalledPrompt, SummaryPrompt, ToolPrompt),
         AdditionalInfoPrompt,
     )
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)
-    chosen = st.fixed_dictionaries(
+    example_fields = st.fixed_dictionaries(
         {"examples": pool, "selector": st.builds(StaticSelector, st.none() | st.integers(0, 2))}
     )
 
-    def of(kind: type[BasePrompt], *fields: SearchStrategy[dict[str, Any]]) -> SearchStrategy[BasePrompt]:
+    def built(kind: type[BasePrompt], *fields: SearchStrategy[dict[str, Any]]) -> SearchStrategy[BasePrompt]:
         return st.builds(lambda *parts: kind(**{name: part[name] for part in parts for name in part}), *fields)
 
-    def around(inner: SearchStrategy[BasePrompt]) -> SearchStrategy[BasePrompt]:
-        wrapped = st.lists(inner, max_size=3).map(tuple)
-        return of(
-            WrapPrompt, st.fixed_dictionaries({"template": st.sampled_from(_AROUND), "wrapped_prompts": wrapped}), plain
+    def wrapped(inner: SearchStrategy[BasePrompt]) -> SearchStrategy[BasePrompt]:
+        inner_prompts = st.lists(inner, max_size=3).map(tuple)
+        return built(
+            WrapPrompt,
+            st.fixed_dictionaries({"template": st.sampled_from(_WRAPPER_TEMPLATES), "wrapped_prompts": inner_prompts}),
+            plain,
         )
 
     text = st.fixed_dictionaries({"template": texts | translated})
     leaf: SearchStrategy[BasePrompt] = st.one_of(
-        of(TextPrompt, text, plain),
-        *(of(kind, plain if kind.items is None else itemised) for kind in kinds),
-        of(ExamplesPrompt, chosen, itemised),
-        of(AdditionalInfoPrompt, st.just({"template": "{{ root }}|{{ photo }}|{{ mode }}"}), plain),
+        built(TextPrompt, text, plain),
+        *(built(kind, plain if kind.items is None else itemised) for kind in kinds),
+        built(ExamplesPrompt, example_fields, itemised),
+        built(AdditionalInfoPrompt, st.just({"template": "{{ root }}|{{ photo }}|{{ mode }}"}), plain),
     )
-    return st.recursive(leaf, around, max_leaves=max_leaves)
+    return st.recursive(leaf, wrapped, max_leaves=max_leaves)
 
 
 def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Layers]:

@@ -27,7 +27,7 @@ from tests.waiting import LONG, eventually
 async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)
     runs, agent = Runs(postgres_url), Agent(ScriptedModel(["x"]), name="waits")
     runs.add(agent)
     handle = await agent.start("Hello", run_id=f"down-{os.getpid()}")
@@ -98,7 +98,7 @@ async def test_what_no_database_can_hold_is_that_of_no_run(
 async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     acts, attempts, goes_on = dict[str, str](), list[str](), threading.Event()
 
@@ -139,7 +139,7 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
     pytest.importorskip("starlette", reason="needs the extra `server`")
     from tests.server.serving_agents import served
 
-    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     goes_on = threading.Event()
 

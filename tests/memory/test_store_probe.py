@@ -34,7 +34,7 @@ def test_a_probe_reads_and_changes_rows_counts_statements_and_sets_the_clock(eit
         connection.exec_driver_sql("DELETE FROM nowhere")
     assert len(probe.values("SELECT seq FROM messages")) == 1  # rolled back
     with Memory(probe.target, index=tmp_path / "other") as again:
-        assert StoreProbe(again).scope_id == probe.scope_id
+        assert StoreProbe(again).scope_number == probe.scope_number
 
 
 def test_a_full_disk_refuses_what_makes_the_file_grow(memory: Memory) -> None:

@@ -12,13 +12,13 @@ from agentkit.errors import JournalError
 from agentkit.models.model import Usage
 from agentkit.run.journal.journal_lines import (
     check_format,
+    checked_text,
     context_adapter,
     entry_line,
     head_line,
     invalid_line,
     read_entry,
     read_objects,
-    text_of,
     unreadable_line,
 )
 from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps
@@ -36,11 +36,11 @@ __all__ = ["Journal", "inner_id", "inner_line"]
 _MAX_DEPTH = 100
 """Maximum depth of journals inside of each other."""
 _new = tuple.__new__
-_READ = "; a file is read with Journal.read(path)"
+_FILE_ADVICE = "; a file is read with Journal.read(path)"
 
 
 def inner_id(outer: str, call: str) -> str:
-    """Return the id, in the outer run, of a call inside the agent that runs as the tool of the call `outer`."""
+    """Return the id in the outer run of a call that an inner agent makes; `outer`: id of the call of that agent."""
     return f"{outer}/{call}"
 
 
@@ -74,7 +74,7 @@ class Journal(metaclass=Hinted):
     """
 
     __slots__ = (
-        "_lost",
+        "_pickling_problem",
         "_write",
         "agent",
         "context",
@@ -110,21 +110,21 @@ class Journal(metaclass=Hinted):
         self.lines = 0
         self.has_layers = False
         self._write: Callable[[str, tuple[str, ...]], object] | None = None
-        self._lost = ""
+        self._pickling_problem = ""
 
     def check(self) -> None:
-        """Refuse a journal that could not be sent to this process.
+        """Refuse a journal whose entries another process could not send to this process.
 
         Raises:
-            JournalError: JSON cannot represent the journal, so it stayed in the other process.
+            JournalError: JSON cannot represent the journal.
         """
-        if self._lost:
-            raise JournalError(self._lost, value="left behind")
+        if self._pickling_problem:
+            raise JournalError(self._pickling_problem, value="left behind")
 
     def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
-        """Add the result of a step; the writer of the journal receives the entry first."""
+        """Add the result of a step, after the writer of the journal received its line."""
         entry = _new(Entry, (effect, answer, time(), layers))  # `Entry(...)` takes twice as long
-        # A result that cannot be written as JSON must not become part of the run.
+        # The line first: a result that JSON cannot represent must not become part of the run.
         if self._write is not None:
             self._write(entry_line(entry), ())
         self.entries.append(entry)
@@ -150,7 +150,7 @@ class Journal(metaclass=Hinted):
             write(self._head(), ())
 
     def copy(self) -> Journal:
-        """Return a journal with the same entries, to which other entries can be added."""
+        """Return a copy; entries that are added to the copy do not change this journal."""
         copied = Journal(
             self.agent,
             self.run_id,
@@ -178,7 +178,7 @@ class Journal(metaclass=Hinted):
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """Decisions so far, by the ids of calls; the id of a call of an inner agent is `outer/inner`."""
+        """Decisions so far, by the ids of the calls; a call of an inner agent has the id `outer/inner`."""
         decisions: dict[str, Decision] = {}
         for entry in self.entries:
             if entry.effect == "AskApproval":
@@ -198,7 +198,7 @@ class Journal(metaclass=Hinted):
         return sum([step.usage for step in self.steps() if step.usage is not None], Usage())
 
     def steps(self) -> list[JournalStep]:
-        """Return the entries with their places in the run; calls of agents without a result come last."""
+        """Return the entries as steps, with their times and calls; calls of agents without a result come last."""
         return journal_steps(self.entries, self.inner)
 
     def trace(self) -> TraceSpan:
@@ -233,9 +233,9 @@ class Journal(metaclass=Hinted):
 
     @classmethod
     def loads(cls, text: str | bytes) -> Self:
-        """Read the text that `dumps` wrote.
+        """Return the journal in the text that `dumps` wrote.
 
-        A last line that was cut short is ignored: a resumed run performs its step again.
+        A last line that was cut short is ignored: a resumed run performs the step of this line again.
 
         Raises:
             JournalError: The text is no journal, has a newer format, or has a line that cannot be read.
@@ -253,12 +253,12 @@ class Journal(metaclass=Hinted):
                 raise _no_text(f"{text!r:.40}")
             problem = "the line is cut short" if rest else "the text is empty"
             raise invalid_line(1, f"{problem}: the run cannot be resumed; start a new run")
-        journal = cls._built(list(enumerate(objects, 1)))
+        journal = cls._from_lines(list(enumerate(objects, 1)))
         journal.lines = len(objects)
         return journal
 
     @classmethod
-    def _built(cls, lines: list[tuple[int, Any]], depth: int = 0) -> Self:
+    def _from_lines(cls, lines: list[tuple[int, Any]], depth: int = 0) -> Self:
         """Build a journal from its lines, each with its number in the text."""
         first, head = lines[0]
         check_format(first, head)
@@ -270,7 +270,7 @@ class Journal(metaclass=Hinted):
         for number, entry in lines[1:]:
             try:
                 if "call" in entry:
-                    line, call = entry["line"], text_of(entry["call"])
+                    line, call = entry["line"], checked_text(entry["call"])
                     # A tool that failed was called again: its agent started a new journal.
                     if "journal" in line:
                         inner.pop(call, None)
@@ -279,10 +279,10 @@ class Journal(metaclass=Hinted):
                     journal.entries.append(read_entry(entry))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise unreadable_line(number, error) from error
-        # Each level is a recursive call.
+        # Each level is a recursive call, and the depth of recursion is limited.
         if inner and depth >= _MAX_DEPTH:
             raise invalid_line(first, f"more than {_MAX_DEPTH} agents inside of each other", value=_MAX_DEPTH)
-        journal.inner = {call: cls._built(rows, depth + 1) for call, rows in inner.items()}
+        journal.inner = {call: cls._from_lines(rows, depth + 1) for call, rows in inner.items()}
         return journal
 
     @classmethod
@@ -291,12 +291,12 @@ class Journal(metaclass=Hinted):
         context = context_adapter().validate_python(head["context"])
         session, scope = head["session"], head["scope"]
         if session is not None:
-            session = text_of(session)
+            session = checked_text(session)
         if scope is not None:
             scope = tuple(scope)
         return cls(
-            text_of(head["agent"]),
-            text_of(head["run_id"]),
+            checked_text(head["agent"]),
+            checked_text(head["run_id"]),
             context,
             session=session,
             continues_session=bool(head["continues_session"]),
@@ -305,7 +305,7 @@ class Journal(metaclass=Hinted):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a journal from its file; a run that is resumed from the journal adds its lines to the file.
+        """Return the journal in a file. A run that is resumed from this journal adds its lines to the file.
 
         Raises:
             OSError: The file cannot be read.
@@ -329,26 +329,31 @@ class Journal(metaclass=Hinted):
         return journal
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send the journal to another process as text.
+        """Pickle the journal as its text.
 
-        A journal that JSON cannot represent arrives without entries, and its `check` raises.
+        A journal that JSON cannot represent arrives in the other process without entries, and its `check` raises.
         """
         try:
             return Journal.loads, (self.dumps(),), (None, {"file": self.file, "lines": self.lines})
         except JournalError as error:
-            lost = self._lost or f"journal of run {self.run_id!r:.80}: it cannot be sent to another process: {error}"
-            return _left_behind, (self.agent, self.run_id, self.session, lost)
+            problem = (
+                self._pickling_problem
+                or f"journal of run {self.run_id!r:.80}: it cannot be sent to another process: {error}"
+            )
+            return _unpickled_without_entries, (self.agent, self.run_id, self.session, problem)
 
     def __repr__(self) -> str:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"
 
 
 def _no_text(got: str) -> JournalError:
-    return JournalError(f"journal: expected its text, as `dumps` writes it, got {got}{_READ}", name="text", value=got)
+    return JournalError(
+        f"journal: expected its text, as `dumps` writes it, got {got}{_FILE_ADVICE}", name="text", value=got
+    )
 
 
-def _left_behind(agent: str, run_id: str, session: str | None, lost: str) -> Journal:
-    """Return a journal that JSON cannot represent as it arrives in another process."""
+def _unpickled_without_entries(agent: str, run_id: str, session: str | None, problem: str) -> Journal:
+    """Return a journal without entries, whose `check` raises `problem`."""
     journal = Journal(agent, run_id, PromptContext(user_input=""), session=session)
-    journal._lost = lost
+    journal._pickling_problem = problem
     return journal

@@ -36,8 +36,8 @@ def check_journal(journal: Journal, agent: str, session: SessionProtocol | None,
     """Refuse to resume a run with another agent, conversation or decision.
 
     Raises:
-        JournalError: The journal has another agent or conversation, the conversation was rewound since, or the journal
-            could not be sent to this process.
+        JournalError: The journal has another agent or conversation, the conversation was rewound since, or another
+            process could not send the entries of the journal.
         ApprovalError: `approve` has another decision about a call than the journal.
     """
     journal.check()
@@ -110,7 +110,7 @@ def _last_steps(journal: Journal) -> tuple[int | None, int]:
             open_calls -= 1
         elif step.kind == "append":
             last = number
-    # A killed run may have stored the messages of its step before the journal was written: that step is allowed.
+    # A killed run may have stored the messages of the next step before its journal line: that step is allowed.
     if not open_calls:
         number += 1
     return last, number

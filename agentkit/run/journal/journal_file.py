@@ -1,4 +1,4 @@
-"""Stores a journal during its run, so that the run can be resumed after the process was killed."""
+"""Storage of a journal during its run, so that the run can be resumed if the process is killed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["JournalTarget", "JournalWriter", "journal_writer"]
 
 
 class JournalWriter:
-    """Writes lines of a journal in order, in threads, so that no other run waits for the disk.
+    """Writes lines of a journal in order, in threads, so that other runs of the event loop do not wait for the disk.
 
     Args:
-        write: Receives each line; lines of inner agents as lines of the run.
-        close: Is called after the last line.
+        write: Receives each line; a line of an inner agent as a line of the run, see `inner_line`.
+        close: Called after the last line.
 
     Attributes:
         is_taken: True if another process continues the run: this process performs no further step.
@@ -59,13 +59,13 @@ class JournalWriter:
             await in_thread(self.write)
 
     def check(self) -> None:
-        """Refuse to continue if the run may belong to another process; the run of a file belongs to this process."""
+        """Refuse to continue if the run may belong to another process; never the case for files and functions."""
 
     def write(self) -> None:
         """Write the lines, from any thread."""
         with self._lock:
             while self._lines:
-                # Removed after the write: a line whose write failed is written again.
+                # Removed after the write, so that a line whose write failed is written again.
                 self._write(inner_line(*self._lines[0]))
                 self._lines.popleft()
                 self.count += 1
@@ -86,7 +86,7 @@ JournalTarget: TypeAlias = Path | str | Callable[[str], object] | JournalWriter
 async def journal_writer(
     journal: Journal, target: JournalTarget, earlier: Journal | None = None
 ) -> AsyncIterator[JournalWriter]:
-    """Store a journal until the end of the block, and write the remaining lines even if the block raises.
+    """Store a journal during a `with` block, and write the remaining lines even if the block raises.
 
     Args:
         journal: The journal.
@@ -101,11 +101,11 @@ async def journal_writer(
         OSError: The file cannot be written.
     """
     writer = await _open_writer(target, earlier)
-    file, before = None, 0
+    file, lines_before = None, 0
     if isinstance(target, Path | str):
         file = Path(target).absolute()
     if earlier is not None:
-        before = earlier.lines
+        lines_before = earlier.lines
     try:
         journal.write_to(writer.add, is_new=earlier is None)
         if file is not None and earlier is not None and earlier.file is None:
@@ -114,8 +114,8 @@ async def journal_writer(
         yield writer
     except BaseException as error:
         try:
-            if await _closed(writer, error) and before + writer.count:
-                journal.file, journal.lines = file, before + writer.count
+            if await _try_close(writer, error) and lines_before + writer.count:
+                journal.file, journal.lines = file, lines_before + writer.count
         except CancelledError:
             raise
         except BaseException as failure:
@@ -123,7 +123,7 @@ async def journal_writer(
                 error.add_note(f"The end of the journal could not be written: {describe_error(failure)}")
         raise
     await in_thread(writer.close)
-    journal.file, journal.lines = file, before + writer.count
+    journal.file, journal.lines = file, lines_before + writer.count
 
 
 async def _open_writer(target: JournalTarget, earlier: Journal | None) -> JournalWriter:
@@ -131,11 +131,11 @@ async def _open_writer(target: JournalTarget, earlier: Journal | None) -> Journa
     if isinstance(target, JournalWriter):
         return target
     if isinstance(target, Path | str):
-        opening = begin_in_thread(_opened, target, earlier)
+        opening = begin_in_thread(_file_writer, target, earlier)
         try:
             await ended(opening)
         except BaseException:
-            # The thread cannot be interrupted: the file is closed, and its lock released, when it is open.
+            # A thread cannot be interrupted: after it has opened the file, the callback closes and unlocks the file.
             opening.add_done_callback(_close_unused)
             raise
         return opening.result()
@@ -148,7 +148,7 @@ async def _open_writer(target: JournalTarget, earlier: Journal | None) -> Journa
     return JournalWriter(target)
 
 
-async def _closed(writer: JournalWriter, error: BaseException) -> bool:
+async def _try_close(writer: JournalWriter, error: BaseException) -> bool:
     """Close the writer of a run that ended with an error; False if the writer hangs."""
     closing = begin_in_thread(writer.close)
     # A generator that is closed must not await.
@@ -161,7 +161,7 @@ async def _closed(writer: JournalWriter, error: BaseException) -> bool:
     return True
 
 
-def _opened(target: Path | str, earlier: Journal | None) -> JournalWriter:
+def _file_writer(target: Path | str, earlier: Journal | None) -> JournalWriter:
     """Open and lock the file of a journal."""
     from agentkit_prompts.system.private_files import private_file
 
@@ -193,7 +193,7 @@ def _opened(target: Path | str, earlier: Journal | None) -> JournalWriter:
     def write(line: str) -> None:
         nonlocal end
         data, sent = line.encode("ascii"), 0
-        # A write that failed can have written a part of its line.
+        # An earlier write that failed can have left a part of its line.
         file.seek(end)
         file.truncate()
         while sent < len(data):

@@ -24,13 +24,13 @@ from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
 __all__ = [
     "check_format",
+    "checked_text",
     "context_adapter",
     "entry_line",
     "head_line",
     "invalid_line",
     "read_entry",
     "read_objects",
-    "text_of",
     "unreadable_line",
 ]
 
@@ -50,7 +50,9 @@ def check_format(line: int, head: object) -> None:
         problem = "expected an object with `journal`, the number of its format, 1 or more"
         raise invalid_line(line, problem, name="journal", value=version)
     if version > _FORMAT:
-        problem = f"format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
+        problem = (
+            f"format {version} was written by a newer agentkit; this version reads up to {_FORMAT}: upgrade agentkit"
+        )
         raise invalid_line(line, problem, name="journal", value=version)
 
 
@@ -96,7 +98,7 @@ def entry_line(entry: Entry) -> str:
         JournalError: The result has values that JSON cannot represent.
     """
     try:
-        data = {"effect": entry.effect, "answer": _forms()[entry.effect][0](entry.answer)}
+        data = {"effect": entry.effect, "answer": _codecs()[entry.effect][0](entry.answer)}
         if entry.at is not None:
             data["at"] = entry.at
         if entry.layers is not None:
@@ -109,12 +111,12 @@ def entry_line(entry: Entry) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of the value without a JSON form; pydantic wraps the error in another error."""
+    """Return the message of the original error, which pydantic wraps in another error."""
     return str(error.__cause__ or error)
 
 
 def unreadable_line(line: int, error: Exception) -> JournalError:
-    """Return the error of a line whose data has another form."""
+    """Return the error of a line that lacks a field or has a value of another type."""
     if isinstance(error, KeyError):
         return invalid_line(line, f"{error} is missing", name=str(error.args[0]))
     return invalid_line(line, f"{type(error).__name__}: {error}", value=type(error).__name__)
@@ -123,13 +125,13 @@ def unreadable_line(line: int, error: Exception) -> JournalError:
 def read_entry(data: Mapping[str, Any]) -> Entry:
     """Read an entry from the data of its line."""
     effect, at, layers = data["effect"], data.get("at"), data.get("layers")
-    if not isinstance(effect, str) or effect not in _forms():
-        raise TypeError(f"effect: expected one of {', '.join(_forms())}, got {effect!r:.40}")
+    if not isinstance(effect, str) or effect not in _codecs():
+        raise TypeError(f"effect: expected one of {', '.join(_codecs())}, got {effect!r:.40}")
     if not (at is None or type(at) in (int, float)):
         raise TypeError(f"at: expected seconds, got {type(at).__name__}")
-    answer = _forms()[effect][1](data["answer"])
+    answer = _codecs()[effect][1](data["answer"])
     if layers is not None:
-        layers = SentLayers.of_data(layers)
+        layers = SentLayers.from_data(layers)
     return Entry(effect, answer, at, layers)
 
 
@@ -139,19 +141,21 @@ def context_adapter() -> TypeAdapter[PromptContext]:
     return TypeAdapter(PromptContext)
 
 
-_Form = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""Functions that write a result as JSON data, and read the data."""
+_Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+"""Functions that convert a result to JSON data, and JSON data to the result."""
 
 
 @lru_cache(maxsize=1)
-def _forms() -> Mapping[str, _Form]:
-    def of(kind: Any) -> _Form:
+def _codecs() -> Mapping[str, _Codec]:
+    """Return the codec of each effect."""
+
+    def codec_of(kind: Any) -> _Codec:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         return lambda answer: adapter.dump_python(answer, mode="json"), adapter.validate_python
 
-    write_usage, read_usage = of(Usage | None)
-    write_content, read_content = of(Content)
-    read_status = of(ToolStatus)[1]
+    write_usage, read_usage = codec_of(Usage | None)
+    write_content, read_content = codec_of(Content)
+    read_status = codec_of(ToolStatus)[1]
 
     def write_result(answer: tuple[ToolResult, Usage | None]) -> dict[str, Any]:
         result, usage = answer
@@ -168,22 +172,22 @@ def _forms() -> Mapping[str, _Form]:
         content = read_content(data["content"])
         whole = data["whole"]
         if whole is not None:
-            whole = text_of(whole)
+            whole = checked_text(whole)
         status = read_status(data["status"])
-        result = ToolResult(text_of(data["call_id"]), text_of(data["name"]), content, status, whole=whole)
+        result = ToolResult(checked_text(data["call_id"]), checked_text(data["name"]), content, status, whole=whole)
         return result, read_usage(data["usage"])
 
     def read_checked(data: Any) -> CheckedOutput:
-        return CheckedOutput(None, data if data is None else text_of(data))
+        return CheckedOutput(None, data if data is None else checked_text(data))
 
     return {
-        "Begin": of(tuple[int, int]),
-        "Compact": of(CompactionResult),
-        "Equip": of(tuple[ToolSpec, ...]),
-        "SelectExamples": of(tuple[Selection, ...]),
-        "Recall": of(RecallResult),
-        "Append": of(tuple[Message, ...]),
-        "CallModel": of(Reply),
+        "Begin": codec_of(tuple[int, int]),
+        "Compact": codec_of(CompactionResult),
+        "Equip": codec_of(tuple[ToolSpec, ...]),
+        "SelectExamples": codec_of(tuple[Selection, ...]),
+        "Recall": codec_of(RecallResult),
+        "Append": codec_of(tuple[Message, ...]),
+        "CallModel": codec_of(Reply),
         "AskApproval": (
             lambda decisions: {call: decision_data(decision) for call, decision in decisions.items()},
             lambda data: {call: read_decision(row) for call, row in data.items()},
@@ -193,8 +197,12 @@ def _forms() -> Mapping[str, _Form]:
     }
 
 
-def text_of(value: Any) -> str:
-    """Return a value that must be text."""
+def checked_text(value: Any) -> str:
+    """Return a value that must be text.
+
+    Raises:
+        TypeError: The value is no text.
+    """
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     return value

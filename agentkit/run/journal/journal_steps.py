@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     at: float | None = None
     """Time of the result in seconds since 1970; None in journals that are older than this field."""
     layers: SentLayers | None = None
-    """Layers of the prompt of a model call, in journals that are stored and of runs that are observed."""
+    """Layers of the prompt of a model call; None if the journal is not stored and the run is not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class JournalStep:
     number: int
     """Index of the entry; the number of entries for a call without a result."""
     step: int
-    """Number of model calls so far, including this one."""
+    """Number of model calls so far, including this step."""
     answer: Any
     """Answer of the entry; None for a call without a result."""
     began: float | None
@@ -122,7 +122,7 @@ def _calls(entries: Sequence[Entry], number: int) -> dict[str, ToolCall]:
     The loop replaces ids that are not unique in the run: the stored message has the ids that results refer to.
     """
     message = entries[number].answer.message
-    # By index: `islice` would read all earlier entries again for each reply.
+    # By index, because `islice` would step through all earlier entries again for each reply.
     for at in range(number + 1, len(entries)):
         entry = entries[at]
         if entry.effect == "CallModel":

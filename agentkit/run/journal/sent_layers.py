@@ -24,7 +24,7 @@ class SentLayers(NamedTuple):
 
     @classmethod
     def of(cls, composition: Composition, usage: Usage = NO_USAGE, price: Price | None = None) -> Self:
-        """Return the layers of a composition; with their part of the cost if the model has a price."""
+        """Return the layers of a composition, with the cost of the prompt if `price` and `usage.money` are known."""
         rows = composition.explain()
         tokens: dict[str, int] = {}
         for row in rows:
@@ -33,15 +33,15 @@ class SentLayers(NamedTuple):
         if price is None or usage.money is None:
             return cls(tokens, trimmed)
         prompt = Usage(usage.input_tokens, 0, usage.cached_tokens)
-        # A fallback with lower prices may have answered.
+        # The price is of the first model, but a cheaper fallback may have answered.
         return cls(tokens, trimmed, min(price.of(prompt), usage.money))
 
     @classmethod
-    def of_data(cls, data: Any) -> Self:
-        """Read the layers of a journal entry.
+    def from_data(cls, data: Any) -> Self:
+        """Return the layers in the data of a journal entry.
 
         Raises:
-            TypeError: The data has another form.
+            TypeError: A field is missing, or has a value of another type.
         """
         try:
             tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]

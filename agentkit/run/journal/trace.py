@@ -31,7 +31,7 @@ Attributes = dict[str, Any]
 
 
 class TraceSpan(TypedDict):
-    """One operation of a run, and the operations inside of it."""
+    """One operation of a run, with its inner operations."""
 
     name: str
     """Such as `invoke_agent shop`, `chat gpt-5`, `execute_tool look` or `search_memory`."""
@@ -43,7 +43,7 @@ class TraceSpan(TypedDict):
     attributes: Attributes
     """Texts, numbers, booleans and lists of texts, without content of messages, tool calls or memory."""
     spans: list[TraceSpan]
-    """Operations inside of it, in order."""
+    """Inner operations, in order."""
 
 
 def trace(name: str, attributes: Attributes, steps: Sequence[JournalStep]) -> TraceSpan:
@@ -57,12 +57,12 @@ def trace(name: str, attributes: Attributes, steps: Sequence[JournalStep]) -> Tr
 
 
 def _span(step: JournalStep) -> TraceSpan | None:
-    """Return the span of a step; None for steps that are part of other spans."""
-    inside: list[TraceSpan] = []
+    """Return the span of a model call, a tool call or a recall; None for other steps."""
+    inner_spans: list[TraceSpan] = []
     if step.inner is not None:
-        inside.append(step.inner.trace())
+        inner_spans.append(step.inner.trace())
         if not step.has_result:
-            return inside[0]
+            return inner_spans[0]
     if step.kind == "model":
         name, attributes = f"chat {step.answer.model}".rstrip(), reply_attributes(step.answer)
         if step.layers is not None:
@@ -74,7 +74,7 @@ def _span(step: JournalStep) -> TraceSpan | None:
         name, attributes = "search_memory", recall_attributes(step.answer)
     else:
         return None
-    return TraceSpan(name=name, start=step.began, end=step.ended, attributes=attributes, spans=inside)
+    return TraceSpan(name=name, start=step.began, end=step.ended, attributes=attributes, spans=inner_spans)
 
 
 def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:
@@ -111,7 +111,7 @@ def reply_attributes(reply: Reply) -> Attributes:
 
 
 def layer_attributes(layers: SentLayers, usage: Usage) -> Attributes:
-    """Return the tokens of the layers of a prompt, and the share of the prompt that the cache of the provider had."""
+    """Return the tokens of the layers of a prompt, and the share of the prompt that came from the provider's cache."""
     attributes: Attributes = {f"agentkit.layer.{name}.tokens": count for name, count in layers.tokens.items()}
     attributes["agentkit.prompt.tokens"] = sum(layers.tokens.values())
     if layers.trimmed:
@@ -137,12 +137,12 @@ def tool_attributes(result: ToolResult) -> Attributes:
     return attributes
 
 
-def recall_attributes(found: RecallResult) -> Attributes:
+def recall_attributes(result: RecallResult) -> Attributes:
     """Return the number of recalled items, and of problems."""
     attributes: Attributes = {
         "gen_ai.operation.name": "search_memory",
-        "gen_ai.memory.record.count": len(found.documents) + len(found.knowledge) + len(found.recalled),
+        "gen_ai.memory.record.count": len(result.documents) + len(result.knowledge) + len(result.recalled),
     }
-    if found.degraded:
-        attributes["agentkit.memory.degraded"] = len(found.degraded)
+    if result.degraded:
+        attributes["agentkit.memory.degraded"] = len(result.degraded)
     return attributes

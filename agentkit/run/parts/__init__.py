@@ -1,1 +1,1 @@
-"""Parts of a run: chain, context, session, tools, recall, compaction, limits, decisions."""
+"""Parts of a run: chain, context, session, tools, recall, compaction, limits and decisions."""

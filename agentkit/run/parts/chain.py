@@ -40,7 +40,7 @@ __all__ = ["Chain"]
 
 Output = TypeVar("Output", default=str)
 _TEXT = AnswerReader(str, cast(Any, None))
-"""Reader of text, shared by all models."""
+"""Reader of answers whose type is text, shared by all chains."""
 
 
 class _Options(TypedDict, total=False):
@@ -144,7 +144,7 @@ class Chain(Generic[Output]):
         if isinstance(layers, str) and "{" not in layers:
             self.layers = _layers(layers)
         elif isinstance(layers, str | AnyPrompt):
-            # Text with braces is not shared: creating its layers can warn, and must warn every time.
+            # Not from the cache: creating layers of a text with braces can warn, and must warn every time.
             self.layers = Layers(layers)
         elif isinstance(layers, Layers):
             self.layers = layers
@@ -187,7 +187,8 @@ class Chain(Generic[Output]):
         """Check that the input contains every additional kwarg of the prompts, before any recall or model call.
 
         Raises:
-            KwargsError: Kwargs are missing or invalid. The error lists all, with the prompts that require them.
+            KwargsError: Kwargs are missing or invalid. The error lists all problems, with the prompts that require
+                them.
         """
         if self._requires_kwargs is None:
             self._requires_kwargs = any(
@@ -210,7 +211,7 @@ class Chain(Generic[Output]):
         if declares is None:
             from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 
-            # Tools that a prompt shows are declared in the request too, if the model has a field for them.
+            # The request declares the tools, unless a prompt shows the tools and the model has no field for tools.
             has_field: bool = getattr(self.model, "has_place_for_tools", True)
             declares = self._declares_tools = has_field or not shows_tools(self.sent_layers)
         composition = compose(
@@ -278,7 +279,7 @@ class Chain(Generic[Output]):
         return run_blocking(self.run(ctx, history=history, tools=tools, on_text=on_text))
 
     async def selections(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        """Return the selected examples. Async selectors are awaited here, as rendering is synchronous."""
+        """Return the selected examples. Async selectors are awaited here, because rendering is synchronous."""
         from agentkit_prompts.composition.select_examples import select_examples
 
         return (await select_examples(self.layers, ctx)).selections
@@ -294,10 +295,11 @@ class Chain(Generic[Output]):
 
 
 def _with_output_prompt(layers: Layers, prompt: BasePrompt | None) -> Layers:
-    """Return the layers with the output prompt at the end of `system`, unless a prompt has its name."""
+    """Return the layers with the output prompt at the end of `system`, unless a prompt of the layers has its name."""
     if prompt is None or any(other.name == prompt.name for _, other in layers.walk()):
         return layers
-    # The prompts before the output prompt decide how far a provider can cache: it must not rank before them.
+    # A provider can cache the text before the first volatile prompt. The output prompt comes last, so that it is at
+    # least as volatile as the prompts before it.
     most_volatile = max((prompt, *layers.system), key=lambda other: RANKS[volatility_of(other)])
     output_prompt = prompt.model_copy(update={"volatility": volatility_of(most_volatile)})
     return layers.model_copy(update={"system": (*layers.system, output_prompt)})

@@ -1,4 +1,4 @@
-"""Citations: labels of documents in an answer, and labels in it that match no document."""
+"""Citations: labels in an answer, with their documents; and labels that match no document."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ __all__ = ["Citation", "citation_form", "citations", "unknown_labels"]
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 _PIECE = re.compile(r"[^,;]+")
+"""Text between the separators in brackets."""
 _LABEL = '"label"'
+"""Text that each tool result with documents contains: a cheap check before the JSON is parsed."""
 _POINTER = re.compile(r"documents(?:\[(\d+)\])?")
+"""Pointer of a span that shows one document or all documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,10 @@ def citation_form(citation: Citation) -> dict[str, Any]:
 
 
 def citations(text: str, composition: Composition) -> tuple[Citation, ...]:
-    """Return the citations of `text`, in order: labels in brackets, `[a.md#1]` or `[a.md#1, b.md#2]`, of documents in
-    the composition, or in a tool result of the composition.
+    """Return the citations of `text` in order.
+
+    A citation is a label in brackets, such as `[a.md#1]` or `[a.md#1, b.md#2]`, of a document in the composition or in
+    one of its tool results.
     """
     documents = _documents(composition)
     spans = _label_spans(text, documents)
@@ -68,7 +73,7 @@ def unknown_labels(text: str, composition: Composition) -> tuple[str, ...]:
 
 
 def _label_spans(text: str, documents: dict[str, Document]) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each label of `documents` in brackets, which separate labels by comma or semicolon."""
+    """Yield the start and end of each label of `documents` in brackets, where commas or semicolons separate labels."""
     if not documents:
         return
     for brackets in _BRACKETS.finditer(text):
@@ -86,14 +91,19 @@ def _label_spans(text: str, documents: dict[str, Document]) -> Iterator[tuple[in
 
 
 def _documents(composition: Composition) -> dict[str, Document]:
-    """Return the documents of a composition by label, whole or cut. They take precedence over documents of tools."""
-    from_tools = {document.label: document for message in composition.intermediate for document in _returned(message)}
+    """Return the documents that a composition shows, whole or cut, and the documents in its tool results, by label.
+
+    If both have a label, the shown document is returned.
+    """
+    from_tools = {
+        document.label: document for message in composition.intermediate for document in _tool_documents(message)
+    }
     documents: tuple[Document, ...] = composition.context.view["documents"]
-    return from_tools | {document.label: document for document in _shown(documents, composition)}
+    return from_tools | {document.label: document for document in _shown_documents(documents, composition)}
 
 
-def _shown(documents: tuple[Document, ...], composition: Composition) -> Iterable[Document]:
-    """Return the documents of the context that a span of the composition refers to."""
+def _shown_documents(documents: tuple[Document, ...], composition: Composition) -> Iterable[Document]:
+    """Return the documents to which a span of the composition refers."""
     if not documents:
         return ()
     indexes: set[int] = set()
@@ -108,8 +118,8 @@ def _shown(documents: tuple[Document, ...], composition: Composition) -> Iterabl
     return [document for index, document in enumerate(documents) if index in indexes]
 
 
-def _returned(message: Message) -> Iterator[Document]:
-    """Yield the documents in a tool result, which contains them as JSON."""
+def _tool_documents(message: Message) -> Iterator[Document]:
+    """Yield the documents that a tool result contains as JSON; no documents if the message is no such result."""
     if message.role != "tool" or _LABEL not in message.text:
         return
     try:

@@ -1,4 +1,4 @@
-"""Compaction: omits or summarises the first messages of a long conversation."""
+"""Compaction: omission or summary of the first messages of a long conversation."""
 
 from __future__ import annotations
 
@@ -175,14 +175,16 @@ async def compact_conversation(
     send: Send,
     run_id: str,
 ) -> CompactionResult:
-    """Return the conversation after compaction; its summary is extended first if the conversation is too long.
+    """Return the conversation after compaction. If the conversation is too long, its summary is extended first.
+
+    If the model replies without text, the summary is not extended.
 
     Raises:
-        ModelError: The model wrote no summary. Nothing was changed.
+        ModelError: The model did not reply. The stored summary was not changed.
     """
     conversation = ctx.conversation
-    stored = await in_thread(_stored, compaction, conversation, session)
-    first, limit = _due(compaction, chain, conversation, stored.messages)
+    stored = await in_thread(_stored_compaction, compaction, conversation, session)
+    first, limit = _shown_from(compaction, chain, conversation, stored.messages)
     if first == stored.messages:
         return stored
     result = CompactionResult(first)
@@ -193,8 +195,8 @@ async def compact_conversation(
             # Twice the limit, which is the whole budget by default: the messages are the main content of this request.
             last = _end_of_part(conversation, result.messages, first, 2 * limit, count)
             before = result
-            result = await _summarised(compaction, chain, conversation, before, last, send, run_id)
-            # Without a summary, the prompt is shortened by the budget only.
+            result = await _extended_summary(compaction, chain, conversation, before, last, send, run_id)
+            # The model wrote no text: the rest of the conversation stays in the prompt, which the budget shortens.
             if result.messages == before.messages:
                 break
         if result.messages == stored.messages:
@@ -210,16 +212,19 @@ async def compact_conversation(
 def with_compaction(
     compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: SessionProtocol | None
 ) -> PromptContext:
-    """Return the context that the next run would send, with the stored summary: no model is called."""
-    stored = _stored(compaction, ctx.conversation, session)
+    """Return the context of the next run with the stored summary, which is not extended: no model is called."""
+    stored = _stored_compaction(compaction, ctx.conversation, session)
     if isinstance(compaction, Trim):
-        first, _ = _due(compaction, chain, ctx.conversation, stored.messages)
+        first, _ = _shown_from(compaction, chain, ctx.conversation, stored.messages)
         stored = CompactionResult(first)
     return ctx.evolve(conversation=ctx.conversation[stored.messages :], summary=stored.summary)
 
 
-def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, first: int) -> tuple[int, int]:
-    """Return the index of the first message to show, which is `first` while the messages fit, and the limit."""
+def _shown_from(compaction: Compaction, chain: Chain[Any], conversation: Conversation, first: int) -> tuple[int, int]:
+    """Return the index of the first message to show, and the limit in tokens.
+
+    The index is `first` if the messages from `first` fit the limit.
+    """
     limit = _limit(compaction, chain)
     assert limit is not None
     count = message_tokens(chain.counter or ESTIMATE)
@@ -231,13 +236,15 @@ def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, 
     return _first_shown(conversation, first, keep, count), limit
 
 
-def _stored(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> CompactionResult:
-    """Return the stored compaction, if it belongs to these messages and has the kind of `compaction`."""
+def _stored_compaction(
+    compaction: Compaction, conversation: Conversation, session: SessionProtocol | None
+) -> CompactionResult:
+    """Return the stored compaction; an empty result if it belongs to other messages or another kind of compaction."""
     read_note: Callable[[str], Any] = getattr(session, "note", lambda name: None)
     note = read_note(_SUMMARY)
     if not isinstance(note, Mapping):
         return CompactionResult()
-    # A note can be from another version or another process: an invalid note counts as none.
+    # Another version or another process can have written the note: an invalid note is ignored.
     messages, text = note.get("messages"), note.get("text")
     if not isinstance(messages, int) or not 0 <= messages <= len(conversation):
         return CompactionResult()
@@ -263,7 +270,7 @@ def _first_shown(conversation: Conversation, first: int, keep: int, count: Calla
 
 
 def _end_of_part(conversation: Conversation, first: int, last: int, limit: int, count: Callable[[Any], int]) -> int:
-    """Return the end of the longest part with at most `limit` tokens; a longer first turn is a part too."""
+    """Return the end of the longest part of whole turns with at most `limit` tokens; at least one turn."""
     turns = _turns(conversation, first, last)
     fitting = [at for at in turns if conversation[first:at].total(count) <= limit]
     if not fitting:
@@ -271,7 +278,7 @@ def _end_of_part(conversation: Conversation, first: int, last: int, limit: int, 
     return fitting[-1]
 
 
-async def _summarised(
+async def _extended_summary(
     compaction: Summarise,
     chain: Chain[Any],
     conversation: Conversation,
@@ -280,6 +287,10 @@ async def _summarised(
     send: Send,
     run_id: str,
 ) -> CompactionResult:
+    """Return a compaction whose summary also covers the messages up to `last`.
+
+    If the model writes no text, the compaction `before` with the additional usage.
+    """
     layers = Layers(
         compaction.instructions,
         conversation=False,
@@ -294,8 +305,8 @@ async def _summarised(
         summary=before.summary,
         session_key=f"summary\n{run_id}",
     )
-    composed = Chain(compaction.model, layers, budget=chain.budget, counter=chain.counter, redact=chain.redact)
-    reply = await send(compaction.model, composed.compose(ctx))
+    summary_chain = Chain(compaction.model, layers, budget=chain.budget, counter=chain.counter, redact=chain.redact)
+    reply = await send(compaction.model, summary_chain.compose(ctx))
     usage, text = before.usage + reply.usage, reply.message.text.strip()
     if not text:
         return replace(before, usage=usage)

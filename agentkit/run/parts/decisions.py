@@ -92,28 +92,28 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
 
 
 def inner_pause(error: BaseException) -> ApprovalError | None:
-    """Return the error of a run in which a function ran another agent that paused; None for any other `error`.
+    """Return the error of a run whose tool code ran another agent that paused; None for any other `error`.
 
-    A function cannot be resumed in the middle. An agent as a tool can be resumed.
+    The code of a tool cannot be resumed in the middle; an agent as a tool can be resumed.
     """
     paused: Any = error
     if isinstance(error, BaseExceptionGroup):
         paused = error.subgroup(Paused)
     while isinstance(paused, BaseExceptionGroup):
         paused = paused.exceptions[0]
-    # The pause of this run has no journal yet: the journal is added when the run ends.
+    # Without a journal, the pause is of this run: its journal is added when the run ends.
     if not isinstance(paused, Paused) or paused.journal is None:
         return None
     calls = ", ".join(f"{call.name} ({call.id})" for call in paused.calls)
-    raised = ApprovalError(
+    approval_error = ApprovalError(
         f"the agent {paused.journal.agent!r}, run by a function, waits for a decision about {calls}, but the outer run "
         "cannot pause inside a function. Use the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: "
         "then both runs pause and resume together. Or pass approve= to the inner run, or catch Paused in the function",
         name=paused.journal.agent,
         value=calls,
     )
-    raised.__cause__ = paused
-    return raised
+    approval_error.__cause__ = paused
+    return approval_error
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:

@@ -29,19 +29,19 @@ __all__ = [
     "shown_options",
 ]
 
-_KINDS = frozenset({"documents", "knowledge", "recalled"})
+_RECALLED_FIELDS = frozenset({"documents", "knowledge", "recalled"})
 """Names of recalled items in the context."""
 
 Item = TypeVar("Item", Document, Fact)
 
 
 class Recaller(Protocol):
-    """A source of items that match a query, called in a thread. A function from a query to documents is one too.
+    """A source of items that match a query, called in a thread. A function from a query to documents is a source too.
 
-    `recall` can have the further parameters `session` (session of the run, or None), `visible` (number of its latest
-    messages that the prompt shows, which need no recall; None: all), and `limit`, `policy` and `roles` of the
-    `RecallOptions` of the agent. The result can have the attributes `knowledge` (facts) and `degraded` (error messages
-    of parts of the recall that failed).
+    `recall` can have further parameters: `session` (the session of the run, or None), `visible` (the number of the
+    latest messages that the prompt shows, so that they need no recall; None for all), and `limit`, `policy` and `roles`
+    (from the `RecallOptions` of the agent). The result can have the attributes `knowledge` (facts) and `degraded`
+    (error messages of parts of the recall that failed).
     """
 
     def recall(self, query: str) -> Sequence[Document | RecalledMessage]:
@@ -97,21 +97,21 @@ def recall(
         "Any", memory
     )
     parameters = _parameters(getattr(function, "__func__", function))
-    chosen = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
-    unsupported = sorted(chosen.keys() - parameters)
+    set_options = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
+    unsupported = sorted(set_options.keys() - parameters)
     if unsupported:
         raise AgentError(
             f"recall={options}: {_name(memory)} does not support {' and '.join(unsupported)}",
             name="recall",
             value=", ".join(unsupported),
         )
-    # A plain function from a query to documents is a source too, so only its parameters are passed.
+    # A function can have only the parameter for the query: it receives the values that it has parameters for.
     optional: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
-    result = function(query, **chosen, **{name: value for name, value in optional.items() if name in parameters})
-    return _found(result, memory, options.roles)
+    result = function(query, **set_options, **{name: value for name, value in optional.items() if name in parameters})
+    return _checked_result(result, memory, options.roles)
 
 
-def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> RecallResult:
+def _checked_result(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> RecallResult:
     """Return the checked result of a memory, without messages of other roles."""
     if inspect.iscoroutine(result):
         result.close()  # without a warning that it was never awaited
@@ -156,7 +156,7 @@ def _retriever_advice(memory: object) -> str:
 
 
 def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope: Any) -> RecallSource | None:
-    """Return the memory of a run: in the scope of its session, or else in `scope`.
+    """Return the memory of a run, in the scope of its session, or else in `scope`; None without a memory.
 
     Args:
         memory: The memory of the agent; its scope must cover the scope of the run.
@@ -169,28 +169,28 @@ def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope
     """
     if memory is None and scope is None:
         return None
-    of_session, of_memory = getattr(session, "scope", None), getattr(memory, "scope", None)
+    session_scope, memory_scope = getattr(session, "scope", None), getattr(memory, "scope", None)
     within = getattr(memory, "within", None)
     if scope is not None:
-        if of_memory is None or within is None:
+        if memory_scope is None or within is None:
             raise AgentError(f"scope={scope!r}: {_without_scopes(memory)}, so the scope would be ignored", name="scope")
-        scope = _read_scope(scope, type(of_memory))
-        if of_session is not None and of_session != scope:
+        scope = _read_scope(scope, type(memory_scope))
+        if session_scope is not None and session_scope != scope:
             raise ScopeMismatch(
-                f"the session belongs to {of_session}, but scope= is {scope}: pass one of them", name="session"
+                f"the session belongs to {session_scope}, but scope= is {scope}: pass one of them", name="session"
             )
-    of_run = scope
-    if of_session is not None:
-        of_run = of_session
-    if of_run is None or of_memory is None or within is None or of_run == of_memory:
+    run_scope = scope
+    if session_scope is not None:
+        run_scope = session_scope
+    if run_scope is None or memory_scope is None or within is None or run_scope == memory_scope:
         return memory
-    if not of_memory.covers(of_run):
+    if not memory_scope.covers(run_scope):
         raise ScopeMismatch(
-            f"the agent has a memory of {of_memory}, but the run belongs to {of_run}: use a memory that covers both, "
-            f"such as the memory of {of_run.tenant!r}, or one agent per scope",
+            f"the agent has a memory of {memory_scope}, but the run belongs to {run_scope}: use a memory that "
+            f"covers both, such as the memory of {run_scope.tenant!r}, or one agent per scope",
             name="memory",
         )
-    scoped: RecallSource = within(of_run)
+    scoped: RecallSource = within(run_scope)
     return scoped
 
 
@@ -232,7 +232,7 @@ def check_shown(layers: Layers) -> None:
     Raises:
         AgentDefinitionError: The error contains prompts that show them.
     """
-    if not any(_shows(layers, kind) for kind in _KINDS):
+    if not any(_shows(layers, kind) for kind in _RECALLED_FIELDS):
         raise AgentDefinitionError(
             "the agent has a memory, but no prompt of the layers shows recalled items: add MemoPrompt() for documents, "
             "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "

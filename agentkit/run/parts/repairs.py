@@ -9,7 +9,7 @@ from agentkit_prompts.context.prompt_context import RecalledMessage
 __all__ = ["is_repair", "repair_message"]
 
 _REPAIR = "Answer again, with valid JSON only."
-"""Last sentence of a repair message."""
+"""Last sentence of a repair message, by which `is_repair` recognises the message."""
 
 
 def repair_message(error: OutputError) -> Message:
@@ -18,5 +18,5 @@ def repair_message(error: OutputError) -> Message:
 
 
 def is_repair(message: Message | RecalledMessage) -> bool:
-    """Return True if a message requests a repaired answer."""
+    """True if a message requests a repaired answer."""
     return message.role == "user" and message.text.endswith(_REPAIR)

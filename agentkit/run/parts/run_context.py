@@ -138,7 +138,7 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | N
 
 
 def with_memory_prompts(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    """Return the layers of an agent. Recalled items and the summary are added before the input of a single prompt."""
+    """Return the layers of an agent; a single prompt becomes layers with recalled items and the summary."""
     if not isinstance(layers, AnyPrompt):
         return layers
     added: list[BasePrompt] = []

@@ -48,9 +48,9 @@ class SessionProtocol(Protocol):
         ...
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
-        """Append messages and return True, or return False without a change if this would wait.
+        """Append messages and return True; return False without a change if appending would wait.
 
-        Async code calls this method first, and `append` in a thread after False.
+        Async code calls this method first, and after False calls `append` in a thread.
         """
         ...
 
@@ -148,7 +148,7 @@ class Session(metaclass=Hinted):
         return notes[max(notes)]
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
-        """Store a note about the first `at` messages, or about all. A rewind to fewer messages removes the note."""
+        """Store a note about the first `at` messages, or all messages. A rewind to fewer messages removes the note."""
         if at is None:
             at = len(self.conversation)
         self._notes.setdefault(name, {})[at] = value
@@ -167,7 +167,7 @@ class Session(metaclass=Hinted):
         self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
     def fork(self, id: str, at: int | None = None) -> Session:
-        """Return a separate session with the first `at` messages, or with all.
+        """Return a separate session with the first `at` messages, or with all messages.
 
         Raises:
             MessageError: The session has fewer messages, or the cut would separate tool results from their calls.
@@ -201,7 +201,7 @@ class Session(metaclass=Hinted):
         return self.append(message)
 
     def _until(self, at: int) -> tuple[dict[str, int], dict[str, dict[int, Any]]]:
-        """Return the keys and the notes of the first messages."""
+        """Return the keys and the notes of the first `at` messages."""
         positions = {key: position for key, position in self._positions.items() if position < at}
         notes = {name: {seq: value for seq, value in rows.items() if seq <= at} for name, rows in self._notes.items()}
         return positions, notes

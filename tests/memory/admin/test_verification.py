@@ -32,7 +32,7 @@ def test_points_that_hold_something_else_are_found_by_searching_and_repaired(mem
     memory.worker().drain()
     assert memory.admin.verify().ok
     probe = StoreProbe(memory)
-    other = Point(facts[0].id, 1, probe.scope_id, document_vector("nothing of the kind"))  # of the same version
+    other = Point(facts[0].id, 1, probe.scope_number, document_vector("nothing of the kind"))  # of the same version
     probe.index.upsert([other])
     checked = memory.admin.verify()
     assert (checked.ok, checked.missing, checked.unfound) == (False, 0, 1)
@@ -49,7 +49,7 @@ def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
         facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
         memory.worker().drain()
         assert memory.admin.verify().ok
-        index, scope = StoreProbe(memory).index, StoreProbe(memory).scope_id
+        index, scope = StoreProbe(memory).index, StoreProbe(memory).scope_number
         for number in range(250):
             memory.facts.add(f"more {number}")
         memory.worker().drain()

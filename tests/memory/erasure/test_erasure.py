@@ -229,18 +229,18 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
     ada = either.within(Scope("local", user="ada"))
     session = ada.session("s")
     session.append(Message("user", "x"))
-    number = StoreProbe(ada).scope_id
+    number = StoreProbe(ada).scope_number
     either.erase(Scope("local", user="ada"))
     other = either.within(Scope("local", user="eve"))
     other.session("s").append(Message("user", "eve's"))
-    assert StoreProbe(other).scope_id != number
+    assert StoreProbe(other).scope_number != number
     with raises(NotFound, name="s", value="deleted"):
         session.append(Message("user", "y"))
     RecallLogs(database).write(ada.scope, number, lambda: RecallLog("q", {}, (), 1))  # of a recall that ended late
     database.deferred.settle()
     assert either.recall_logs() == ada.recall_logs() == other.recall_logs() == ()
     assert [each.text for each in other.session("s").conversation] == ["eve's"]
-    assert len(ada.session("s").append(Message("user", "back"))) == 1 and StoreProbe(ada).scope_id == number
+    assert len(ada.session("s").append(Message("user", "back"))) == 1 and StoreProbe(ada).scope_number == number
 
 
 def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_asked(either: Memory) -> None:

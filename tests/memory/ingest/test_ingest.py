@@ -230,7 +230,7 @@ def test_folders_whose_names_differ_in_case_are_one_where_the_disk_says_so(
 ) -> None:
     (docs / "a.md").write_text("zebra")
     either.ingest(docs)
-    scope = StoreProbe(either).scope_id
+    scope = StoreProbe(either).scope_number
     shouted = docs.as_uri().removesuffix("docs") + "DOCS"
     assert remove_gone(database, scope, shouted, lambda uri: True, lambda uri, other: False) == []
     assert remove_gone(database, scope, shouted, lambda uri: True, lambda uri, other: True) == [str(docs / "a.md")]

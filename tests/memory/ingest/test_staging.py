@@ -316,7 +316,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, do
 
 
 def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory, database: Database) -> None:
-    writer = DocumentWriter(database, StoreProbe(either).scope_id, either.scope.key)
+    writer = DocumentWriter(database, StoreProbe(either).scope_number, either.scope.key)
     document = NewDocument("file:///a", "a", 0.0)
 
     def chunks(word: str) -> Iterator[Chunk]:

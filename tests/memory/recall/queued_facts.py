@@ -14,7 +14,7 @@ __all__ = ["queue_facts"]
 def queue_facts(memory: Memory, bird: str, count: int, first: int = 0) -> None:
     """Store `count` facts of a bird in the scope of a memory, numbered from `first`, and queue them for the index."""
     probe = StoreProbe(memory)
-    (space,), scope = probe.values("SELECT space FROM vector_spaces WHERE state = 'active'"), probe.scope_id
+    (space,), scope = probe.values("SELECT space FROM vector_spaces WHERE state = 'active'"), probe.scope_number
     rows = [
         {
             "id": f"{number:08x}-0000-4000-8000-000000000000",

@@ -66,7 +66,7 @@ def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
 def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0) -> None:
     """Store conversations of the scope of a memory whose messages are no items yet."""
     probe = StoreProbe(memory)
-    scope = probe.scope_id
+    scope = probe.scope_number
     with probe.transaction() as connection:
         for number in range(first, first + count):
             row = {"scope_id": scope, "name": f"c{number}", "created_at": 1.0}
@@ -101,7 +101,7 @@ def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list
 def test_reading_the_newest_items_costs_no_more_than_a_bound(
     memory: Memory, database: Database, steps: list[int]
 ) -> None:
-    own, most = StoreProbe(memory).scope_id, 100
+    own, most = StoreProbe(memory).scope_number, 100
 
     def newest() -> list[StoredItem]:
         with database.read() as connection:

@@ -148,5 +148,5 @@ def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path
     other.ingest(docs)
     (theirs,) = other.recall("zebra")
     probe = StoreProbe(memory)
-    probe.index.upsert([Point(str(theirs.id), 9, probe.scope_id, document_vector("zebra"))])
+    probe.index.upsert([Point(str(theirs.id), 9, probe.scope_number, document_vector("zebra"))])
     assert memory.recall("zebra") == ()
