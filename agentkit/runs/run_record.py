@@ -128,6 +128,8 @@ class RunRecord(metaclass=Hinted):
     output: Any = None
     """The answer, as JSON data."""
     finish_reason: str | None = None
+    response: Mapping[str, Any] | None = None
+    """The answer in the form of the endpoint that started the run, as JSON data; None if the endpoint stores none."""
     citations: Sequence[Mapping[str, Any]] = ()
     """The documents that the answer names by their labels; see `citation_form`."""
     unknown_labels: Sequence[str] = ()

@@ -38,10 +38,10 @@ _COPIED = (
 )
 """Fields of `RunRecord` that are columns with the same name and value."""
 _NO_OUTCOME: Mapping[str, Any] = {
-    **{"output": None, "finish_reason": None, "steps": 0, "error": None},
+    **{"output": None, "finish_reason": None, "steps": 0, "response": None, "error": None},
     **{"citations": (), "unknown_labels": (), "waiting": ()},
 }
-_OUTCOME = ("output", "finish_reason", "steps")
+_OUTCOME = ("output", "finish_reason", "steps", "response")
 """Fields of `RunRecord` that the outcome contains unchanged."""
 
 

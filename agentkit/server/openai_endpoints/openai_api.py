@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agentkit.errors import JournalError
-from agentkit.ground.threads import in_thread
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.run.engine.event_sink import PassOn, streaming
-from agentkit.run.journal.journal import Journal
-from agentkit.runs.run_errors import RunNotFound
-from agentkit.runs.run_record import RunRecord
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import (
@@ -32,11 +27,12 @@ from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
+from agentkit.server.openai_endpoints.stored_responses import StoredResponses
 from agentkit.server.request_runs.client_tools import HeldReplies
 from agentkit.server.request_runs.request_run import RequestAnswer, RequestRun, messages_of
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.server_errors import BadRequest, ServerError, UnknownResource, Unprocessable
+from agentkit.server.server_errors import BadRequest, ServerError, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.context.messages import Message
 
@@ -57,7 +53,7 @@ class OpenAIEndpoints:
 
     def __init__(self, agents: ServedAgents, store: RunStore, runner: RequestRunner, options: ServerOptions) -> None:
         self._agents = agents
-        self._store = store
+        self._stored = StoredResponses(agents, store, runner)
         self._runner = runner
         self._options = options
         self._held_replies = HeldReplies(options.held_replies)
@@ -70,6 +66,7 @@ class OpenAIEndpoints:
             Endpoint("GET", "/v1/models/{model}", self.model, "An agent, as a model", "read"),
             Endpoint("POST", "/v1/chat/completions", self.chat, "A chat completion", "run", ChatRequest),
             Endpoint("POST", "/v1/responses", self.responses, "A response", "run", ResponsesRequest),
+            *self._stored.endpoints(),
         ]
 
     async def models(self, request: Request, caller: Caller) -> Response:
@@ -125,13 +122,13 @@ class OpenAIEndpoints:
             data = [{"role": "user", "content": data}]
         previous: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
-            previous = await self._previous_messages(body.previous_response_id, caller, body.user)
+            previous = await self._stored.conversation(body.previous_response_id, caller, body.user)
         messages = (*previous, *await messages_of(data, "input", "responses", previous))
         if body.instructions:
             messages = (Message("system", body.instructions), *messages)
         run = self._request_run(body, caller, messages)
         run.is_stored = body.store is not False
-        answers = ResponseAnswers(f"resp_{run.run_id}", body)
+        run.form = answers = ResponseAnswers(f"resp_{run.run_id}", body, self._model_settings(run))
         if not body.stream:
             return JSONAnswer(answers.whole(await while_connected(request, self._execute(run, caller))))
 
@@ -180,6 +177,12 @@ class OpenAIEndpoints:
             schema=body.answer_schema,
         )
 
+    def _model_settings(self, run: RequestRun) -> ModelSettings:
+        settings = getattr(self._agents.of_tenant(run.name, run.tenant).chain.model, "settings", None)
+        if isinstance(settings, ModelSettings):
+            return settings
+        return NO_SETTINGS
+
     async def _execute(self, run: RequestRun, caller: Caller, on_text: PassOn[str] | None = None) -> RequestAnswer:
         """Execute a run, and hold messages that the client does not receive until it sends results of its tools."""
         listener = None
@@ -190,30 +193,6 @@ class OpenAIEndpoints:
             self._held_replies.add((run.tenant, run.user, run.name), run.before, run.reply)
         return answer
 
-    async def _previous_messages(self, response_id: str, caller: Caller, user: str | None) -> tuple[Message, ...]:
-        """Return the conversation of a stored response, including the response.
-
-        Raises:
-            UnknownResource: The user has no response with this id of a permitted agent.
-        """
-        await self._runner.wait_stored()
-        run_id = response_id.removeprefix("resp_")
-        unknown = UnknownResource(
-            f"unknown response {response_id!r:.80}",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-        try:
-            record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
-            text = await in_thread(self._store.journal_text, run_id)
-        except RunNotFound:
-            raise unknown from None
-        if record.user != caller.as_user(user) or record.agent not in self._agents.names(caller) or not text:
-            raise unknown
-        with suppress(JournalError):
-            return await in_thread(_conversation, record, text)
-        raise unknown
-
 
 def _validated(model: Any, data: Any) -> Any:
     """Return a validated request; invalid values are status 400 as at OpenAI, not 422."""
@@ -221,19 +200,3 @@ def _validated(model: Any, data: Any) -> Any:
         return validated(model, data)
     except Unprocessable as error:
         raise BadRequest(str(error), param=error.param, code="invalid_value") from None
-
-
-def _conversation(record: RunRecord, text: str) -> tuple[Message, ...]:
-    """Return the conversation of a finished run."""
-    journal = Journal.loads(text)
-    # Instructions of a request are valid for one response only, so system messages are not continued.
-    history = (*journal.context.conversation, *journal.messages)
-    messages = tuple([message for message in history if message.role != "system"])
-    if not record.waiting:
-        return messages
-    # The client knows the calls by the unique ids of the record, the journal has the ids of the model.
-    ids = iter([call.call_id for call in record.waiting])
-    names = {call.tool for call in record.waiting}
-    replies = [step.answer.message for step in journal.steps() if step.kind == "model"]
-    calls = [replace(call, id=next(ids)) for call in replies[-1].tool_calls if call.name in names]
-    return (*messages, replace(replies[-1], tool_calls=tuple(calls)))

@@ -1,16 +1,21 @@
-"""Types of OpenAI-compatible requests. Fields and values that the server would ignore are refused."""
+"""Types of OpenAI-compatible requests.
+
+A null requests nothing and is accepted in every field. Fields that change no answer, such as labels, are accepted too.
+Any other field or value that the server would ignore is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
 from agentkit.server.endpoints.http_endpoint import Kwargs
 from agentkit.server.request_runs.client_tools import ClientTool
+from agentkit.server.request_runs.request_run import ANY_OBJECT
 from agentkit.server.server_errors import BadRequest
 
 __all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId"]
@@ -21,10 +26,31 @@ UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
 _Zero = Annotated[float, Field(ge=0, le=0)]
 _Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 _Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+_Label = Annotated[str, StringConstraints(max_length=512)]
+_Verbosity = Literal["low", "medium", "high"]
+_NoTokens = Annotated[dict[str, Any], Field(max_length=0)]
+_NoFunctions = Annotated[list[Any], Field(max_length=0)]
+_Included = Literal[
+    "reasoning.encrypted_content",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+]
+"""Additions to items of an answer. Log probabilities are missing, because no model returns them here."""
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {name: value for name, value in data.items() if value is not None}
 
 
 class _Function(_Part):
@@ -73,6 +99,10 @@ class _TextFormat(_Part):
     type: Literal["text"]
 
 
+class _JsonFormat(_Part):
+    type: Literal["json_object"]
+
+
 class _ChatSchemaFormat(_Part):
     type: Literal["json_schema"]
     json_schema: _Schema
@@ -94,8 +124,16 @@ class _Common(_Part):
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
     user: UserId | None = Field(default=None, description="The user whose memory is read, within the tenant.")
-    service_tier: Literal["auto", "default"] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    safety_identifier: _Label | None = None
+    metadata: _Metadata | None = None
+    store: bool | None = None
+    frequency_penalty: _Zero | None = None
+    presence_penalty: _Zero | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
     additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
 
     def _settings(self, **settings: Any) -> dict[str, Any]:
@@ -120,13 +158,14 @@ class ChatRequest(_Common):
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
     seed: int | None = None
     reasoning_effort: _Effort | None = None
-    response_format: Annotated[_TextFormat | _ChatSchemaFormat, Field(discriminator="type")] | None = None
-    store: bool | None = None
+    response_format: Annotated[_TextFormat | _JsonFormat | _ChatSchemaFormat, Field(discriminator="type")] | None = None
     n: Literal[1] | None = None
     logprobs: Literal[False] | None = None
-    frequency_penalty: _Zero | None = None
-    presence_penalty: _Zero | None = None
+    logit_bias: _NoTokens | None = None
     modalities: list[Literal["text"]] | None = None
+    functions: _NoFunctions | None = None
+    prediction: dict[str, Any] | None = None
+    verbosity: _Verbosity | None = None
 
     @property
     def client_tools(self) -> list[ClientTool]:
@@ -138,6 +177,8 @@ class ChatRequest(_Common):
         """JSON Schema of the answer; None for text."""
         if isinstance(self.response_format, _ChatSchemaFormat):
             return self.response_format.json_schema.schema_
+        if isinstance(self.response_format, _JsonFormat):
+            return ANY_OBJECT
         return None
 
     def settings(self) -> ModelSettings | None:
@@ -160,12 +201,13 @@ class ChatRequest(_Common):
 
 class _Reasoning(_Part):
     effort: _Effort | None = None
-    summary: Literal["auto"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class _Text(_Part):
-    format: Annotated[_TextFormat | _ResponsesSchemaFormat, Field(discriminator="type")] | None = None
-    verbosity: Literal["medium"] | None = None
+    format: Annotated[_TextFormat | _JsonFormat | _ResponsesSchemaFormat, Field(discriminator="type")] | None = None
+    verbosity: _Verbosity | None = None
 
 
 class ResponsesRequest(_Common):
@@ -179,13 +221,11 @@ class ResponsesRequest(_Common):
     max_output_tokens: int | None = Field(default=None, ge=1)
     reasoning: _Reasoning | None = None
     text: _Text | None = None
-    store: bool | None = None
-    metadata: _Metadata | None = None
-    truncation: Literal["disabled"] | None = None
-    include: list[Literal["reasoning.encrypted_content"]] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    include: list[_Included] | None = None
     stream_options: _StreamOptions | None = None
     background: Literal[False] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
+    max_tool_calls: int | None = Field(default=None, ge=1)
 
     @property
     def client_tools(self) -> list[ClientTool]:
@@ -195,8 +235,12 @@ class ResponsesRequest(_Common):
     @property
     def answer_schema(self) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for text."""
-        if self.text is not None and isinstance(self.text.format, _ResponsesSchemaFormat):
+        if self.text is None:
+            return None
+        if isinstance(self.text.format, _ResponsesSchemaFormat):
             return self.text.format.schema_
+        if isinstance(self.text.format, _JsonFormat):
+            return ANY_OBJECT
         return None
 
     def settings(self) -> ModelSettings | None:

@@ -1,4 +1,7 @@
-"""Answers of the Responses API, whole and as events of a stream."""
+"""Answers of the Responses API, whole and as events of a stream.
+
+They have all fields that Open Responses (https://www.openresponses.org) requires.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentkit.models.model import Usage
+from agentkit.models.settings import ModelSettings
 from agentkit.server.openai_endpoints.openai_requests import ResponsesRequest
 from agentkit.server.request_runs.request_run import RequestAnswer
 from agentkit_prompts.context.messages import ToolCall
@@ -25,12 +29,16 @@ class ResponseAnswers:
     Args:
         id: Id of the response.
         request: The request, whose settings a response repeats.
+        defaults: Settings of the model of the agent, which apply if the request has none.
     """
 
-    def __init__(self, id: str, request: ResponsesRequest) -> None:
+    def __init__(self, id: str, request: ResponsesRequest, defaults: ModelSettings) -> None:
         self._id = id
         self._request = request
+        self._defaults = defaults
         self._created = int(time.time())
+        self._completed: int | None = None
+        """When the whole answer was returned first, in seconds since 1970."""
         self._message_id = f"msg_{os.urandom(12).hex()}"
         self._sequence = 0
         self._has_text = False
@@ -39,12 +47,15 @@ class ResponseAnswers:
         """Return a whole response."""
         items: list[Json] = []
         if answer.text or not answer.calls:
-            items.append(self._message(answer.text, answer.refusal))
+            items.append(self._message(answer))
         items += [self._call(call) for call in answer.calls]
-        response = self._response("completed", items)
-        reason = _INCOMPLETE_REASONS.get(answer.finish_reason)
-        if reason is not None:
-            response |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
+        response = self._response(_status(answer), items)
+        if response["status"] == "incomplete":
+            response["incomplete_details"] = {"reason": _INCOMPLETE_REASONS[answer.finish_reason]}
+        else:
+            # The answer is written twice, for the client and for the store, with one time.
+            self._completed = self._completed or int(time.time())
+            response["completed_at"] = self._completed
         response["usage"] = _usage(answer.usage)
         return response
 
@@ -72,8 +83,7 @@ class ResponseAnswers:
             position = {"item_id": self._message_id, "output_index": 0, "content_index": 0}
             yield self._event("response.output_text.done", **position, text=answer.text, logprobs=[])
             yield self._event("response.content_part.done", **position, part=_part(answer.text))
-            item = self._message(answer.text, refusal=False)
-            yield self._event("response.output_item.done", output_index=0, item=item)
+            yield self._event("response.output_item.done", output_index=0, item=self._message(answer))
             index = 1
         for output_index, call in enumerate(answer.calls, index):
             yield from self._call_events(call, output_index)
@@ -92,23 +102,30 @@ class ResponseAnswers:
 
     def failed(self, error: Json) -> tuple[str, Json]:
         """Return the last event of a failed response."""
-        response = self._response("failed", [])
-        response["error"] = {"code": "server_error", "message": error["message"]}
+        response = self.failure("failed")
+        response["error"]["message"] = error["message"]
         return self._event("response.failed", response=response)
+
+    def failure(self, state: str) -> Json:
+        """Return the response of a run that failed or was cancelled."""
+        response = self._response(state, [])
+        if state == "failed":
+            response["error"] = {"code": "server_error", "message": "the run failed"}
+        return response
 
     def _event(self, kind: str, **data: Any) -> tuple[str, Json]:
         self._sequence += 1
         return kind, {"type": kind, "sequence_number": self._sequence - 1, **data}
 
-    def _message(self, text: str, refusal: bool) -> Json:
-        content = _part(text)
-        if refusal:
-            content = {"type": "refusal", "refusal": text}
+    def _message(self, answer: RequestAnswer) -> Json:
+        content = _part(answer.text)
+        if answer.refusal:
+            content = {"type": "refusal", "refusal": answer.text}
         return {
             "id": self._message_id,
             "type": "message",
             "role": "assistant",
-            "status": "completed",
+            "status": _status(answer),
             "content": [content],
         }
 
@@ -124,35 +141,63 @@ class ResponseAnswers:
 
     def _response(self, status: str, output: list[Json]) -> Json:
         request = self._request
-        effort = None
-        if request.reasoning is not None:
-            effort = request.reasoning.effort
         form = request.model_dump(mode="json", by_alias=True)
+        reasoning = form["reasoning"] or {}
         return {
             "id": self._id,
             "object": "response",
             "created_at": self._created,
+            "completed_at": None,
             "status": status,
             "error": None,
             "incomplete_details": None,
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": request.max_tool_calls,
             "metadata": request.metadata or {},
             "model": request.model,
             "output": output,
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": request.previous_response_id,
-            "reasoning": {"effort": effort, "summary": None},
+            "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
             "store": request.store is not False,
-            "temperature": request.temperature,
-            "text": {"format": (form["text"] or {}).get("format") or {"type": "text"}},
+            "background": False,
+            "temperature": _first_number(request.temperature, self._defaults.temperature),
+            "text": _text_field(form["text"] or {}),
             "tool_choice": form["tool_choice"] or "auto",
-            "tools": [{"strict": None, **tool} for tool in form["tools"] or []],
-            "top_p": request.top_p,
-            "truncation": "disabled",
+            "tools": form["tools"] or [],
+            "top_p": _first_number(request.top_p, self._defaults.top_p),
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "top_logprobs": 0,
+            "truncation": request.truncation or "disabled",
+            "service_tier": "default",
+            "prompt_cache_key": request.prompt_cache_key,
+            "safety_identifier": request.safety_identifier,
             "usage": None,
             "user": request.user,
         }
+
+
+def _status(answer: RequestAnswer) -> str:
+    if answer.finish_reason in _INCOMPLETE_REASONS:
+        return "incomplete"
+    return "completed"
+
+
+def _first_number(*numbers: float | None) -> float:
+    """Return the first number; the default of the API without a number, because a response has no null here."""
+    return next((number for number in numbers if number is not None), 1.0)
+
+
+def _text_field(text: Json) -> Json:
+    """Return the format of a text, and its verbosity if the request has one."""
+    field: Json = {"format": text.get("format") or {"type": "text"}}
+    if field["format"]["type"] == "json_schema":
+        field["format"]["strict"] = field["format"]["strict"] is True
+    if text.get("verbosity") is not None:
+        field["verbosity"] = text["verbosity"]
+    return field
 
 
 def _part(text: str) -> Json:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, ApprovalError, OutputStopped, Paused
@@ -41,9 +41,11 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["OnEvent", "PausedRun", "RequestAnswer", "RequestRun", "messages_of"]
+__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "PausedRun", "RequestAnswer", "RequestRun", "messages_of"]
 
 OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
+ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+"""Schema of an answer that is any JSON object. The own output type of an agent may describe the object."""
 _MAX_READ_INLINE = 200
 """Maximum number of messages that are validated on the event loop; longer lists are validated in a thread."""
 
@@ -67,6 +69,18 @@ class RequestAnswer:
     """The output of the agent as JSON data."""
     waiting: tuple[ToolCall, ...] = ()
     """Calls of the agent that wait for a decision; empty if the run finished."""
+
+
+class AnswerForm(Protocol):
+    """The form in which an answer is stored with its run, so that a client can read the answer again."""
+
+    def whole(self, answer: RequestAnswer) -> Mapping[str, Any]:
+        """Return a whole answer as JSON data."""
+        ...
+
+    def failure(self, state: str) -> Mapping[str, Any]:
+        """Return the form of a run that failed or was cancelled as JSON data."""
+        ...
 
 
 @dataclass(slots=True)
@@ -146,6 +160,8 @@ class RequestRun:
     settings: ModelSettings | None = None
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the answer, if the request has one."""
+    form: AnswerForm | None = None
+    """Form of the answer that is stored with the run; None if only the run is stored."""
     run_id: str = field(default_factory=lambda: os.urandom(16).hex())
     is_stored: bool = True
     """True if the run is stored when it has ended or paused."""
@@ -188,6 +204,12 @@ class RequestRun:
         Raises:
             Exception: The error that ended the run.
         """
+        answer = await self._answer(on_event)
+        if self.form is not None:
+            self._outcome["response"] = self.form.whole(answer)
+        return answer
+
+    async def _answer(self, on_event: OnEvent | None) -> RequestAnswer:
         agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
         names = [tool.name for tool in self.tools]
         options = self._options(agent, names)
@@ -316,6 +338,8 @@ class RequestRun:
         self._outcome = {"state": "failed", "error": public_error(error)}
         if isinstance(error, asyncio.CancelledError):
             self._outcome = {"state": "cancelled"}
+        if self.form is not None:
+            self._outcome["response"] = self.form.failure(self._outcome["state"])
         # `usage` can be an attribute of an error of another library.
         self._outcome["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
@@ -337,7 +361,7 @@ class RequestRun:
             options["settings"] = self.settings
         if self.tools:
             options["tools"] = with_client_tools(agent, self.tools)
-        if self.schema is not None:
+        if self.schema is not None and not _is_own_output(agent, self.schema):
             options["output"] = _output_spec(agent, self.schema)
         # A resumed run has the scope of its journal.
         if self.paused is not None:
@@ -390,6 +414,12 @@ def _check_tool_choice(settings: ModelSettings, names: Collection[str]) -> None:
             param="tool_choice",
             code="invalid_value",
         )
+
+
+def _is_own_output(agent: Agent[Any, Any], schema: Mapping[str, Any]) -> bool:
+    """True if the output type of the agent satisfies the schema of a request."""
+    own = agent.chain.answer.schema
+    return schema == ANY_OBJECT and own is not None and own.get("type") == "object"
 
 
 def _output_spec(agent: Agent[Any, Any], schema: Mapping[str, Any]) -> OutputSpec[Any]:
