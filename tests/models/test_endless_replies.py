@@ -16,7 +16,7 @@ from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.reader import Reader
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.openai.responses_reader import ResponsesReader
-from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
+from agentkit_prompts.chat_templates.tool_calls.argument_types import typed
 from tests.cases import collected
 from tests.effort import spread, tries
 

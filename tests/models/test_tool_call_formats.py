@@ -21,8 +21,8 @@ from agentkit.prompts.chat_templates import (
     ChatTemplateError,
     JinjaChatTemplate,
 )
+from agentkit_prompts.chat_templates.tool_calls.argument_types import typed
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
-from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
 from tests.cases import collected
 from tests.effort import pairs, tries
 from tests.paths import CONFORMANCE
@@ -114,6 +114,62 @@ DOCUMENTED = [
         "minicpm",
         "<|tool_call_start|>\n```python\nget_weather(city='Oslo')\nget_time(city=\"Lima\")\n```\n<|tool_call_end|>\n",
     ),
+    (
+        "minimax_m3",
+        ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<city>Oslo]<]minimax[>[</city>'
+        ']<]minimax[>[</invoke>\n]<]minimax[>[<invoke name="get_time">]<]minimax[>[ \n<city>Lima</city>]<]minimax[>['
+        "</invoke>\n]<]minimax[>[</tool_call>",
+    ),
+    (
+        "kimi_k3",
+        '<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" '
+        'type="string"<|sep|>Oslo<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool="get_time" index="2"'
+        '<|sep|><|open|>json type="object"<|sep|>{"city": "Lima"}<|close|>json<|sep|><|close|>call<|sep|>'
+        "<|close|>tools<|sep|>",
+    ),
+    ("nemotron_v2", f'<TOOLCALL>[{{"name": "get_weather", "arguments": {ONE}}}, {{"name": "get_time", "arguments": '
+     '{"city": "Lima"}}]</TOOLCALL>'),
+    ("command_r7b", f'<|START_ACTION|>[\n  {{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {ONE}}},\n'
+     '    {"tool_call_id": "1", "tool_name": "get_time", "parameters": {"city": "Lima"}}\n]<|END_ACTION|>'),
+    ("command_r", f'Action:\n```json\n[\n{{"tool_name": "get_weather", "parameters": {ONE}}},\n{{"tool_name": '
+     '"get_time", "parameters": {"city": "Lima"}}\n]\n```'),
+    ("gigachat3", f'function call<|role_sep|>\n{{"name": "get_weather", "arguments": {ONE}}}<|message_sep|>\n\n'
+     'function call<|role_sep|>\n{"name": "get_time", "arguments": {"city": "Lima"}}<|message_sep|>'),
+    ("gigachat3", f'<|function_call|>{{"name": "get_weather", "arguments": {ONE}}}<|message_sep|>'
+     '<|function_call|>{"name": "get_time", "arguments": {"city": "Lima"}}<|message_sep|>'),
+    ("solar_open", f"<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>get_weather<|tool_call:args|>{ONE}"
+     "<|tool_call:end|><|tool_call:begin|>a2<|tool_call:name|>get_time<|tool_call:args|>"
+     '{"city": "Lima"}<|tool_call:end|><|calls|>'),
+    ("solar_open2", "<|tool_call:start|>get_weather\n<|tool_arg:start|>city<|tool_arg:value|>Oslo<|tool_arg:end|>\n"
+     "<|tool_call:end|><|tool_call:start|>get_time\n<|tool_arg:start|>city<|tool_arg:value|>Lima<|tool_arg:end|>\n"
+     "<|tool_call:end|>"),
+    ("longcat", f'<longcat_tool_call>\n{{"name": "get_weather", "arguments": {ONE}}}\n</longcat_tool_call>'
+     "<longcat_tool_call>get_time\n<longcat_arg_key>city</longcat_arg_key>\n<longcat_arg_value>Lima"
+     "</longcat_arg_value>\n</longcat_tool_call>"),
+    (
+        "step3",
+        "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"get_weather\">\n"
+        '<steptml:parameter name="city">Oslo</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n'
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="get_time"><steptml:parameter name="city">Lima'
+        "</steptml:parameter></steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
+    ),
+    ("olmo3", "<function_calls>\nget_weather(city='Oslo')\nget_time(city=\"Lima\")\n</function_calls>"),
+    ("jamba", f'<tool_calls>[{{"name": "get_weather", "arguments": {ONE}, "id": "a"}}, {{"name": "get_time", '
+     '"arguments": {"city": "Lima"}}]</tool_calls>'),
+    ("apertus", f'<|tools_prefix|>[{{"get_weather": {ONE}}}, {{"get_time": {{"city": "Lima"}}}}]<|tools_suffix|>'),
+    (
+        "hunyuan3",
+        "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city"
+        "</arg_key:opensource>\n<arg_value:opensource>Oslo</arg_value:opensource>\n</tool_call:opensource>\n"
+        "<tool_call:opensource>get_time<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n"
+        "<arg_value:opensource>Lima</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+    ),
+    ("minicpm5", '<function name="get_weather"><param name="city">Oslo</param></function>\n'
+     '<function name="get_time"><param name="city"><![CDATA[Lima]]></param></function>'),
+    ("atem", '<atem:function_calls>\n<atem:invoke name="get_weather">\n<atem:parameter name="city">Oslo'
+     '</atem:parameter>\n</atem:invoke>\n<atem:invoke name="get_time">\n<atem:parameter name="city">Lima'
+     "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>"),
+    ("gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo<|"|>}call:get_time{city:<|"|>Lima<|"|>}<tool_call|>'),
 ]  # fmt: skip
 
 RICH = [
@@ -155,7 +211,32 @@ RICH = [
         "<|tool_call_start|>\n```python\nget_weather(city='São\\nPaulo', days=3, tags=['a', 'b]'], deep={'k': [1, "
         "None]}, on=True)\n```\n<|tool_call_end|>",
     ),
-]
+    (
+        "minimax_m3",
+        '~<tool_call>~<invoke name="get_weather">~<city>São\nPaulo~</city>~<days>3~</days>~<tags>~<item>a~</item>~'
+        "<item>b]~</item>~</tags>~<deep>~<k>[1, null]~</k>~</deep>~<on>true~</on>~</invoke>~</tool_call>",
+    ),
+    (
+        "kimi_k3",
+        '<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>'
+        + "".join(
+            f'<|open|>argument key="{key}" type="{kind}"<|sep|>{value}<|close|>argument<|sep|>'
+            for key, kind, value in (
+                ("city", "string", "São\nPaulo"), ("days", "number", "3"), ("tags", "array", '["a", "b]"]'),
+                ("deep", "object", '{"k": [1, null]}'), ("on", "boolean", "true"),
+            )
+        )
+        + "<|close|>call<|sep|><|close|>tools<|sep|>",
+    ),
+    ("olmo3", "<function_calls>\nget_weather(city='São\nPaulo', days=3, tags=['a', 'b]'], deep={'k': [1, null]}, "
+     "on=true)\n</function_calls>"),
+    ("minicpm5", '<function name="get_weather"><param name="city"><![CDATA[São\nPaulo]]></param><param name="days">3'
+     "</param><param name=\"tags\">['a', 'b]']</param><param name=\"deep\">{'k': [1, None]}</param><param name=\"on\">"
+     "True</param></function>"),
+]  # fmt: skip
+
+
+RICH = [(format, text.replace("~", "]<]minimax[>[")) for format, text in RICH]
 
 
 def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, list[tuple[str, Any]]]:

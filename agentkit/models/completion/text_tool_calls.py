@@ -12,16 +12,15 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
+from agentkit_prompts.chat_templates.tool_calls.calls_at import calls_at
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
-from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
+from agentkit_prompts.chat_templates.tool_calls.formats import bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, end_of, skip, try_read
+from agentkit_prompts.chat_templates.tool_calls.reply_text import ReplyText, Schemas, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["Marks", "TextToolCalls"]
 
-_SKIPPED = re.compile(r"[\s;,]*+")
-"""Text between the arguments of a call and its closing tag."""
 _CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 _THOUGHT_TAGS = _CLOSINGS | _CLOSING.keys()
@@ -160,7 +159,7 @@ class TextToolCalls:
             elif mark[0] in _CLOSINGS:
                 # The text before was thinking, which the prompt has opened.
                 texts, calls, unread, start = [], [], [], 0
-            elif (block := self._read(reply, mark.start())) is not None:
+            elif (block := calls_at(reply, mark.start(), self._forms)) is not None:
                 texts.append(text[start : mark.start()])
                 calls += block[0]
                 unread, start = [], block[1]
@@ -197,19 +196,6 @@ class TextToolCalls:
             return tail_start
         return None
 
-    def _read(self, reply: ReplyText, at: int) -> Calls | None:
-        """Return the calls that start at `at`, and their end; None if they are invalid."""
-        for form in self._forms:
-            if not reply.text.startswith(form.opening, at):
-                continue
-            reply.opening = form.opening
-            reply.passed.clear()
-            block = try_read(form.read, reply, at + len(form.opening) - form.call_chars)
-            if block is not None and (end := _calls_end(reply.text, form, block[1])) is not None:
-                return Calls(block.calls, end)
-            reply.bury_passed()
-        return None
-
 
 def _thought_end(reply: ReplyText, closing: str, start: int) -> int:
     """Return the end of a thinking block; the end of the reply if the block is not closed."""
@@ -224,16 +210,6 @@ def _may_be_bare(text: str, at: int) -> bool:
     at = skip(text, at)
     is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
     return text[at : at + 1] in ("{", "[") and not is_thought
-
-
-def _calls_end(text: str, form: Form, end: int) -> int | None:
-    """Return the end of calls with their closing tag; None if a required closing tag is missing."""
-    after = end_of(_SKIPPED, text, end)
-    if form.closing and text.startswith(form.closing, after):
-        return after + len(form.closing)
-    if not form.closing or form.may_stay_open or after == len(text):
-        return end
-    return None
 
 
 @lru_cache(maxsize=32)

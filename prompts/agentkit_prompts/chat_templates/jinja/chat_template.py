@@ -15,7 +15,7 @@ import jinja2
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
-from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
+from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names, unreadable_calls
 from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
 from agentkit_prompts.chat_templates.jinja.environment import ChatContext, compiled
 from agentkit_prompts.chat_templates.jinja.failure_reasons import reason_of
@@ -25,7 +25,8 @@ from agentkit_prompts.chat_templates.jinja.probe import Probe
 from agentkit_prompts.chat_templates.jinja.tokenizer_config import read_files
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_PROMPT
-from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
+from agentkit_prompts.chat_templates.tool_calls.formats import checked_format
+from agentkit_prompts.chat_templates.tool_calls.rendered_call import RenderedCall, detected_format
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, Problems
@@ -77,7 +78,8 @@ class JinjaChatTemplate:
     stop_words: Sequence[str] | None = None
     """Texts that end a reply; the eos token by default."""
     tool_call_format: str | None = None
-    """Format of the tool calls of the model; by default detected in the text of the template."""
+    """Format of the tool calls of the model; by default the format in which a call that the template renders can be
+    read."""
     file: str | None = None
     """Path of the template, for error messages."""
     _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -86,11 +88,20 @@ class JinjaChatTemplate:
     def __post_init__(self) -> None:
         if self.stop_words is None and self.eos_token:
             object.__setattr__(self, "stop_words", (self.eos_token,))
-        if checked_format(self.tool_call_format) is None:
-            texts = [text for text in (self.source, *self.named.values()) if isinstance(text, str)]
-            object.__setattr__(self, "tool_call_format", format_of_texts(texts))
         for name, source in {"": self.source, **self.named}.items():
             self._check(source, name)
+        if checked_format(self.tool_call_format) is None:
+            texts = [self.source, *self.named.values()]
+            object.__setattr__(self, "tool_call_format", detected_format(texts, lambda: self._rendered_call))
+
+    @cached_property
+    def reads_its_calls(self) -> bool:
+        """True if a tool call that the template renders can be read in its `tool_call_format`."""
+        return self._rendered_call is None or self._rendered_call.is_read_in(self.tool_call_format)
+
+    @property
+    def _rendered_call(self) -> RenderedCall | None:
+        return self._probe(self._source([])).rendered_call
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only: cached results of renderings are computed again."""
@@ -253,7 +264,10 @@ class JinjaChatTemplate:
         with_tools = None
         if _WITH_TOOLS in self.named:
             with_tools = self._probe(self.named[_WITH_TOOLS])
-        return [*diagnose(self.source, self._names(), self._probe(self.source), with_tools)]
+        findings = [*diagnose(self.source, self._names(), self._probe(self.source), with_tools)]
+        if not self.reads_its_calls:
+            findings.append(unreadable_calls(self.tool_call_format))
+        return findings
 
     def _names(self) -> set[str]:
         """Return the names that the template reads from its variables."""

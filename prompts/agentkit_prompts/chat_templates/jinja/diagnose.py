@@ -14,7 +14,7 @@ from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["Finding", "diagnose", "read_names"]
+__all__ = ["Finding", "diagnose", "read_names", "unreadable_calls"]
 
 _GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"}
 _ANSWERED = "000000000"
@@ -73,6 +73,13 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
     yield from _turns(probe)
     yield from _forms(probe, tooled)
     yield from _rest(source, names, probe)
+
+
+def unreadable_calls(format: str | None) -> Finding:
+    """Return the finding about a template whose tool calls cannot be read."""
+    reader = "in no known format" if format is None else f"in the format {format!r}"
+    why = f"a tool call that the template renders cannot be read {reader}: pass tool_call_format="
+    return Finding("unreadable_tool_calls", why)
 
 
 def _turns(probe: Probe) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, ContentCheck
 from agentkit_prompts.chat_templates.normalise import Form
+from agentkit_prompts.chat_templates.tool_calls.rendered_call import RenderedCall
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "conversation_of"]
@@ -124,6 +125,33 @@ class Probe:
             return "text" if takes_text else "any"
         # Quotes of Python show that the template prints the object and expects JSON text.
         return "text" if takes_text and _contains(as_object, f"'{WORD}'") else "object"
+
+    @cached_property
+    def rendered_call(self) -> RenderedCall | None:
+        """A reply with one tool call, as the template renders it; None if it renders no calls."""
+        user = {"role": "user", "content": "a"}
+        arguments = {"key": WORD}
+        call = CALL(json.dumps(arguments) if self.arguments == "text" else arguments)
+        result = {"role": "tool", "tool_call_id": _ID, "name": NAME, "content": "b"}
+        before, prompt = self.outcome([user], [TOOL]), self.outcome([user], [TOOL], True)
+        if isinstance(before, ChatTemplateError) or isinstance(prompt, ChatTemplateError):
+            return None
+        # Some templates refuse a conversation that ends in a call.
+        for more in ([], [result]):
+            text = self.outcome([user, call, *more], [TOOL])
+            if isinstance(text, ChatTemplateError):
+                continue
+            reply = text[_common_length(before, text) :]
+            if NAME in reply and WORD in reply:
+                schemas = {NAME: TOOL["function"]["parameters"]}
+                return RenderedCall(reply, prompt.removeprefix(before), NAME, arguments, schemas)
+        return None
+
+
+def _common_length(first: str, second: str) -> int:
+    """Return the number of characters with which both texts start."""
+    length = min(len(first), len(second))
+    return next((index for index in range(length) if first[index] != second[index]), length)
 
 
 def _contains(outcome: str | ChatTemplateError, text: str) -> bool:

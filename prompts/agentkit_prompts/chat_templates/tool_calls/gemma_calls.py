@@ -17,25 +17,29 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     match_at,
     new_call,
     skip,
+    some_calls,
 )
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["gemma_call"]
+__all__ = ["gemma_calls"]
 
-_NAME = re.compile(r"\s*+call:\s*+([\w.:/-]++)\s*+(?=\{)")
+_NAME = re.compile(r"[\s,;]*+call:\s*+([\w.:/-]++)\s*+(?=\{)")
 _KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
 _NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
 
 
-def gemma_call(quote: str) -> Reader:
-    """Return a reader of one call whose strings are between two `quote` texts."""
+def gemma_calls(quote: str) -> Reader:
+    """Return a reader of calls that follow each other, whose strings are between two `quote` texts."""
 
     def read(reply: ReplyText, start: int) -> Calls:
-        name = match_at(_NAME, reply.text, start)
-        arguments, end = _value(reply, name.end(), quote, 0)
-        return Calls([new_call(name[1], arguments)], end)
+        calls: list[ToolCall] = []
+        while (name := _NAME.match(reply.text, start)) is not None:
+            arguments, start = _value(reply, name.end(), quote, 0)
+            calls.append(new_call(name[1], arguments))
+        return some_calls(calls, start)
 
     return read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     Calls,
@@ -21,7 +21,17 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 )
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["decoded", "deepseek_calls", "json_calls", "json_goes_on", "kimi_calls", "named_call", "only_json"]
+__all__ = [
+    "decoded",
+    "deepseek_call",
+    "json_calls",
+    "json_goes_on",
+    "keyed_calls",
+    "kimi_call",
+    "named_call",
+    "only_json",
+    "solar_json_call",
+]
 
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
@@ -36,8 +46,7 @@ _BEGINNING = re.compile(r"\{\s*+[\"}]|\[\s*+[\[{]")
 _WINDOW = 1_024
 _MAX_TOKEN = 32
 """Maximum characters of a JSON token, except strings and numbers, that the end of a window can cut."""
-_DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
-_KIMI = ("<|tool_call_begin|>", "<|tool_call_end|>")
+_SOLAR_ID = re.compile(r"\s*+(?P<id>[\w-]*+)\s*+<\|tool_call:name\|>\s*+(?P<name>[\w.:/-]++)\s*+<\|tool_call:args\|>")
 
 
 def json_calls(reply: ReplyText, start: int) -> Calls:
@@ -81,34 +90,9 @@ def named_call(after_name: str) -> Reader:
     return read
 
 
-def deepseek_calls(reply: ReplyText, start: int) -> Calls:
-    """Read calls of V3 and R1 (a type, a name, arguments in a code fence), or of V3.1 (name, arguments)."""
-    return _calls_between(reply.text, start, _DEEPSEEK, _deepseek_call)
-
-
-def kimi_calls(reply: ReplyText, start: int) -> Calls:
-    """Read calls of Kimi K2: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
-    return _calls_between(reply.text, start, _KIMI, _kimi_call)
-
-
-def _calls_between(text: str, start: int, tokens: tuple[str, str], read: Callable[[str, int], Calls]) -> Calls:
-    """Read calls between tokens, up to a call that is not well formed; the last token can be missing at the end."""
-    opening, closing = tokens
-    calls: list[ToolCall] = []
-    end = start
-    while True:
-        try:
-            call, stop = read(text, expect(opening, text, end))
-            stop = skip(text, stop)
-            if stop < len(text):
-                stop = expect(closing, text, stop)
-        except NoCallError:
-            return some_calls(calls, end)
-        calls += call
-        end = stop
-
-
-def _deepseek_call(text: str, at: int) -> Calls:
+def deepseek_call(reply: ReplyText, start: int) -> Calls:
+    """Read a call of V3 and R1 (a type, a name, arguments in a code fence), or of V3.1 (name, arguments)."""
+    text, at = reply.text, start
     name = match_at(_NAME, text, at)
     at = expect("<｜tool▁sep｜>", text, name.end())
     # V3 and R1 write the type of the call first, then the name and a fence.
@@ -121,10 +105,31 @@ def _deepseek_call(text: str, at: int) -> Calls:
     return Calls(call, end_of(_FENCE_END, text, end))
 
 
-def _kimi_call(text: str, at: int) -> Calls:
-    match = match_at(_KIMI_ID, text, at)
+def kimi_call(reply: ReplyText, start: int) -> Calls:
+    """Read a call of Kimi K2: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
+    text = reply.text
+    match = match_at(_KIMI_ID, text, start)
     call_id, name = match.groups()
     return _call_with_arguments(name, text, expect("<|tool_call_argument_begin|>", text, match.end()), call_id)
+
+
+def solar_json_call(reply: ReplyText, start: int) -> Calls:
+    """Read a call of Solar Open: the id, the name, and the arguments as JSON."""
+    text = reply.text
+    match = match_at(_SOLAR_ID, text, start)
+    return _call_with_arguments(match["name"], text, match.end(), match["id"])
+
+
+def keyed_calls(reply: ReplyText, start: int) -> Calls:
+    """Read a list of calls in which the name of the tool is the key of its arguments: `[{NAME: {...}}, ...]`."""
+    value, end = decoded(reply.text, skip(reply.text, start))
+    calls: list[ToolCall] = []
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, Mapping) or len(item) != 1:
+            raise NoCallError
+        ((name, arguments),) = item.items()
+        calls.append(new_call(name, arguments))
+    return some_calls(calls, end)
 
 
 def _call_with_arguments(name: str, text: str, start: int, call_id: str = "") -> Calls:
@@ -207,4 +212,6 @@ def _call(value: object) -> ToolCall:
     function = value.get("function")
     if isinstance(function, Mapping):
         value = function
-    return new_call(value.get("name"), value.get("arguments", value.get("parameters", {})))
+    # Command R writes `tool_name`.
+    name = value.get("name", value.get("tool_name"))
+    return new_call(name, value.get("arguments", value.get("parameters", {})))

@@ -18,6 +18,7 @@ __all__ = [
     "ReplyText",
     "Schemas",
     "Value",
+    "calls_between",
     "end_of",
     "expect",
     "items_until",
@@ -64,7 +65,7 @@ class ReplyText:
         schemas: The parameters of the available tools.
     """
 
-    __slots__ = ("_dead", "_places", "opening", "passed", "schemas", "text")
+    __slots__ = ("_dead", "_places", "memory", "opening", "passed", "schemas", "text")
 
     def __init__(self, text: str, schemas: Schemas) -> None:
         self.text = text
@@ -73,6 +74,8 @@ class ReplyText:
         """Opening text of the current calls."""
         self.passed: list[tuple[str, int]] = []
         """Kinds and end places of the well-formed parts of the current calls."""
+        self.memory: dict[object, Any] = {}
+        """Results of one pass over the reply, by the reader that needs them."""
         self._places: dict[str, list[int]] = {}
         self._dead: set[tuple[str, str, int]] = set()
 
@@ -148,6 +151,29 @@ def some_calls(calls: list[ToolCall], end: int) -> Calls:
     if not calls:
         raise NoCallError
     return Calls(calls, end)
+
+
+def calls_between(opening: str, closing: str, read: Reader) -> Reader:
+    """Return a reader of calls that follow each other, each between two texts.
+
+    The calls end before a call that is not well formed. The closing text can be missing at the end of the reply.
+    """
+
+    def read_all(reply: ReplyText, start: int) -> Calls:
+        calls: list[ToolCall] = []
+        end = start
+        while True:
+            try:
+                call, stop = read(reply, expect(opening, reply.text, end))
+                stop = skip(reply.text, stop)
+                if stop < len(reply.text):
+                    stop = expect(closing, reply.text, stop)
+            except NoCallError:
+                return some_calls(calls, end)
+            calls += call
+            end = stop
+
+    return read_all
 
 
 def match_at(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:

@@ -1,23 +1,25 @@
-"""Readers of tool calls with arguments as plain text between tags: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
+"""Readers of tool calls with arguments as plain text between tags: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2,
+Kimi K3, Step 3, Hunyuan 3, MiniCPM 5 and others.
 
-If the tag has no type, the parameter of the tool decides: for a text parameter the text is unchanged, otherwise it is
-read as JSON or as a Python literal.
+If the tag has no type, the parameter of the tool determines the type of the argument.
 """
 
 from __future__ import annotations
 
-import json
+import html
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
+from agentkit_prompts.chat_templates.tool_calls.argument_types import schema_of, typed
 from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
-from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     Calls,
     NoCallError,
     Reader,
     ReplyText,
+    Schemas,
     expect,
     match_at,
     new_call,
@@ -25,41 +27,130 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.nested import iter_nodes
-from agentkit_prompts.schemas.json_values import is_json, kind_of_json
-from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
+__all__ = [
+    "exact",
+    "function_tag",
+    "invoke_calls",
+    "kimi_k3_calls",
+    "pair_call",
+    "param_tags",
+    "parameter_tags",
+    "solar_call",
+    "unbroken",
+]
 
 _FUNCTION = re.compile(r"\s*+<function=")
 _FUNCTION_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+>")
-_PARAMETER = re.compile(r"\s*+<parameter=(?P<key>[^<>\n]++)>")
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
-_KEY = re.compile(r"\s*+<arg_key>(?P<key>[^<>]*+)</arg_key>\s*+<arg_value>")
 _NAMED = r"""(?P<quote>["']?)(?P<key>[^<>"'\n]++)(?P=quote)"""
-_STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<string>true|false)(?P=mark))?"""
-_ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<type>true|false)(?P=mark))?"""
+_CDATA = re.compile(r"\s*+<!\[CDATA\[(.*)\]\]>\s*+", re.S)
+_K3_CALL = re.compile(r'\s*+<\|open\|>call\s++tool="([^"<]++)"[^<]*+<\|sep\|>')
+_K3_JSON = re.compile(r"\s*+<\|open\|>json[^<]*+<\|sep\|>")
+_INVOKE_NAME = re.compile(rf"{_NAMED}\s*+>")
+_DECLARED: Mapping[str, object] = {"true": {"type": "string"}, "string": {"type": "string"}}
+"""Schemas of the types that an opening tag can declare; a value of another declared type is JSON."""
+
+ValueOf: TypeAlias = Callable[[str], str]
+"""Function that returns the value of the text between two tags."""
 
 
-def function_tag(reply: ReplyText, start: int) -> Calls:
-    """Read `<function=NAME><parameter=KEY>VALUE</parameter>...</function>`."""
-    opening = match_at(_FUNCTION, reply.text, start)
-    calls, end = parameter_tags(reply, opening.end())
-    return Calls(calls, expect("</function>", reply.text, end))
+def exact(text: str) -> str:
+    """Return the text: the template writes the value and nothing else between the tags."""
+    return text
 
 
-def parameter_tags(reply: ReplyText, start: int) -> Calls:
-    """Read the text after `<function=`, up to the place of `</function>`."""
-    name = match_at(_FUNCTION_NAME, reply.text, start)
-    arguments = _arguments(reply, name.end(), _PARAMETER, "</parameter>", "</function>")
-    return _call(reply, name[1], [_unbroken(argument) for argument in arguments.items], arguments.end)
+def unbroken(text: str) -> str:
+    """Return a text without the line breaks that the template writes after the opening and before the closing tag."""
+    return text.removeprefix("\n").removesuffix("\n")
 
 
-def glm_call(reply: ReplyText, start: int) -> Calls:
-    """Read `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>...`, up to the place of `</tool_call>`."""
+def _uncoded(text: str) -> str:
+    """Return the content of a CDATA section; other text unchanged."""
+    section = _CDATA.fullmatch(text)
+    if section is None:
+        return text
+    return section[1]
+
+
+class _Tags(NamedTuple):
+    """Tags of the arguments of a call."""
+
+    opening: re.Pattern[str]
+    """Opening tag, with the group `key`, and the group `type` if the tag can declare a type."""
+    closing: str
+    after: str
+    """Text after the last argument."""
+    value_of: ValueOf = exact
+    key_of: ValueOf = exact
+
+
+_PARAMETER = re.compile(r"<parameter=(?P<key>[^<>\n]++)>")
+_PARAM = _Tags(re.compile(rf"<param\s++name={_NAMED}\s*+>"), "</param>", "</function>", _uncoded)
+_K3_ARGUMENT = _Tags(
+    re.compile(r'<\|open\|>argument\s++key="(?P<key>[^"<]++)"(?:\s++type="(?P<type>\w++)")?[^<]*+<\|sep\|>'),
+    "<|close|>argument<|sep|>",
+    "<|close|>call<|sep|>",
+    key_of=html.unescape,
+)
+_SOLAR_ARGUMENT = _Tags(
+    re.compile(r"<\|tool_arg:start\|>(?P<key>[^<>\n]++)<\|tool_arg:value\|>"), "<|tool_arg:end|>", "<|tool_call:end|>"
+)
+
+
+def function_tag(value_of: ValueOf) -> Reader:
+    """Return a reader of `<function=NAME><parameter=KEY>VALUE</parameter>...</function>`."""
+    read_parameters = parameter_tags(value_of)
+
+    def read(reply: ReplyText, start: int) -> Calls:
+        opening = match_at(_FUNCTION, reply.text, start)
+        calls, end = read_parameters(reply, opening.end())
+        return Calls(calls, expect("</function>", reply.text, end))
+
+    return read
+
+
+def parameter_tags(value_of: ValueOf) -> Reader:
+    """Return a reader of the text after `<function=`, up to the place of `</function>`."""
+    tags = _Tags(_PARAMETER, "</parameter>", "</function>", value_of)
+
+    def read(reply: ReplyText, start: int) -> Calls:
+        name = match_at(_FUNCTION_NAME, reply.text, start)
+        return _call(reply, name[1], name.end(), tags)
+
+    return read
+
+
+def param_tags(reply: ReplyText, start: int) -> Calls:
+    """Read a name and `<param name="KEY">VALUE</param>...`, between `<function name=` and `</function>`."""
+    name = match_at(_INVOKE_NAME, reply.text, start)
+    return _call(reply, name["key"], name.end(), _PARAM)
+
+
+def pair_call(key: str, value: str, after: str, separator: str = "") -> Reader:
+    """Return a reader of `NAME<KEY>...</KEY><VALUE>...</VALUE>...`, up to the place of `after`.
+
+    Args:
+        key: Tag of a key, such as `arg_key`.
+        value: Tag of a value.
+        after: Text after the last argument.
+        separator: Text after the name.
+    """
+    opening = re.compile(rf"<{key}>(?P<key>[^<>]*+)</{key}>\s*+<{value}>")
+    tags = _Tags(opening, f"</{value}>", after)
+
+    def read(reply: ReplyText, start: int) -> Calls:
+        name = match_at(_NAME, reply.text, start)
+        return _call(reply, name[1], expect(separator, reply.text, name.end()), tags)
+
+    return read
+
+
+def solar_call(reply: ReplyText, start: int) -> Calls:
+    """Read `NAME`, and arguments between the tokens of Solar Open 2, up to the place of `<|tool_call:end|>`."""
     name = match_at(_NAME, reply.text, start)
-    arguments = _arguments(reply, name.end(), _KEY, "</arg_value>", "</tool_call>")
-    return _call(reply, name[1], arguments.items, arguments.end)
+    return _call(reply, name[1], name.end(), _SOLAR_ARGUMENT)
 
 
 def invoke_calls(prefix: str) -> Reader:
@@ -69,29 +160,55 @@ def invoke_calls(prefix: str) -> Reader:
     can replace all arguments.
     """
     opening = re.compile(rf"\s*+<{prefix}invoke\s++name={_NAMED}\s*+>")
-    parameter = re.compile(rf"\s*+<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
-    parameter_end, invoke_end = f"</{prefix}parameter>", f"</{prefix}invoke>"
+    parameter = re.compile(rf"<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
+    tags = _Tags(parameter, f"</{prefix}parameter>", f"</{prefix}invoke>")
 
     def read_arguments(reply: ReplyText, name: str, start: int) -> Calls:
         body = skip(reply.text, start)
         if reply.text.startswith(("{", "["), body):
             value, end = decoded(reply.text, body)
             return Calls([new_call(name, value)], end)
-        arguments = _arguments(reply, start, parameter, parameter_end, invoke_end)
-        return _call(reply, name, [_unbroken(argument) for argument in arguments.items], arguments.end)
+        return _call(reply, name, start, tags)
 
     def read(reply: ReplyText, start: int) -> Calls:
         calls: list[ToolCall] = []
         while (match := opening.match(reply.text, start)) is not None:
             try:
                 call, end = read_arguments(reply, match["key"], match.end())
-                start = expect(invoke_end, reply.text, end)
+                start = expect(tags.after, reply.text, end)
             except NoCallError:
                 break
             calls += call
         return some_calls(calls, start)
 
     return read
+
+
+def kimi_k3_calls(reply: ReplyText, start: int) -> Calls:
+    """Read `<|open|>call tool="NAME" index="1"<|sep|>...<|close|>call<|sep|>`, several in a row.
+
+    The arguments are typed elements, or one JSON object.
+    """
+    calls: list[ToolCall] = []
+    while (match := _K3_CALL.match(reply.text, start)) is not None:
+        try:
+            call, end = _k3_call(reply, html.unescape(match[1]), match.end())
+            start = expect(_K3_ARGUMENT.after, reply.text, end)
+        except NoCallError:
+            break
+        calls += call
+    return some_calls(calls, start)
+
+
+def _k3_call(reply: ReplyText, name: str, start: int) -> Calls:
+    block = _K3_JSON.match(reply.text, start)
+    if block is None:
+        return _call(reply, name, start, _K3_ARGUMENT)
+    value, end = decoded(reply.text, skip(reply.text, block.end()))
+    return Calls([new_call(name, value)], expect("<|close|>json<|sep|>", reply.text, end))
+
+
+# Arguments
 
 
 class _Argument(NamedTuple):
@@ -101,140 +218,107 @@ class _Argument(NamedTuple):
     text: str
 
 
-class _Arguments(NamedTuple):
-    """Consecutive arguments, and the end of the last argument."""
-
-    items: list[_Argument]
-    end: int
-
-
-def _unbroken(argument: _Argument) -> _Argument:
-    """Return an argument without the line breaks between its text and its tags."""
-    return argument._replace(text=argument.text.removeprefix("\n").removesuffix("\n"))
-
-
-def _arguments(reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, after: str) -> _Arguments:
-    """Return the arguments that start at a place; `after` must follow the last argument.
-
-    Raises:
-        NoCallError: An argument is not closed, or other text follows.
-    """
-    # An argument can contain the opening of another call. To stay linear, text is copied only after all arguments are
-    # well formed, and failed places are recorded.
-    text, kind = reply.text, closing + after
-    borders: list[tuple[re.Match[str], int]] = []
-    places: list[int] = []
-    while (tag := opening.match(text, at)) is not None:
-        end = -1
-        if not reply.is_dead(kind, at):
-            end = reply.find(closing, tag.end())
-        if end < 0:
-            reply.bury(kind, places)
-            raise NoCallError
-        borders.append((tag, end))
-        at = end + len(closing)
-        places.append(at)
-    # Well-formed tags can belong to a call that does not end.
-    is_closed = text.startswith(after, skip(text, at))
-    if not is_closed or reply.is_dead(kind, at):
-        reply.bury(kind, places)
-        raise NoCallError
-    reply.passed += [(kind, place) for place in places]
-    return _Arguments([_Argument(tag, text[tag.end() : end]) for tag, end in borders], at)
-
-
-def _call(reply: ReplyText, name: str, arguments: list[_Argument], end: int) -> Calls:
+def _call(reply: ReplyText, name: str, start: int, tags: _Tags) -> Calls:
+    """Return the call whose arguments start at a place, and the place of the text after the arguments."""
+    arguments, end = _arguments(reply, start, tags)
     root = reply.schemas.get(name, {})
     values: dict[str, object] = {}
     for tag, text in arguments:
-        groups = tag.groupdict()
-        key = groups["key"].strip()
-        values[key] = typed(text, _schema_of(key, groups.get("string"), root), root)
+        key = tags.key_of(tag["key"].strip())
+        kind = tag.groupdict().get("type")
+        schema = schema_of(key, root)
+        if kind is not None:
+            schema = _DECLARED.get(kind, {})
+        values[key] = typed(text, schema, root)
     return Calls([new_call(name, values)], end)
 
 
-def _schema_of(key: str, is_string: str | None, root: Mapping[str, Any]) -> object:
-    """Return the schema of an argument. The tag can declare a string (`true`) or JSON (`false`)."""
-    if is_string == "true":
-        return {"type": "string"}
-    if is_string == "false":
-        return {}
-    properties = root.get("properties")
-    if isinstance(properties, Mapping) and key in properties:
-        return properties[key]
-    return root.get("additionalProperties", {})
+def _arguments(reply: ReplyText, at: int, tags: _Tags) -> tuple[list[_Argument], int]:
+    """Return the arguments that start at a place, and the place of the text that must follow the last argument.
+
+    An argument without a closing tag ends at the next argument.
+
+    Raises:
+        NoCallError: The last argument is not closed, or other text follows.
+    """
+    # An argument can contain the opening of another call. To stay linear, text is copied only after all arguments are
+    # well formed, and failed places are recorded.
+    text, kind = reply.text, tags.closing + tags.after
+    ends = _value_ends(reply, tags)
+    borders: list[tuple[re.Match[str], int]] = []
+    places: list[int] = []
+    at = skip(text, at)
+    while (tag := tags.opening.match(text, at)) is not None:
+        border = None
+        if not reply.is_dead(kind, at):
+            border = ends.get(at)
+        if border is None:
+            reply.bury(kind, places)
+            raise NoCallError
+        borders.append((tag, border[0]))
+        at = skip(text, border[1])
+        places.append(at)
+    # Well-formed tags can belong to a call that does not end.
+    if not text.startswith(tags.after, at) or reply.is_dead(kind, at):
+        reply.bury(kind, places)
+        raise NoCallError
+    reply.passed += [(kind, place) for place in places]
+    return [_Argument(tag, tags.value_of(text[tag.end() : end])) for tag, end in borders], at
 
 
-def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
-    """Return the value of a text for a parameter of this schema."""
-    kinds = _kinds(schema, root)
-    if kinds == {"string"}:
-        return text
-    inner = text.strip()
-    try:
-        value = _literal(inner)
-    except NoCallError:
-        return text
-    if "string" not in kinds or _is_of(kinds - {"string"}, value, inner):
-        return value
-    return text
+_Borders: TypeAlias = dict[int, tuple[int, int]]
+"""End of the value, and start of the text after it, by the place of the opening tag of an argument."""
 
 
-def _is_of(kinds: frozenset[str], value: object, text: str) -> bool:
-    """True if a value has one of these JSON types, and its text is canonical: 007 and 1.50 are strings."""
-    is_usual = isinstance(value, list | dict) or json.dumps(value) == text
-    return is_usual and any(is_json(value, kind) for kind in kinds)
+def _value_ends(reply: ReplyText, tags: _Tags) -> _Borders:
+    """Return the borders of all arguments in a reply, without the arguments that have no end."""
+    borders: _Borders | None = reply.memory.get(tags)
+    if borders is None:
+        borders = reply.memory[tags] = _matched_tags(reply, tags)
+    return borders
 
 
-def _literal(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return python_value(text)
+def _matched_tags(reply: ReplyText, tags: _Tags) -> _Borders:
+    """Match the tags of all arguments in one pass over a reply.
+
+    A value can contain tags: they are matched as brackets. A closing tag of the outermost argument is text if neither
+    another argument nor the end of the call follows.
+    """
+    text = reply.text
+    token = re.compile(rf"(?:{tags.opening.pattern})|(?P<closing>{re.escape(tags.closing)})")
+    following = re.compile(rf"\s*+(?:{tags.opening.pattern}|{re.escape(tags.after)})")
+    keys = _parameter_names(reply.schemas)
+    borders: _Borders = {}
+    opened: list[re.Match[str]] = []
+    unmatched: list[re.Match[str]] = []
+    for match in token.finditer(text):
+        if match["closing"] is None:
+            if not unmatched or _starts_argument(text, match, keys):
+                opened.append(match)
+                unmatched.append(match)
+        elif len(unmatched) > 1 or (unmatched and following.match(text, match.end())):
+            borders[unmatched.pop().start()] = (match.start(), match.end())
+    # An argument that is not closed ends at the next argument of its call.
+    for tag, after in pairwise(opened):
+        start = tag.end()
+        if tag.start() not in borders and text.find(tags.after, start, after.start()) < 0:
+            end = after.start()
+            value_end = end - text.endswith("\n", start, end)
+            borders[tag.start()] = (value_end, end)
+    return borders
 
 
-def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON types that the keywords of a schema allow."""
-    kinds: set[str] = set()
-    # A schema can contain itself by a reference.
-    for option in iter_nodes(schema, lambda node: _schemas_inside(node, root)):
-        if not isinstance(option, Mapping):
-            return _ANY
-        if not _schemas_inside(option, root):
-            kinds.update(_own_kinds(option))
-    return frozenset(kinds) or _ANY
+def _starts_argument(text: str, tag: re.Match[str], keys: frozenset[str]) -> bool:
+    """True if a tag in a value can be an argument: it starts a line, or names a parameter of a tool."""
+    return not keys or text[tag.start() - 1] == "\n" or tag["key"].strip() in keys
 
 
-def _schemas_inside(schema: object, root: Mapping[str, Any]) -> list[object]:
-    """Return the nested schemas that define the type of a schema without `type`; none with `type`."""
-    if not isinstance(schema, Mapping):
-        return []
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/"):
-        return [target_in(root, reference)]
-    if not {"type", "enum", "const"}.isdisjoint(schema):
-        return []
-    options = [*_listed(schema, "anyOf"), *_listed(schema, "oneOf")]
-    parts = _listed(schema, "allOf")
-    if not options and len(parts) == 1:
-        return parts
-    return options
-
-
-def _listed(schema: Mapping[str, Any], keyword: str) -> list[object]:
-    value = schema.get(keyword)
-    if isinstance(value, list):
-        return value
-    return []
-
-
-def _own_kinds(schema: Mapping[str, Any]) -> Iterable[str]:
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return [kind]
-    if isinstance(kind, list):
-        return [name for name in kind if isinstance(name, str)]
-    values = schema.get("enum")
-    if "const" in schema:
-        values = [schema["const"]]
-    return map(kind_of_json, values) if isinstance(values, list) else _ANY
+def _parameter_names(schemas: Schemas) -> frozenset[str]:
+    """Return the names of the parameters of all tools; an empty set if a tool accepts other names."""
+    names: set[str] = set()
+    for schema in schemas.values():
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or schema.get("additionalProperties"):
+            return frozenset()
+        names.update(properties)
+    return frozenset(names)
