@@ -96,7 +96,10 @@ _Path: TypeAlias = tuple[Step, ...]
 
 
 def _plain(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(path, error.kind.name, _expected(error), error.instance)
+    keyword = error.kind.name
+    if _is_unchecked(error.kind):
+        keyword = "limit"
+    yield SchemaProblem(path, keyword, _expected(error), error.instance)
 
 
 def _missing(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
@@ -167,13 +170,17 @@ def _expected(error: ValidationError) -> str:
     kind: Any = error.kind
     if kind.name in _WRITERS:
         return f"expected {_WRITERS[kind.name](kind)}"
-    # The engine for patterns reached its limit.
-    if kind.name == "pattern" and not hasattr(kind, "pattern"):
+    if _is_unchecked(kind):
         return "cannot be checked against the pattern of its schema: the check takes too long"
     if kind.name not in _EXPECTED:
         return brief(error.message, MAX_REASON_CHARS)
     fields = {name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)}
     return _EXPECTED[kind.name].format(**fields)
+
+
+def _is_unchecked(kind: Any) -> bool:
+    """True if the engine for patterns reached its limit, so that it is unknown if the text matches."""
+    return kind.name == "pattern" and not hasattr(kind, "pattern")
 
 
 def _types(names: Iterable[object]) -> str:

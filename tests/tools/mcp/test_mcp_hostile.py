@@ -104,7 +104,7 @@ async def test_an_error_with_data_keeps_its_data(liar: MCPToolset) -> None:
     failing, mute = await ask(named(liar, "failing")), await ask(named(liar, "mute"))
 
     assert isinstance(failing.error, ToolFailure)
-    assert (failing.content, failing.error.data) == ("no", {"code": 7})
+    assert (failing.content, failing.error.data) == ('no\n{"code": 7}', {"code": 7})
     assert (mute.status, mute.content) == ("error", "mute failed and gave no reason")
 
 
@@ -124,7 +124,7 @@ async def test_a_server_that_wants_to_ask_a_person_learns_that_nobody_is_there(l
 
 async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:
     result = await ask(named(liar, "mixed"))
-    look, image, broken, audio, file, embedded, link = result.content
+    look, image, broken, audio, _, file, _, embedded, link = tuple(result.content)
 
     assert isinstance(image, Image) and image.mime == "image/png"
     assert isinstance(audio, Audio) and audio.read() == b"ID3"

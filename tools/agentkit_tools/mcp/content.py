@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,9 @@ __all__ = ["from_result", "to_documents", "to_messages", "to_parts", "to_result"
 T = TypeVar("T")
 
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
+_FENCE = re.compile(r"\s*```(?:json)?\n(.*)\n```\s*", re.S)
+_OWN_SCHEME = "agentkit:"
+"""Start of the addresses of files that are no resources: the protocol requires an address for each file."""
 _MAX_MEDIA_BYTES = 32 * 1024 * 1024
 """Maximum bytes of media in one result; further media become a note, because no provider accepts more."""
 _MIN_MEDIA_BYTES = 64 * 1024
@@ -42,9 +46,11 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     A result that is marked as an error becomes an error result with a `ToolFailure`. `finished` sets its call id.
     """
     structured = answer.structured_content
-    content = _content(answer.content)
-    if not content and structured is not None:
-        content = str(to_content(structured))
+    parts = _parts(answer.content, _blocks)
+    # Many servers send a summary as text, and the data only as structured content.
+    if structured is not None and not _is_written(structured, parts):
+        parts = (*parts, Text(str(to_content(structured))))
+    content = _joined(parts)
     if not answer.is_error:
         value = structured
         if value is None:
@@ -55,6 +61,35 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
         text = "".join(part.text for part in text if isinstance(part, Text))
     failure = ToolFailure(text or f"{tool} failed and gave no reason", structured)
     return ToolResult("", tool, content or failure.message, "error", None, failure)
+
+
+def _is_written(structured: Any, parts: tuple[Part, ...]) -> bool:
+    """True if text parts contain the structured content, so that a model needs no second copy."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if not texts:
+        return False
+    if structured == {}:
+        return True
+    values = [_read(text) for text in texts]
+    candidates = [*values, values, texts, _read("\n".join(texts))]
+    if structured in candidates:
+        return True
+    # Servers wrap a value that is not an object: `{"result": [1, 2]}` with the texts "1" and "2".
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return False
+    (value,) = structured.values()
+    return value in candidates or value in texts or value == "\n".join(texts)
+
+
+def _read(text: str) -> Any:
+    """Return the JSON data of a text, or of a text that is one code fence; the text itself if it is not JSON."""
+    fence = _FENCE.fullmatch(text)
+    if fence is not None:
+        text = fence[1]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def from_result(result: ToolResult) -> dict[str, Any]:
@@ -114,47 +149,51 @@ def to_parts(answer: ReadResourceResult) -> tuple[Part, ...]:
 
 def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
     """Return the messages of a server's prompt."""
-    return tuple(Message(message.role, _content([message.content])) for message in answer.messages)
+    return tuple(Message(message.role, _joined(_parts([message.content], _blocks))) for message in answer.messages)
 
 
-def _content(blocks: Iterable[ContentBlock]) -> Content:
-    """Return blocks of text as lines, and other blocks as parts."""
-    parts = _parts(blocks, _part)
+def _joined(parts: tuple[Part, ...]) -> Content:
+    """Return parts that are all texts as lines, and other parts unchanged."""
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text))
     return parts
 
 
-def _parts(items: Iterable[T], convert: Callable[[T, int], Part]) -> tuple[Part, ...]:
+def _parts(items: Iterable[T], convert: Callable[[T, int], tuple[Part, ...]]) -> tuple[Part, ...]:
     """Convert items to parts. `convert` receives an item and the maximum bytes of its media."""
     max_bytes = _MAX_MEDIA_BYTES
     parts: list[Part] = []
     for item in items:
-        part = convert(item, max_bytes)
-        parts.append(part)
-        if isinstance(part, Media) and isinstance(part.source, bytes):
-            max_bytes -= max(len(part.source), _MIN_MEDIA_BYTES)
+        converted = convert(item, max_bytes)
+        parts += converted
+        for part in converted:
+            if isinstance(part, Media) and isinstance(part.source, bytes):
+                max_bytes -= max(len(part.source), _MIN_MEDIA_BYTES)
     return tuple(parts)
 
 
-def _part(block: ContentBlock, max_bytes: int) -> Part:
+def _blocks(block: ContentBlock, max_bytes: int) -> tuple[Part, ...]:
     if block.type == "text":
-        return Text(block.text)
+        return (Text(block.text),)
     if block.type == "resource_link":
         link = f"resource: {block.name} at {block.uri}"
         if block.description:
             link += f": {block.description}"
-        return Text(f"[{link}]")
+        return (Text(f"[{link}]"),)
     if block.type == "resource":
-        return _contents(block.resource, max_bytes)
-    return _media(block.data, block.mime_type, None, max_bytes)
+        contents = _contents(block.resource, max_bytes)
+        if block.resource.uri.startswith(_OWN_SCHEME):
+            return contents
+        # Without the address, a model can neither cite the resource nor pass it to another tool.
+        return (Text(f"[resource: {block.resource.uri}]"), *contents)
+    return (_media(block.data, block.mime_type, None, max_bytes),)
 
 
-def _contents(item: TextResourceContents | BlobResourceContents, max_bytes: int) -> Part:
+def _contents(item: TextResourceContents | BlobResourceContents, max_bytes: int) -> tuple[Part, ...]:
     text = getattr(item, "text", None)
     if text is not None:
-        return Text(text)
-    return _media(item.blob, item.mime_type, item.uri, max_bytes)  # type: ignore[union-attr]
+        return (Text(text),)
+    return (_media(item.blob, item.mime_type, item.uri, max_bytes),)  # type: ignore[union-attr]
 
 
 def _media(data: str, mime: str | None, uri: str | None, max_bytes: int) -> Part:
@@ -182,5 +221,5 @@ def _block(part: Part) -> Mapping[str, Any]:
         return {"type": "text", "text": f"{part.alt} (cannot be read: {error})"}
     if part.kind in ("image", "audio"):
         return {"type": part.kind, "data": data, "mimeType": part.mime}
-    uri = f"agentkit:{part.id}/{part.label}"
+    uri = f"{_OWN_SCHEME}{part.id}/{part.label}"
     return {"type": "resource", "resource": {"uri": uri, "mimeType": part.mime, "blob": data}}

@@ -127,7 +127,8 @@ class MCPToolset(Toolset):
     @property
     def problems(self) -> tuple[ToolDefinitionError | MCPServerError, ...]:
         """Errors of the tools that are not offered, for example because of an invalid schema, required tasks or a
-        repeated name, and of the resources that are missing in `documents()`.
+        repeated name, of output schemas that cannot check results, and of the resources that are missing in
+        `documents()`.
         """
         _ = self._tools
         return (*self._problems, *self._unread.values())

@@ -17,21 +17,21 @@ from agentkit_prompts.limits import (
     MAX_NAME_CHARS,
 )
 from agentkit_prompts.schemas.json_validator import JsonValidator
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem, place_of
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_parts, to_result
-from agentkit_tools.mcp.listed_tools import PROBLEM
+from agentkit_tools.mcp.listed_tools import DROPPED, OUTPUT, PROBLEM
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
-    from mcp_types import CallToolResult, ToolAnnotations
+    from mcp_types import CallToolResult, ListToolsResult, ToolAnnotations
     from mcp_types import Tool as Definition
 
 __all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools", "resource_tool"]
@@ -58,6 +58,8 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
     for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
         entries += getattr(page, kind)
+        if kind == "tools":
+            entries += _dropped_tools(page)
         if isinstance(omitted := (page.meta or {}).get(PROBLEM), int):
             raise _too_long(kind, len(entries) + omitted)
         if page.next_cursor is None and len(entries) <= MAX_ENTRIES:
@@ -67,6 +69,19 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
             break
         cursor = page.next_cursor
     raise _too_long(kind, len(entries))
+
+
+def _dropped_tools(page: ListToolsResult) -> list[Definition]:
+    """Return the tools that the SDK dropped from a page, as definitions with a problem."""
+    from mcp_types import Tool as Definition
+
+    problems = (page.meta or {}).get(DROPPED) or {}
+    names = {tool.name for tool in page.tools}
+    return [
+        Definition(name=name, input_schema={"type": "object"}, _meta={PROBLEM: f"inputSchema: {problem}"})
+        for name, problem in problems.items()
+        if name not in names
+    ]
 
 
 def _too_long(kind: str, count: int) -> MCPServerError:
@@ -99,17 +114,21 @@ def make_tools(
                 limit=connection.seconds,
             )
         try:
-            tool = _tool(definition, connection, policy)
+            output = _Output((definition.meta or {}).get(OUTPUT, definition.output_schema))
+            tool = _tool(definition, output, connection, policy)
         except ToolDefinitionError as error:
             problems.append(error)
             continue
         if tools.setdefault(tool.name, tool) is not tool:
             text = f"tool {definition.name}: the server lists several tools of this name; the first is used"
             problems.append(ToolDefinitionError(text, tool=definition.name))
+        elif problem := output.read():
+            text = f"tool {definition.name}: its results are not checked, because its {problem}"
+            problems.append(ToolDefinitionError(text, tool=definition.name))
     return tools, tuple(problems)
 
 
-def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
+def _tool(definition: Definition, output: _Output, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
     description = definition.description or definition.title or ""
     problem = _problem_of(definition, description)
@@ -117,7 +136,7 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
         label = _short(name) or "(without a name)"
         raise ToolDefinitionError(f"tool {label}: {problem}", tool=_short(name))
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    call = _RemoteTool(name, connection, definition.output_schema).call
+    call = _RemoteTool(name, connection, output).call
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
@@ -144,7 +163,7 @@ def _problem_of(definition: Definition, description: str) -> str:
         return "it has no name"
     if len(description) > _MAX_DESCRIPTION:
         return f"its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
-    return _problem_of_schema(definition.input_schema) or _problem_of_schema(definition.output_schema)
+    return _problem_of_schema(definition.input_schema)
 
 
 def _problem_of_schema(schema: Any) -> str:
@@ -176,12 +195,10 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 class _RemoteTool:
     """Function of a tool of a server."""
 
-    def __init__(self, name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> None:
+    def __init__(self, name: str, connection: Connection, output: _Output) -> None:
         self._name = name
         self._connection = connection
-        self._output: _Output | None = None
-        if output_schema is not None:
-            self._output = _Output(output_schema)
+        self._output = output
 
     # An argument of the server can have the name "self".
     async def call(self, /, agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
@@ -194,7 +211,7 @@ class _RemoteTool:
         answer = await self._connection.call(
             lambda client: client.call_tool(self._name, arguments, progress_callback=report, meta=meta)
         )
-        if self._output is not None and not answer.is_error:
+        if self._output.is_checked and not answer.is_error:
             problems, error = await run_in_thread(partial(self._output.problems, answer))
             if error is not None:
                 raise error
@@ -231,31 +248,60 @@ def resource_tool(connection: Connection) -> Tool:
 
 
 class _Output:
-    """Validator of the output schema of a tool, created for the first result, because creation can take long."""
+    """Validator of the results of a tool. A result is not checked without an output schema, or by an invalid schema."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Any) -> None:
         self._schema = schema
 
+    @property
+    def is_checked(self) -> bool:
+        """True if results are checked."""
+        return self._schema is not None
+
+    def read(self) -> str:
+        """Return the problem of an invalid schema, which then checks no results; "" for any other schema.
+
+        The validator is not kept: it needs much memory, and a run calls few of the thousands of tools of a server.
+        """
+        if self._schema is None:
+            return ""
+        if not (problems := _output_problems(self._schema)):
+            return ""
+        self._schema = None
+        listed = [_schema_problem(*problem) for problem in problems[:MAX_LISTED]]
+        return f"output schema is invalid: {'; '.join(listed)}"
+
     @cached_property
-    def _validator(self) -> JsonValidator | str:
-        """The validator, or the problem of the schema."""
-        try:
-            return JsonValidator(self._schema)
-        except InvalidSchemaError as error:
-            listed = [_schema_problem(*problem) for problem in error.problems[:MAX_LISTED]]
-            return f"has an invalid output schema: {'; '.join(listed)}"
+    def _validator(self) -> JsonValidator:
+        return JsonValidator(self._schema or {})
 
     def problems(self, answer: CallToolResult) -> str:
-        """Return the problems of a result or of the schema; "" for a valid result. The time is limited."""
-        if isinstance(self._validator, str):
-            return self._validator
+        """Return the problems of a result; "" for a valid result, or a result that takes too long to check."""
         if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
             return "has an output schema but did not return structured content"
         problems = self._validator.problems_of_object(answer.structured_content)
-        if not problems:
+        listed = [_result_problem(problem) for problem in problems if problem.keyword != "limit"]
+        if not listed:
             return ""
-        listed = [f"{place_of(problem.path) or '(value)'}: {problem.expected}" for problem in problems[:MAX_LISTED]]
-        return f"returned structured content that does not fit its output schema: {'; '.join(listed)}"
+        text = "; ".join(listed[:MAX_LISTED])
+        return f"returned structured content that does not fit its output schema: {text}"
+
+
+def _output_problems(schema: Any) -> list[tuple[str, str]]:
+    """Return places and texts of the problems of a schema."""
+    if not isinstance(schema, Mapping):
+        return [("", f"expected an object, got {type(schema).__name__}")]
+    if problem := _problem_of_schema(schema):
+        return [("", problem)]
+    try:
+        JsonValidator(schema)
+    except InvalidSchemaError as error:
+        return error.problems
+    return []
+
+
+def _result_problem(problem: SchemaProblem) -> str:
+    return f"{place_of(problem.path) or '(value)'}: {problem.expected}"
 
 
 def _schema_problem(place: str, problem: str) -> str:
