@@ -27,6 +27,7 @@ __all__ = [
     "MAX_PATTERN_CHARS",
     "MAX_PROBLEMS",
     "MAX_REASON_CHARS",
+    "MAX_SCHEMA_PATTERN_CHARS",
     "MAX_SHOWN_CHARS",
     "MAX_SOURCE_CHARS",
     "MAX_VALUES",
@@ -60,6 +61,8 @@ MAX_SOURCE_CHARS = 1_000_000
 """Characters of a template, or of the code of a configuration."""
 MAX_PATTERN_CHARS = 1_000
 """Characters of a regular expression, of a pattern of file names, or of a format of dates."""
+MAX_SCHEMA_PATTERN_CHARS = 10_000
+"""Characters of a regular expression in the schema of a tool."""
 
 # Size of error messages.
 MAX_SHOWN_CHARS = 80

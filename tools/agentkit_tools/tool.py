@@ -184,7 +184,7 @@ class Tool(ToolForms, Generic[P, R, D]):
 
         `function` receives the arguments by keyword, without conversion. Type names of other languages (`dict`,
         `float`, `HashMap`) are converted. All keywords of JSON Schema 2020-12 are checked, except `format`, which is an
-        annotation in that version, and patterns that cannot be compiled.
+        annotation in that version, and patterns that cannot be compiled or have more than 10,000 characters.
 
         Args:
             name: Any text. `wire_name` replaces characters that providers refuse; `original_name` is the text itself.

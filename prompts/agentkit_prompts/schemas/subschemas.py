@@ -9,7 +9,7 @@ from typing import Any
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["ANY_VALUE", "schema_at", "type_of"]
+__all__ = ["ANY_VALUE", "is_null_default", "schema_at", "takes_null", "type_of"]
 
 ANY_VALUE = "any value"
 """Expected value of a schema without a type."""
@@ -93,3 +93,25 @@ def _inner_options(document: Mapping[str, Any], schema: Mapping[str, Any]) -> li
     if isinstance(reference := schema.get("$ref"), str):
         inner.append(target_in(document, reference))
     return inner
+
+
+def takes_null(schema: Any) -> bool:
+    """True if a schema accepts null; False for a reference, whose target is unknown here."""
+    if not isinstance(schema, Mapping):
+        return True
+    if "allOf" in schema:
+        return all(takes_null(part) for part in schema["allOf"])
+    if "enum" in schema or "const" in schema:
+        return None in schema.get("enum", (schema.get("const", ""),))
+    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if options:
+        return any(takes_null(option) for option in options)
+    kind = schema.get("type")
+    if kind is None:
+        return "$ref" not in schema
+    return kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def is_null_default(schema: Any) -> bool:
+    """True if the default of a schema is null."""
+    return isinstance(schema, Mapping) and "default" in schema and schema["default"] is None

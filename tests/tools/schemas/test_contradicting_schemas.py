@@ -112,6 +112,38 @@ def test_a_default_of_null_lets_null_in() -> None:
     assert wrong == []
 
 
+def test_a_default_lets_itself_in_and_nothing_else() -> None:
+    cases: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
+        ({"type": "integer"}, "any", [1], ["other", 1.5, None]),
+        ({"type": "integer", "minimum": 1}, 0.5, [1], [0.5, 0]),
+        ({"type": "integer"}, 0.5, [1], [0.6]),
+        ({"type": "boolean"}, "false", [True], ["true", 0]),
+        ({"type": "string"}, 5, ["a"], [6]),
+        ({"type": "string"}, False, ["a"], [True, 0]),
+        ({"type": "string", "enum": ["a", "b"]}, "all", ["a"], ["c"]),
+        ({"type": "string", "enum": ["a", "b"]}, 0, ["a"], [False, "0"]),
+        ({"type": "string", "enum": ["a"], "pattern": "^a"}, "b", ["a"], ["b"]),
+        ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, "all", [["a"]], [["a", "b"], [1], "a"]),
+        ({"type": "array", "items": {"enum": ["a"]}}, "all", [["a"]], [["all"]]),
+        ({"type": "array", "enum": ["a"]}, "all", [["a"]], ["a"]),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, "no", [{"a": "b"}], [{}]),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, [], [{"a": 1}], [{"a": "1"}, [1]]),
+        ({"$ref": "#/$defs/Size", "type": "string"}, 5, ["s"], [5]),
+        ({"type": ["integer", "null"]}, "any", [1, None], ["other"]),
+        ({"type": "float", "not": {"const": "any"}}, "any", [1.5], ["any"]),
+    ]
+    wrong: list[Any] = []
+    for schema, default, good, bad in cases:
+        expected = {repr(value): True for value in [*good, default]} | {repr(value): False for value in bad}
+        inner = {**schema, "default": default}
+        for is_listed, shown in ((False, inner), (True, {"type": "array", "items": inner})):
+            one = made(shown, **{"$defs": {"Size": {"enum": ["s", "l"]}}})
+            for value in [*good, *bad, default]:
+                if accepts(one, [value] if is_listed else value) != expected[repr(value)]:
+                    wrong.append((shown, value))
+    assert wrong == []
+
+
 @pytest.mark.parametrize("word", ["None", "null", "nil"])
 def test_a_word_for_null_is_null_where_it_can_be_no_text(word: str) -> None:
     assert accepts(made({"type": "integer", "default": word}), None)

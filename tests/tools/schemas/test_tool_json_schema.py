@@ -250,13 +250,51 @@ def test_foreign_type_names_are_understood() -> None:
     assert made({"type": "int" + "[]" * 1_000}).validate('{"v": []}') == {"v": []}
 
 
-def test_a_default_that_does_not_fit_moves_into_the_description() -> None:
-    found = made({"type": "boolean", "default": "false", "description": "Whether."}).spec.parameters["properties"]["v"]
-    assert found == {"type": "boolean", "description": "Whether. (default: false)"}
-    fitting = made({"type": ["integer", "null"], "default": None}).spec.parameters["properties"]["v"]
-    assert fitting == {"type": ["integer", "null"], "default": None}
-    listed = made({"type": "string", "enum": ["a"], "default": "b"}).spec.parameters["properties"]["v"]
-    assert listed == {"type": "string", "enum": ["a"], "description": "(default: b)"}
+def test_a_default_is_accepted_although_enum_or_type_excludes_it() -> None:
+    plain = {"type": "integer"}, {"type": "string", "enum": ["any"]}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        # Schema of a parameter, its part in the result.
+        ({"type": ["integer", "null"], "default": None}, {"type": ["integer", "null"], "default": None}),
+        ({"type": "string", "enum": ["a"], "default": "b"}, {"type": "string", "enum": ["a", "b"], "default": "b"}),
+        (
+            {"type": "string", "enum": ["True"], "default": False},
+            {"type": ["string", "boolean"], "enum": ["True", False], "default": False},
+        ),
+        ({"enum": [1], "default": True}, {"enum": [1, True], "default": True}),
+        (
+            {"type": "integer", "minimum": 1, "default": "any", "description": "D"},
+            {
+                "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "enum": ["any"]}],
+                "description": "D",
+                "default": "any",
+            },
+        ),
+        # Keywords for the type of the default still apply to it.
+        (
+            {"type": "integer", "maxLength": 2, "default": "any"},
+            {"anyOf": list(plain), "maxLength": 2, "default": "any"},
+        ),
+        (
+            {"type": "integer", "anyOf": [{"minimum": 1}, {"maximum": -1}], "default": "any"},
+            {"anyOf": [{"minimum": 1}, {"maximum": -1}], "allOf": [{"anyOf": list(plain)}], "default": "any"},
+        ),
+        (
+            {"type": "array", "enum": ["a"], "default": ["b"]},
+            {"type": "array", "items": {"enum": ["a", "b"]}, "default": ["b"]},
+        ),
+    ]
+    shown = [made(schema).spec.parameters["properties"]["v"] for schema, _ in cases]
+    assert shown == [expected for _, expected in cases]
+
+
+def test_the_length_of_a_pattern_is_limited_when_a_tool_is_created() -> None:
+    wrong = []
+    for start in ("[", "(", "\\p{", "[^", "a|", "(?:", "x{2}", "\\"):
+        pattern = start * (40_000 // len(start))
+        shown = made({"pattern": pattern, "patternProperties": {pattern: {}}}).spec.parameters["properties"]["v"]
+        if shown != {"patternProperties": {}}:
+            wrong.append(start)
+    assert wrong == []
 
 
 def test_required_flags_inside_of_properties_are_collected() -> None:

@@ -17,10 +17,12 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, Unpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit.tools import Tool, ToolContext, ToolDefinitionError, tool
+from agentkit import ToolCall
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, tool
 from tests.paths import ROOT
 
 
@@ -537,3 +539,55 @@ def test_half_of_a_surrogate_pair_in_a_description_or_a_default_stays() -> None:
 
     made = Tool(search, description="Search \ud800.")
     assert made.spec.parameters["properties"]["query"]["default"] == "\ud800" and made.description == "Search \ud800."
+
+
+NOTHING: Any = None
+"""Default that type checkers accept for any type."""
+
+
+class Search(BaseModel):
+    """A model with parameters whose default is null, although their types refuse null."""
+
+    query: str
+    project: str = NOTHING
+    tags: list[str] = Field(NOTHING, description="Tags.")
+
+
+async def test_null_is_accepted_if_it_is_the_default() -> None:
+    def plain(query: str, project: str = NOTHING) -> str:
+        return f"{query} {project}"
+
+    def described(size: Annotated[int, Field(ge=2)] = NOTHING, kind: Literal["a"] = Field(NOTHING)) -> str:
+        return f"{size} {kind}"
+
+    def nested(search: Search, others: list[Search] = NOTHING, last: Search | int = NOTHING) -> str:
+        return f"{search} {others} {last}"
+
+    search = {"query": "q", "project": None}
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        # Function, arguments, text of the result or place of the problem.
+        (plain, {"query": "q", "project": None}, "q None"),
+        (plain, {"query": "q", "project": "p"}, "q p"),
+        (plain, {"query": None, "project": None}, "query"),
+        (plain, {"query": "q", "project": 1}, "project"),
+        (described, {"size": None, "kind": None}, "None None"),
+        (described, {"size": 1, "kind": None}, "size"),
+        (nested, {"search": search, "others": None, "last": None}, "query='q' project=None tags=None None None"),
+        (nested, {"search": {"query": "q"}, "others": [{**search, "tags": None}]}, "None"),
+        (nested, {"search": {"query": "q"}, "last": search}, "query='q' project=None"),
+        (nested, {"search": {"query": None, "project": None}}, "search.query"),
+        (Search, {**search, "tags": None}, '"project": null'),
+        (Search, {"query": None, "tags": None}, "query"),
+    ]
+    wrong: list[Any] = []
+    for function, arguments, expected in cases:
+        one = Tool(function, description="D")
+        result = await one.call(ToolCall("c", one.name, json.dumps(arguments)), ToolContext(None))
+        if isinstance(result.error, ToolArgumentError):
+            is_expected = [problem.path for problem in result.error.problems] == [expected]
+        else:
+            is_expected = expected in str(result.content)
+        is_valid = Draft202012Validator(dict(one.spec.parameters)).is_valid(arguments)
+        if not is_expected or is_valid != (result.status == "success"):
+            wrong.append((function, arguments, result.content, is_valid))
+    assert wrong == []

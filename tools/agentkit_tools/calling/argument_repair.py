@@ -12,7 +12,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-__all__ = ["repaired", "without_nulls"]
+from agentkit_prompts.schemas.subschemas import is_null_default, takes_null
+
+__all__ = ["repaired", "without_null_defaults", "without_nulls"]
 
 _TOKEN = re.compile(
     r"""(?P<quote>["'])|(?P<comma>,(?=\s*[}\]]))|(?P<word>\b(?:True|False|None)\b)""",
@@ -46,9 +48,23 @@ def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
 
     `parameters` is the schema before its conversion to a strict schema. None if no null is removed.
     """
+    return _pruned(text, _Pruning(parameters, is_strict=True))
+
+
+def without_null_defaults(text: str, parameters: Mapping[str, Any]) -> str | None:
+    """Return the arguments without the nulls of properties whose default is null; None if no null is removed.
+
+    The annotation of such a parameter, as in `project: str = None`, refuses null.
+    """
+    if "null" not in text:
+        return None
+    return _pruned(text, _Pruning(parameters, is_strict=False))
+
+
+def _pruned(text: str, pruning: _Pruning) -> str | None:
     try:
         value = from_json(text)
-        pruned = _Pruning(parameters).prune(value, parameters)
+        pruned = pruning.prune(value, pruning.document)
         if pruned == value:
             return None
         return to_json(pruned).decode()
@@ -118,8 +134,9 @@ def _opened(value: Any, schema: Any) -> Any:
 class _Pruning:
     """Remover of nulls. The option of a union that matches a value is searched once per schema and value."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any], *, is_strict: bool) -> None:
         self.document = document
+        self.is_strict = is_strict
         self.resolved: dict[tuple[int, int], tuple[Any, Mapping[str, Any] | None]] = {}
         # The value is stored too: an object created after it was freed could have the same id.
 
@@ -135,8 +152,12 @@ class _Pruning:
         return {
             name: self.prune(item, properties.get(name))
             for name, item in value.items()
-            if item is not None or name in required or name not in properties or _takes_null(properties[name])
+            if item is not None or name in required or name not in properties or not self._omits(properties[name])
         }
+
+    def _omits(self, schema: Any) -> bool:
+        """True if null stands for an omitted property."""
+        return is_null_default(schema) or (self.is_strict and not takes_null(schema))
 
     def resolve(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
         """Return the schema of a value, with references and unions resolved; None if it is unknown."""
@@ -159,7 +180,8 @@ class _Pruning:
                 schema = parts[0]
             elif options := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
                 candidates = (self.resolve(value, option) for option in options)
-                return next((candidate for candidate in candidates if _is_for(value, candidate)), None)
+                is_for = _is_for if self.is_strict else _can_be_for
+                return next((candidate for candidate in candidates if is_for(value, candidate)), None)
             else:
                 return schema
         return None
@@ -178,26 +200,22 @@ def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
     return all(value[name] is None or _is_listed(value[name], option) for name, option in properties.items())
 
 
+def _can_be_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
+    """True if `schema` can accept the properties of `value`."""
+    if schema is None:
+        return False
+    if isinstance(value, list):
+        return schema.get("type") == "array"
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or properties is None:
+        return False
+    is_complete = all(name in value for name in schema.get("required", ()))
+    return is_complete and all(_is_listed(item, properties.get(name, {})) for name, item in value.items())
+
+
 def _is_listed(value: Any, schema: Mapping[str, Any]) -> bool:
     """True if the schema lists the value, or lists no values."""
     if "const" in schema:
         return bool(value == schema["const"])
     values = schema.get("enum")
     return values is None or value in values
-
-
-def _takes_null(schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
-        return True
-    if "allOf" in schema:
-        return all(_takes_null(part) for part in schema["allOf"])
-    if "enum" in schema or "const" in schema:
-        return None in schema.get("enum", (schema.get("const", ""),))
-    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    if options:
-        return any(_takes_null(option) for option in options)
-    kind = schema.get("type")
-    if kind is None:
-        # A schema without a type accepts any value; the target of a reference is unknown here.
-        return "$ref" not in schema
-    return kind == "null" or (isinstance(kind, list) and "null" in kind)

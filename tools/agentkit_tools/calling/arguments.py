@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -65,20 +64,38 @@ class ToolArguments:
             problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
             raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
         first: BaseException | None = None
+        reading = text
         try:
-            for candidate in chain((text,), _readings(text, self.schema, self.is_strict, repair)):
+            for candidate in self._readings(text, repair=repair):
                 try:
-                    return self.reader.thoroughly(candidate)
+                    return self.reader.thoroughly(candidate.text)
                 except BaseException as error:
                     if ends_run(error):
                         raise
-                    first = first or error
+                    if first is None or candidate.is_equal:
+                        first, reading = error, candidate.text
             assert first is not None
-            raise _argument_error(tool, first, text, self.schema)
+            raise _argument_error(tool, first, reading, self.schema)
         finally:
             # Its traceback refers to this frame: a reference cycle, which would keep the arguments until garbage is
             # collected.
             del first
+
+    def _readings(self, text: str, *, repair: bool) -> Iterator[_Reading]:
+        """Yield the text and other texts for invalid arguments, the smallest change first."""
+        yield _Reading(text, is_equal=True)
+        from agentkit_tools.calling.argument_repair import repaired, without_null_defaults, without_nulls
+
+        if self.is_strict:
+            if (bare := without_nulls(text, self.schema)) is not None:
+                yield _Reading(bare)
+        elif (bare := without_null_defaults(text, self.schema)) is not None:
+            text = bare
+            yield _Reading(text, is_equal=True)
+        if repair and (whole := repaired(text, self.schema)) is not None:
+            yield _Reading(whole)
+            if (bare := without_nulls(whole, self.schema)) is not None:
+                yield _Reading(bare)
 
     async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> Arguments:
         """Read arguments in a thread: validation, and code of the developer, can take long.
@@ -101,6 +118,14 @@ class ToolArguments:
             del error
 
 
+class _Reading(NamedTuple):
+    """A text for the arguments of a call."""
+
+    text: str
+    is_equal: bool = False
+    """True if the text means the same as the text of the model, so that its problems are problems of the call."""
+
+
 def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[str, Any]) -> ToolArgumentError:
     """Return the error that lists the problems of arguments for a model."""
     if isinstance(error, InvalidValueError):
@@ -117,20 +142,6 @@ def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[
 def _unreadable(tool: str, error: BaseException) -> ToolArgumentError:
     """Return the error for a validator that raised an unexpected exception."""
     return ToolArgumentError(tool, [ArgumentProblem("", f"cannot be read ({describe_error(error)})")])
-
-
-def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair: bool) -> Iterator[str]:
-    """Yield repaired texts of invalid arguments, the smallest repair first."""
-    if not is_strict and not repair:
-        return
-    from agentkit_tools.calling.argument_repair import repaired, without_nulls
-
-    if is_strict and (bare := without_nulls(text, parameters)) is not None:
-        yield bare
-    if repair and (whole := repaired(text, parameters)) is not None:
-        yield whole
-        if (bare := without_nulls(whole, parameters)) is not None:
-            yield bare
 
 
 def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) -> list[ArgumentProblem]:

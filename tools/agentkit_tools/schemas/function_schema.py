@@ -34,6 +34,7 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.annotations import annotations_of, context_annotations
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, reader_of
 from agentkit_tools.schemas.deps_type import context_of, deps_type
+from agentkit_tools.schemas.schema_values import with_null_defaults
 
 __all__ = ["PlainSchema", "Signature", "context_parameters", "read_signature", "without_titles"]
 
@@ -366,7 +367,7 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     parameters["additionalProperties"] = raw.get("additionalProperties", True)
     if raw.get("$defs"):
         parameters["$defs"] = raw["$defs"]
-    result.parameters = without_titles(parameters)
+    result.parameters = with_null_defaults(without_titles(parameters))
 
 
 def _add_description(entry: dict[str, Any], text: str | None) -> None:

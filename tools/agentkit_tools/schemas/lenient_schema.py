@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS
-from agentkit_prompts.schemas.json_values import is_json, kind_of_json
+from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS, MAX_SCHEMA_PATTERN_CHARS
 from agentkit_prompts.schemas.keywords import NAMED
+from agentkit_tools.schemas.schema_values import kinds_of, without_contradictions
 
 __all__ = ["SchemaError", "normalise"]
 
@@ -39,11 +39,6 @@ _ONE = (
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NULLABLE = ("nullable", "x-nullable")
 _TRANSLATED = frozenset(("type", "dependencies", "required", "optional", *_NULLABLE))
-_WRAPPED = ("$ref", *_MANY[:3])
-"""Keywords that can reject null although the type accepts null."""
-_ANNOTATIONS = frozenset(
-    ("description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly")
-)
 
 
 class SchemaError(ValueError):
@@ -55,7 +50,7 @@ def normalise(schema: Any, level: int = 0) -> Any:
 
     An unknown type is removed, so that any value is accepted. If an enum and a type contradict each other, the enum
     takes precedence; if the type is `array`, it becomes the enum of the items. A default of null, like `nullable`,
-    allows null. Any other invalid default becomes a part of the description.
+    allows null. Any other default that `enum` or `type` excludes is accepted, too.
 
     Raises:
         SchemaError: The schema is nested too deeply, or is neither an object nor a boolean.
@@ -68,7 +63,8 @@ def normalise(schema: Any, level: int = 0) -> Any:
         raise SchemaError(f"expected an object at level {level} of the schema, got {type(schema).__name__}")
     result = _well_formed(schema, level)
     _translate(result, schema, level)
-    return _without_contradictions(result, schema, is_root=level == 0)
+    is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
+    return without_contradictions(result, is_nullable=is_nullable, is_root=level == 0)
 
 
 def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:
@@ -111,15 +107,6 @@ def _distinct(value: Any, level: int) -> list[Any] | None:
     return list(by_text.values())
 
 
-_INNER: dict[str, Callable[[Any, int], Any]] = {
-    **dict.fromkeys(_ONE, _one_schema),
-    **dict.fromkeys(_MANY, _several_schemas),
-    **dict.fromkeys(NAMED, _schemas_by_name),
-    "enum": _distinct,
-}
-"""Converters of the values of keywords, with the level of the value. They return None for an invalid value."""
-
-
 def _translate(result: dict[str, Any], schema: Mapping[str, Any], level: int) -> None:
     """Convert foreign types and the keywords of older drafts to draft 2020-12."""
     # Before 2020-12, a list of schemas for `items` described a tuple.
@@ -132,23 +119,10 @@ def _translate(result: dict[str, Any], schema: Mapping[str, Any], level: int) ->
     _set_dependencies(result, schema.get("dependencies"), level)
 
 
-def _without_contradictions(result: dict[str, Any], schema: Mapping[str, Any], *, is_root: bool) -> dict[str, Any]:
-    """Return a schema whose type, enum and default agree, with its type first."""
-    _settle_enum(result)
-    # The arguments as a whole are an object, never null.
-    is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
-    if not is_root and (is_nullable or _is_null_default(result)):
-        result = _or_null(result)
-    _fit_default(result)
-    if "type" not in result:
-        return result
-    return {"type": result.pop("type"), **result}
-
-
 def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     for keyword, value in _read_type(kind, level).items():
         result.setdefault(keyword, value)
-    if "array" in _kinds(result.get("type")):
+    if "array" in kinds_of(result.get("type")):
         # Some providers refuse an array without items.
         result.setdefault("items", {})
 
@@ -244,6 +218,26 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_SCHEMA_PATTERN_CHARS
+
+
+def _schemas_by_pattern(value: Any, level: int) -> dict[str, Any] | None:
+    if isinstance(value, Mapping):
+        return _schemas_by_name({name: item for name, item in value.items() if _is_pattern(str(name))}, level)
+    return None
+
+
+_INNER: dict[str, Callable[[Any, int], Any]] = {
+    **dict.fromkeys(_ONE, _one_schema),
+    **dict.fromkeys(_MANY, _several_schemas),
+    **dict.fromkeys(NAMED, _schemas_by_name),
+    "patternProperties": _schemas_by_pattern,
+    "enum": _distinct,
+}
+"""Converters of the values of keywords, with the level of the value. They return None for an invalid value."""
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -262,10 +256,11 @@ def _is_anchor(value: Any) -> bool:
 
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("title", "description", "pattern", "format", "$ref", "$comment", "$dynamicRef"), _is_text),
+    **dict.fromkeys(("title", "description", "format", "$ref", "$comment", "$dynamicRef"), _is_text),
     **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
     **dict.fromkeys(("$anchor", "$dynamicAnchor"), _is_anchor),
     "$id": lambda value: _is_text(value) and "#" not in value,
+    "pattern": _is_pattern,
     **dict.fromkeys(("minimum", "maximum"), _is_number),
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, int | float)),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
@@ -279,119 +274,3 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
     "dependentRequired": lambda value: isinstance(value, Mapping) and all(map(_is_list_of_names, value.values())),
 }
 """Tests of the values of keywords. A keyword with an invalid value is removed."""
-
-
-def _settle_enum(result: dict[str, Any]) -> None:
-    """Change the type so that exactly the listed values are accepted."""
-    if "type" not in result:
-        return
-    kinds = _kinds(result["type"])
-    if "const" in result:
-        _settle_type(result, kinds, [result["const"]])
-    elif "enum" in result:
-        _settle_listed(result, kinds)
-
-
-def _settle_listed(result: dict[str, Any], kinds: list[str]) -> None:
-    if "null" in kinds and len(kinds) > 1 and None not in result["enum"]:
-        # The author of a list of types with null intended to accept null.
-        result["enum"] = [*result["enum"], None]
-    if "array" in kinds and _lists_items(result["enum"]):
-        _move_enum_to_items(result, kinds)
-    else:
-        _settle_type(result, kinds, result["enum"])
-
-
-def _settle_type(result: dict[str, Any], kinds: list[str], values: Sequence[Any]) -> None:
-    """Set the type to the types of the listed values, if a value does not have the declared type."""
-    missing_kinds = [kind_of_json(value) for value in values if not _has_kind(value, kinds)]
-    if missing_kinds:
-        result["type"] = _one_or_many([*[kind for kind in kinds if _occurs(kind, values)], *missing_kinds])
-
-
-def _occurs(kind: str, values: Sequence[Any]) -> bool:
-    return any(is_json(value, kind) for value in values)
-
-
-def _lists_items(values: Sequence[Any]) -> bool:
-    """True if no listed value of an array is an array: then they are the values of its items."""
-    return any(value is not None for value in values) and not any(isinstance(value, list | tuple) for value in values)
-
-
-def _move_enum_to_items(result: dict[str, Any], kinds: list[str]) -> None:
-    values = result.pop("enum")
-    inner = [value for value in values if value is not None]
-    items = result.get("items")
-    if not isinstance(items, Mapping):
-        items = {}
-    if "enum" not in items:
-        result["items"] = {**items, "enum": inner}
-        _settle_enum(result["items"])
-    if len(inner) < len(values):
-        result["type"] = _one_or_many([*kinds, "null"])
-
-
-def _has_kind(value: Any, kinds: Sequence[str]) -> bool:
-    return any(is_json(value, kind) for kind in kinds)
-
-
-def _is_null_default(result: Mapping[str, Any]) -> bool:
-    default = result.get("default", 0)
-    if isinstance(default, str) and default.lower() in _NULL_WORDS:
-        return "type" in result and "string" not in _kinds(result["type"]) and "enum" not in result
-    return default is None
-
-
-def _or_null(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that also accepts null."""
-    if _is_null_default(result):
-        result["default"] = None
-    if any(keyword in result for keyword in _WRAPPED):
-        return _with_null_option(result)
-    if "const" in result:
-        result["enum"] = [result.pop("const")]
-    if "enum" in result and None not in result["enum"]:
-        result["enum"] = [*result["enum"], None]
-    if "type" in result:
-        result["type"] = _one_or_many([*_kinds(result["type"]), "null"])
-    return result
-
-
-def _with_null_option(schema: dict[str, Any]) -> dict[str, Any]:
-    null = {"type": "null"}
-    if null in schema.get("anyOf", schema.get("oneOf", ())):
-        return schema
-    outside = {key: value for key, value in schema.items() if key in _ANNOTATIONS or key.startswith("x-")}
-    inside = {key: value for key, value in schema.items() if key not in outside}
-    if inside.keys() == {"anyOf"}:
-        return {**outside, "anyOf": [*inside["anyOf"], null]}
-    return {**outside, "anyOf": [inside, null]}
-
-
-def _fit_default(result: dict[str, Any]) -> None:
-    if "default" not in result:
-        return
-    default = result["default"]
-    fits = "type" not in result or _has_kind(default, _kinds(result["type"]))
-    if fits and ("enum" not in result or default in result["enum"]):
-        return
-    del result["default"]
-    if default is not None:
-        text = str(result.get("description", "")).strip()
-        result["description"] = f"{text} (default: {default})".strip()
-
-
-def _kinds(kind: Any) -> list[str]:
-    if isinstance(kind, list):
-        return kind
-    return [kind]
-
-
-def _one_or_many(kinds: list[str]) -> str | list[str]:
-    distinct = list(dict.fromkeys(kinds))
-    if len(distinct) == 1:
-        return distinct[0]
-    return distinct
-
-
-_NULL_WORDS = ("none", "null", "nil", "undefined")

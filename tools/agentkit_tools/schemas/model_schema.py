@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, SchemaValidator
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, ModelArguments, reader_of
 from agentkit_tools.schemas.function_schema import PlainSchema, Signature, without_titles
+from agentkit_tools.schemas.schema_values import with_null_defaults
 
 __all__ = ["read_model"]
 
@@ -49,7 +50,8 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
             f"tool {tool}: the parameters of a tool must be an object, but {model.__name__} is {kind}", tool=tool
         )
     result = Signature()
-    result.parameters = without_titles(_described(parameters, model, texts, is_closed="extra" not in config))
+    described = _described(parameters, model, texts, is_closed="extra" not in config)
+    result.parameters = with_null_defaults(without_titles(described))
     result.reader = ArgumentReader(_with_model(reader.at_once), reader.max_chars, _with_model(reader.thoroughly))
     return result
 
