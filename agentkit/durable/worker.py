@@ -28,6 +28,8 @@ from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.threads import Threads
@@ -54,7 +56,7 @@ _current_lock = threading.Lock()
 _is_registered = False
 
 
-class Worker:
+class Worker(metaclass=Hinted):
     """Executes runs until it is stopped: `with runs.worker():`, or `agentkit worker MODULE`.
 
     Args:
@@ -110,6 +112,17 @@ class Worker:
         self._housekeeping_thread: threading.Thread | None = None
         self._lock_file: int | None = None
         self._dbos: Any = None
+        self._was_started = False
+
+    def __del__(self) -> None:
+        # A worker whose arguments are invalid has no such attribute.
+        if getattr(self, "_was_started", True):
+            return
+        warn(
+            "runs.worker() was not started, so it executes no runs; write `with runs.worker():` around the code that "
+            "waits for runs",
+            RuntimeWarning,
+        )
 
     @property
     def is_lost(self) -> bool:
@@ -126,6 +139,7 @@ class Worker:
             DatabaseUnavailable: The database does not respond.
         """
         global _current
+        self._was_started = True
         with _current_lock:
             if _current is not None:
                 raise WorkerError(

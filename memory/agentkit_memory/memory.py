@@ -85,6 +85,7 @@ class Memory(metaclass=Hinted):
         self._opened = True
         remove_copy(self._store.database)
 
+    @with_option_hints
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store in another scope, without `admin`. Closing either memory closes both."""
         other = object.__new__(Memory)
@@ -131,8 +132,8 @@ class Memory(metaclass=Hinted):
             on_progress: Called after every file, and repeatedly within a large file.
 
         Raises:
-            IngestError: The paths or the options have the wrong type. Files that cannot be read are in
-                `IngestReport.errors`.
+            IngestError: The paths or the options have the wrong type, or none of the paths exists. Files that cannot be
+                read, and missing files among several paths, are in `IngestReport.errors`.
             StoreError: The database cannot be written.
         """
         from agentkit_memory.ingest.document_writer import DocumentWriter

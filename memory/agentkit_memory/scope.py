@@ -37,16 +37,19 @@ _Name: TypeAlias = Annotated[str, AfterValidator(_stored_name)]
 class Scope:
     """An owner of memory: a tenant, and within it a user, a session, an agent.
 
+    Programs without tenants omit the tenant: `Scope(user="ada")` is a user of the tenant `local`, like the scope of
+    `Memory(path)`.
+
     Every item belongs to exactly one scope. A reader sees an item when each name of the item's scope is either empty
     (shared on that level) or the reader's own: a user reads the tenant's documents and their own, never another
     user's; a reader without a user reads no user's.
 
     Raises:
-        InvalidArgument: The tenant is missing, a name is too long or contains NUL or an unpaired surrogate, or the
+        InvalidArgument: The tenant is empty, a name is too long or contains NUL or an unpaired surrogate, or the
             names are too long together.
     """
 
-    tenant: Annotated[str, Field(min_length=1), AfterValidator(_stored_name)]
+    tenant: Annotated[str, Field(min_length=1), AfterValidator(_stored_name)] = "local"
     user: _Name = ""
     session: _Name = ""
     agent: _Name = ""

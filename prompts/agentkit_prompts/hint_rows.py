@@ -1,10 +1,12 @@
-"""Rows of the hints: a name in other libraries, and what to write here. The text follows the word "use"."""
+"""Rows of the hints about names and attributes of other libraries. The text follows the word "use"."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ATTRIBUTES", "CALLS", "NAMES", "OPERATORS", "OPTIONS"]
+from agentkit_prompts.hint_calls import VALIDATOR, WITHIN
+
+__all__ = ["ATTRIBUTES", "NAMES", "OPERATORS"]
 
 NAMES: Mapping[str, str] = {
     # Prompts
@@ -80,14 +82,18 @@ _SESSION_OF = (
     "agent.run_sync(text, session=session) with Session(id), or memory.within(Scope(tenant, user=...)).session(id)"
 )
 _PAUSED = "`except Paused as paused`, with paused.calls and paused.journal: a run that waits for approval raises it"
-_WITHIN = "memory.within(Scope(tenant, user=...))"
-_INPUT = "UserInput(text, additional_kwargs={...}) as the input"
+_WORKER = "`with runs.worker():` around the code that waits, or the command `agentkit worker MODULE`"
+_SYNC = "handle = runs.handle(run_id), whose methods are async: asyncio.run(handle.{}())"
+_TOTAL_TOKENS = "usage.input_tokens + usage.output_tokens"
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "Agent": {
         **dict.fromkeys(("tool", "tool_plain", "register_tool", "add_tool"), _TOOLS),
         **dict.fromkeys(("system_prompt", "instructions"), _INSTRUCTIONS),
-        **dict.fromkeys(("output_validator", "result_validator"), "output=OutputSpec(type, output_validator=check)"),
+        **dict.fromkeys(("output_validator", "result_validator"), f"Agent(model, {VALIDATOR})"),
+        **dict.fromkeys(
+            ("start_sync", "submit", "enqueue"), "await agent.start(text), or asyncio.run(agent.start(text))"
+        ),
         **dict.fromkeys(("invoke", "chat", "kickoff", "generate", "complete"), "agent.run_sync(text)"),
         **dict.fromkeys(("ainvoke", "arun", "achat"), "await agent.run(text)"),
         **dict.fromkeys(("iter", "run_stream", "run_streamed", "astream", "stream_events"), _STREAM),
@@ -123,7 +129,24 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "search": _RECALL,
     },
     "Paused": {
-        **dict.fromkeys(("pending_approvals", "interruptions", "pending", "tool_calls", "waiting"), "paused.calls"),
+        **dict.fromkeys(
+            (
+                "approvals",
+                "interruptions",
+                "pending",
+                "pending_approvals",
+                "pending_calls",
+                "requests",
+                "tool_calls",
+                "waiting",
+            ),
+            "paused.calls",
+        ),
+        **dict.fromkeys(
+            ("approve", "resume", "approve_all"),
+            "agent.resume(paused.journal, approve={call.id: True for call in paused.calls})",
+        ),
+        **dict.fromkeys(("deny", "reject"), "agent.resume(paused.journal, approve={call.id: False})"),
         "state": "paused.journal",
         "run_id": "paused.journal.run_id",
     },
@@ -137,8 +160,17 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("pending_approvals", "interruptions"), "paused.calls of the Paused that the run raised"),
     },
     "Runs": {
-        "get": "runs.handle(run_id)",
-        "list": "await runs.list_runs()",
+        **dict.fromkeys(("get", "get_run", "run"), "runs.handle(run_id)"),
+        **dict.fromkeys(("list", "all"), "await runs.list_runs()"),
+        **dict.fromkeys(
+            ("submit", "enqueue", "start_sync", "run_sync"),
+            "await agent.start(text), or asyncio.run(agent.start(text)), after runs.add(agent)",
+        ),
+        **dict.fromkeys(("start_worker", "run_worker", "work", "run_forever", "serve"), _WORKER),
+        **dict.fromkeys(("register", "add_agent", "register_agent"), "runs.add(agent)"),
+        **{f"{name}_sync": _SYNC.format(name) for name in ("approve", "deny", "cancel", "resume", "result", "info")},
+        **dict.fromkeys(("wait", "wait_sync", "get_sync"), _SYNC.format("result")),
+        "list_runs_sync": "asyncio.run(runs.list_runs())",
         **dict.fromkeys(
             ("approve", "deny", "cancel", "resume", "result", "events", "info"),
             "runs.handle(run_id), whose methods are async: approve, deny, cancel, resume, result, events, info",
@@ -148,8 +180,17 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("status", "state"), "(await handle.info()).state"),
         **dict.fromkeys(("wait", "get", "get_result"), "await handle.result()"),
         **dict.fromkeys(("pending_approvals", "pending", "waiting", "interruptions"), "(await handle.info()).waiting"),
+        **{
+            f"{name}_sync": f"asyncio.run(handle.{name}())"
+            for name in ("approve", "deny", "cancel", "resume", "result", "info")
+        },
+        "wait_sync": "asyncio.run(handle.result())",
         "id": "handle.run_id",
         "output": "(await handle.result()).output",
+    },
+    "Worker": {
+        **dict.fromkeys(("run", "run_forever", "serve", "work", "run_sync"), _WORKER),
+        **dict.fromkeys(("close", "shutdown"), "worker.stop()"),
     },
     "RunRecord": {
         "id": "record.run_id",
@@ -161,6 +202,8 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("final_output", "data", "content", "text", "answer", "response"), "result.output"),
         **dict.fromkeys(("all_messages", "new_messages", "to_input_list", "all_messages_json"), _RESULT_MESSAGES),
         **dict.fromkeys(("pending_approvals", "interruptions", "state", "is_paused"), _PAUSED),
+        **dict.fromkeys(("requests", "calls", "turns"), "result.steps"),
+        **dict.fromkeys(("total_tokens", "tokens"), f"usage = result.usage, then {_TOTAL_TOKENS}"),
         "last_agent": "result.trace()",
         "tool_calls": "[call for message in result.messages for call in message.tool_calls]",
         "id": "result.run_id",
@@ -194,6 +237,25 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("total_tokens", "token_count", "num_tokens"), "composition.tokens"),
         **dict.fromkeys(("rows", "table"), "composition.explain()"),
     },
+    "LayerTable": {
+        **dict.fromkeys(("rows", "layers", "entries", "items"), "the table itself: `for row in composition.explain()`"),
+        **dict.fromkeys(("to_dict", "to_list", "as_dicts", "model_dump"), "table.to_dicts()"),
+        **dict.fromkeys(("tokens", "total", "total_tokens"), "composition.tokens"),
+    },
+    "LayerRow": {
+        **dict.fromkeys(("path", "place"), "row.layer"),
+        "name": "row.layer for the place, row.prompt for the class",
+        "reason": "row.why",
+        "text": "''.join([span.text for span in row.spans])",
+        **dict.fromkeys(("trimmed", "dropped", "is_trimmed", "is_dropped"), "row.status"),
+    },
+    "Usage": {
+        **dict.fromkeys(("requests", "calls", "request_count"), "result.steps"),
+        **dict.fromkeys(("total_tokens", "tokens", "total"), _TOTAL_TOKENS),
+        **dict.fromkeys(("prompt_tokens", "request_tokens"), "usage.input_tokens"),
+        **dict.fromkeys(("completion_tokens", "response_tokens"), "usage.output_tokens"),
+        **dict.fromkeys(("cost", "price", "total_cost"), "usage.money"),
+    },
     "Message": {
         "assistant": "Message('assistant', text)",
         "system": "Message('system', text)",
@@ -212,162 +274,7 @@ OPERATORS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         **dict.fromkeys(("__enter__", "__exit__", "__aenter__", "__aexit__"), _NO_CONTEXT),
     },
     "Documents": {"__call__": ("is not callable", "memory.documents.list()")},
-    "Facts": {"__call__": ("is not callable", f"memory.facts.list(), or {_WITHIN}.facts.list() for a user")},
+    "Facts": {"__call__": ("is not callable", f"memory.facts.list(), or {WITHIN}.facts.list() for a user")},
     "Usage": {"__call__": ("is not callable", "result.usage without parentheses")},
 }
 """Class -> special method that it does not have -> the problem, and what to write."""
-
-_SETTINGS = {
-    name: f"settings=ModelSettings({name}=...)"
-    for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "effort", "tool_choice")
-}
-_SETTINGS["reasoning_effort"] = _SETTINGS["effort"]
-_LIMITS = dict.fromkeys(("max_turns", "max_steps", "max_iterations", "usage_limits"), "limits=Limits(steps=...)")
-_CHANGES = {**_LIMITS, **_SETTINGS}
-_RUN = {
-    **_CHANGES,
-    **dict.fromkeys(("message_history", "messages", "chat_history"), "history=[...]"),
-    "user_id": "scope=Scope(tenant, user=...), or a session of memory.within(scope)",
-    **dict.fromkeys(("kwargs", "additional_kwargs", "variables"), _INPUT),
-}
-
-_MODELS = (
-    "AnthropicModel",
-    "CompletionModel",
-    "DeepSeekModel",
-    "GeminiModel",
-    "OpenAIModel",
-    "OpenAIResponsesModel",
-)
-
-_DURABLE = {name: f"Agent(model, {text}), and add the agent to runs" for name, text in _CHANGES.items()}
-
-_TOKENS = "access=Access(path) with a file that add_token(path, name, tenant) or the command `agentkit token` writes"
-OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "ExamplesPrompt": dict.fromkeys(
-        ("title", "header", "prefix"), r"WrapPrompt([ExamplesPrompt(examples)], 'Title\n{{ wrapped_str }}')"
-    ),
-    "Layers": {
-        **dict.fromkeys(("context", "documents", "recalled", "memory"), "before_input=[...]"),
-        **dict.fromkeys(("user", "messages"), "input=[...]"),
-        **dict.fromkeys(("prompts", "instructions", "system_prompt"), "system=[...]"),
-    },
-    "WrapPrompt": dict.fromkeys(
-        ("before", "after", "prefix", "suffix", "tag", "xml"), "WrapPrompt(prompts, '<tag>{{ wrapped_str }}</tag>')"
-    ),
-    "Access": {
-        **dict.fromkeys(("tokens", "token", "keys", "api_keys"), "add_token(path, name, tenant), then Access(path)"),
-        "file": "Access(path)",
-    },
-    "Runs.list_runs": {
-        **dict.fromkeys(("status", "states"), "state='waiting'"),
-        "user_id": "user=...",
-        "agent_name": "agent=...",
-    },
-    "Server": {
-        **dict.fromkeys(("tokens", "token", "auth", "api_key", "api_keys"), _TOKENS),
-        **dict.fromkeys(("host", "port"), "serve(server, host=..., port=...)"),
-        "path": "access=Access(path)",
-    },
-    "serve": {
-        **dict.fromkeys(
-            ("tokens", "token", "auth", "access", "api_key"),
-            "serve(Server([agent], access=Access(path))) after add_token(path, name, tenant)",
-        ),
-        **dict.fromkeys(
-            ("memory", "runs", "options", "store"), "serve(Server([agent], ...)) with the options of Server"
-        ),
-    },
-    **dict.fromkeys(_MODELS, _SETTINGS),
-    "Agent": {
-        **_LIMITS,
-        **_SETTINGS,
-        **dict.fromkeys(("handoffs", "sub_agents"), "tools=[agent.as_tool(name=..., description=..., final=True)]"),
-        **dict.fromkeys(("retries", "output_retries", "max_retries"), "limits=Limits(repairs=...)"),
-        "deps_type": "deps=TYPE in the constructor, and run(deps=value)",
-        **dict.fromkeys(("toolsets", "mcp_servers"), "tools=MCPToolset(server), or tools=[function]"),
-        "callbacks": "agent.run(text, on_event=function)",
-        "input_guardrails": "Agent(Chain(model, redact=check)), which checks each prompt before it is sent",
-        "middleware": "Agent(Chain(model, redact=function)) to change prompts, or agentkit.observe() to record runs",
-        "output_guardrails": "output=OutputSpec(type, output_validator=check)",
-        "verbose": "agent.run(text, on_event=print)",
-    },
-    "Documents.add": {
-        **dict.fromkeys(("user", "user_id", "scope"), f"{_WITHIN}.documents.add(text)"),
-        **dict.fromkeys(("id", "name", "path", "doc_id"), "source=..."),
-        "text": "the first argument",
-    },
-    "IngestOptions": dict.fromkeys(
-        ("chunk_size", "chunk_overlap"), "documents.add(text, source=...) for each chunk of a custom size"
-    ),
-    "Memory.recall": {
-        **dict.fromkeys(("top_k", "k", "n", "n_results", "max_results"), "limit=..."),
-        **dict.fromkeys(
-            ("filter", "filters", "metadata"),
-            "where=RecallFilter(...), such as RecallFilter(metadata={'key': 'value'})",
-        ),
-        **dict.fromkeys(("user", "user_id", "scope", "namespace", "tenant"), f"{_WITHIN}.recall(...)"),
-    },
-    **dict.fromkeys(("run", "compose"), _RUN),
-    **dict.fromkeys(("resume", "with_changes", "override"), _CHANGES),
-    "start": {
-        **_DURABLE,
-        **dict.fromkeys(("session_id", "thread_id"), "session=memory.session(name)"),
-        "user_id": "user=...",
-    },
-    "map": _DURABLE,
-    "Memory.ingest": {
-        **dict.fromkeys(
-            ("glob", "pattern", "include"), "a list of paths, such as memory.ingest([*Path(folder).glob('*.md')])"
-        ),
-        **dict.fromkeys(("user", "scope", "tenant"), f"{_WITHIN}.ingest(...)"),
-    },
-    "Memory.erase": dict.fromkeys(("user", "user_id", "tenant", "scope"), "memory.erase(Scope(tenant, user=...))"),
-    "Memory.session": dict.fromkeys(("user", "user_id", "scope", "tenant"), f"{_WITHIN}.session(id)"),
-    "Facts.add": dict.fromkeys(("user", "user_id", "scope"), f"{_WITHIN}.facts.add(text)"),
-    "RecallFilter": {
-        **dict.fromkeys(("key", "filter", "equals", "category", "type", "tags"), "metadata={'key': 'value'}"),
-        "kind": "metadata={'kind': value} for data of documents, 'kinds' for chunk, image, turn and fact",
-    },
-    "Document": {
-        "content": "text=...",
-        "page_content": "text=...",
-        "url": "source=...",
-    },
-    "Fact": {"content": "text=..."},
-    "PromptContext": {
-        "context": "documents=[...]",
-        "history": "conversation=[...]",
-        "input": "user_input=...",
-        "messages": "conversation=[...]",
-        "query": "user_input=...",
-        **dict.fromkeys(
-            ("additional_kwargs", "kwargs", "variables"), "user_input=UserInput(text, additional_kwargs={...})"
-        ),
-    },
-    "Size": {"limit": "max=...", "tokens": "max=..."},
-    "ToolPolicy": {
-        "args_schema": "type hints of the function, or Tool.from_json_schema(...)",
-        "max_retries": "retries=...",
-        **dict.fromkeys(
-            ("requires_approval", "needs_approval", "require_approval", "requires_confirmation"), "approval='always'"
-        ),
-        **dict.fromkeys(("args", "command"), "MCPToolset([command, argument, ...])"),
-        "return_direct": "final=True",
-        "strict": "tool.strict()",
-    },
-}
-"""Class or function -> keyword argument that it does not take -> what to write."""
-
-CALLS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("BasePrompt.render", "ExamplesPrompt.render", "WrapPrompt.render"),
-        "prompt.render(PromptContext(user_input=UserInput(text, additional_kwargs={...})))",
-    ),
-    "Documents.add": "documents.add(text, source=name)",
-    "MCPToolset": "MCPToolset([command, argument, ...]) or MCPToolset(address)",
-    "Memory.recall": "memory.recall(text, limit=3)",
-    "Runs": "Runs(url), then runs.add(agent)",
-    "Runs.start": "agent.start(text) after runs.add(agent), or runs.start(agent, text)",
-}
-"""Function, or class for its constructor -> the right call, for arguments that do not fit."""

@@ -1,4 +1,4 @@
-"""Hints: errors about a name of another library contain the right name. The rows are in `hint_rows`."""
+"""Hints: errors about names of other libraries name ours. The rows are in `hint_rows` and `hint_calls`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from agentkit_prompts.hint_rows import ATTRIBUTES, CALLS, NAMES, OPERATORS, OPTIONS
+from agentkit_prompts.hint_calls import CALLS, OPTIONS
+from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPERATORS
 
 __all__ = [
     "Hinted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, OfflineModel, Runs
-from agentkit.durable import RunHandle
+from agentkit.durable import RunHandle, WorkerError
 from tests.waiting import eventually
 from tests.wrong_calls import check_message
 
@@ -21,6 +22,12 @@ WRONG: list[tuple[Callable[[Any, Any], object], type[Exception], str]] = [
     (lambda runs, agent: runs.list(status="waiting"), AttributeError, "await runs.list_runs()"),
     (lambda runs, agent: runs.approve("run"), AttributeError, "runs.handle(run_id), whose methods are async"),
     (lambda runs, agent: runs.result("run"), AttributeError, "runs.handle(run_id), whose methods are async"),
+    (lambda runs, agent: runs.start_worker(), AttributeError, "`with runs.worker():`"),
+    (lambda runs, agent: runs.start_sync("Hi"), AttributeError, "asyncio.run(agent.start(text))"),
+    (lambda runs, agent: agent.start_sync("Hi"), AttributeError, "asyncio.run(agent.start(text))"),
+    (lambda runs, agent: runs.result_sync("run"), AttributeError, "asyncio.run(handle.result())"),
+    (lambda runs, agent: runs.handle("run").result_sync(), AttributeError, "asyncio.run(handle.result())"),
+    (lambda runs, agent: runs.register(agent), AttributeError, "runs.add(agent)"),
     (lambda runs, agent: runs.handle("run").id, AttributeError, "handle.run_id"),
     (lambda runs, agent: runs.handle("run").status, AttributeError, "(await handle.info()).state"),
     (lambda runs, agent: runs.handle("run").pending_approvals, AttributeError, "(await handle.info()).waiting"),
@@ -57,6 +64,25 @@ def test_the_ways_of_the_messages_work(runs: Runs) -> None:
         return await agent.start("Hi")
 
     assert asyncio.run(started()).run_id
+
+
+def test_the_ways_without_async_functions_work(runs: Runs) -> None:
+    agent = Agent(OfflineModel())
+    runs.add(agent)
+    with runs.worker(poll=0.05):
+        handle = asyncio.run(agent.start("Hi"))
+        assert asyncio.run(handle.result(timeout=60)).state == "finished"
+    assert asyncio.run(handle.info()).state == "finished"
+
+
+def test_a_worker_that_is_not_started_warns(runs: Runs) -> None:
+    with pytest.raises(WorkerError):
+        runs.worker()
+    runs.add(Agent(OfflineModel()))
+    with pytest.warns(RuntimeWarning, match="with runs.worker") as caught:
+        runs.worker()
+        gc.collect()
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_result_without_a_worker_logs_how_to_start_one(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:

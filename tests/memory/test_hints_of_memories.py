@@ -65,6 +65,12 @@ WRONG: list[tuple[Callable[[Any], object], type[Exception], str, Callable[[Any],
         lambda m: m.within(ANN).session("chat").id == "chat",
     ),
     (
+        lambda m: m.within(user="ann"),
+        TypeError,
+        f"use {USER}",
+        lambda m: m.within(ANN).facts.add("Green."),
+    ),
+    (
         lambda m: m.facts.add("Green.", user="ann"),
         TypeError,
         f"{USER}.facts.add(text)",
@@ -99,6 +105,17 @@ def test_a_pattern_of_files_becomes_a_list_of_paths(memory: Any, tmp_path: Path)
         memory.ingest(tmp_path, glob="*.md")
     assert "memory.ingest([*Path(folder).glob('*.md')])" in str(caught.value)
     assert memory.ingest([*tmp_path.glob("*.md")]).added == (str(tmp_path / "a.md"),)
+
+
+def test_a_scope_without_a_tenant_belongs_to_the_tenant_of_a_memory_without_a_scope(tmp_path: Path) -> None:
+    with Memory(tmp_path / "memory") as memory:
+        assert Scope(user="ann").tenant == memory.scope.tenant
+        memory.within(Scope(user="ann")).facts.add("Likes tea.")
+        memory.facts.add("Opens at nine.")
+        assert len(memory.within(Scope(user="ann")).recall("tea nine").knowledge) == 2
+        assert len(memory.within(Scope(user="bob")).recall("tea nine").knowledge) == 1
+    with pytest.raises(InvalidArgument):
+        Scope("", user="ann")
 
 
 def test_a_memory_is_a_folder(tmp_path: Path) -> None:

@@ -250,7 +250,9 @@ def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedde
 def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Memory("~nobody-of-that-name") as memory:
-        assert "~nobody-else" in str(memory.ingest("~nobody-else/a.md").errors[0])
+        with pytest.raises(IngestError) as caught:
+            memory.ingest("~nobody-else/a.md")
+        assert caught.value.source == "~nobody-else/a.md"
     assert (tmp_path / "~nobody-of-that-name" / "memory.db").exists()
 
 

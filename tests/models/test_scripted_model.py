@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from agentkit import Composition, Layers, Message, PromptContext, Reply, ScriptedModel, ToolCall, Usage
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
 from agentkit.prompts import compose
+from agentkit.testing import Delayed
 from tests.raising import raises
 
 
@@ -34,6 +38,41 @@ def test_replies_come_in_order_in_any_of_their_forms() -> None:
     assert replies[1] == Reply(calling, finish_reason="tool_calls", model="script")
     assert replies[2] is whole
     assert replies[3].message.text == "HI"
+
+
+class City(BaseModel):
+    name: str
+
+
+def test_calls_and_structured_answers_are_replies() -> None:
+    call, other = ToolCall("1", "add", {"a": 1}), ToolCall("2", "add", {"a": 2})
+    calls = [ask(ScriptedModel([reply])) for reply in (call, [call], (call, other))]
+    assert [reply.message.tool_calls for reply in calls] == [(call,), (call,), (call, other)]
+    assert {reply.finish_reason for reply in calls} == {"tool_calls"}
+    forms = [City(name="Bern"), {"name": "Bern"}, MappingProxyType({"name": "Bern"}), lambda _: City(name="Bern")]
+    for structured in [*forms, Delayed(0, City(name="Bern"))]:
+        reply = ask(ScriptedModel([structured]))
+        assert (reply.message.text, reply.finish_reason) == ('{"name":"Bern"}', "stop")
+    for wrong in ([], [call, "text"], 3, City):
+        with pytest.raises((AgentDefinitionError, TypeError, ValueError)):
+            ask(ScriptedModel([wrong]))  # type: ignore[list-item]
+
+
+def test_one_reply_without_a_list_names_the_list() -> None:
+    build: Any = ScriptedModel
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (lambda: build("Hi"), "ScriptedModel([...])"),
+        (lambda: build(City(name="Bern")), "ScriptedModel([...])"),
+        (lambda: build({"name": "Bern"}), "ScriptedModel([...])"),
+        (lambda: build("Hi", "Ho"), "ScriptedModel([reply, reply])"),
+        (lambda: build(responses=["Hi"]), "ScriptedModel([...])"),
+        (lambda: build(lambda _: "Hi"), "ScriptedModel.repeat(function)"),
+    ]
+    for call, message in wrong:
+        with pytest.raises((AgentDefinitionError, TypeError)) as caught:
+            call()
+        assert message in str(caught.value)
+    assert ask(ScriptedModel.repeat(lambda _: "Hi")).message.text == "Hi"
 
 
 def test_an_exception_among_the_replies_is_raised() -> None:

@@ -16,7 +16,8 @@ import agentkit.prompts
 import agentkit.server
 from agentkit.prompts import ContextError, Message
 from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, MapOptions, ScheduleOptions, StartOptions
-from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPTIONS
+from agentkit_prompts.hint_calls import OPTIONS
+from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES
 from agentkit_prompts.hints import DOORS, Hinted, with_option_hints
 from tests.paths import DOORS as PROMISED
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import (
+    Budget,
     Document,
     Example,
     ExamplesPrompt,
@@ -19,6 +20,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 from agentkit_prompts.errors import ContextError, PromptError
 from tests.wrong_calls import check_right_way
 
@@ -80,6 +82,45 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         PromptError,
         "before_input=[...]",
         lambda: Layers(before_input=[brief]),
+    ),
+    (
+        lambda: Budget(total=100),  # type: ignore[call-arg]
+        PromptError,
+        "use limit=...",
+        lambda: compose(layers, "Hi", budget=Budget(limit=100)).tokens,
+    ),
+    (
+        lambda: composed(layers, "Hi", max_tokens=9),
+        TypeError,
+        "use budget=...",
+        lambda: compose(layers, "Hi", budget=99),
+    ),
+    (
+        lambda: context("Hi", budget=100),
+        ContextError,
+        "compose(layers, context, budget=...)",
+        lambda: compose(layers, MATHS, budget=100),
+    ),
+    (
+        lambda: examples([("2+2", "4"), ("3+3", "6")], limit=1),
+        PromptError,
+        "selector=StaticSelector(n), imported from agentkit.prompts.example_selectors",
+        lambda: (
+            ExamplesPrompt([("2+2", "4"), ("3+3", "6")], selector=StaticSelector(1)).format_2_str(MATHS)
+            == "Input: 2+2\nOutput: 4"
+        ),
+    ),
+    (
+        lambda: compose(layers, "Hi").explain().rows,  # type: ignore[attr-defined]
+        AttributeError,
+        "`for row in composition.explain()`",
+        lambda: [row.layer for row in compose(layers, "Hi").explain()],
+    ),
+    (
+        lambda: compose(layers, "Hi").explain()[0].dropped,  # type: ignore[attr-defined]
+        AttributeError,
+        "use row.status",
+        lambda: compose(layers, "Hi").explain()[0].status == "kept",
     ),
     (
         lambda: composed(layers, "Hi", kwargs={}),

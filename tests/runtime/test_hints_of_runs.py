@@ -14,6 +14,7 @@ from agentkit import (
     Limits,
     Memory,
     OfflineModel,
+    OutputSpec,
     Paused,
     PromptContext,
     RunResult,
@@ -22,9 +23,9 @@ from agentkit import (
     UserInput,
     tool,
 )
-from agentkit.errors import UnknownOption
+from agentkit.errors import ApprovalError, UnknownOption
 from agentkit.memory import Scope
-from agentkit.prompts import Size, TextPrompt
+from agentkit.prompts import MemoPrompt, Size, TextPrompt
 from tests.wrong_calls import check_right_way
 
 
@@ -69,6 +70,16 @@ def _resumed() -> bool:
     return "order 17 refunded" in agent.resume_sync(journal, approve={call.id: True}).output
 
 
+def _decided(decide: Callable[[Any], Any]) -> bool:
+    waiting = paused()
+    return "order 17 refunded" in agent.resume_sync(waiting.journal, approve=decide(waiting)).output
+
+
+def _validated() -> bool:
+    checked: Any = Agent(ScriptedModel(["four"]), output=OutputSpec(str, output_validator=lambda text: text.upper()))
+    return bool(checked.run_sync("2+2?").output == "FOUR")
+
+
 def _subject() -> str:
     prompt = TextPrompt("Teach {{ additional_kwargs.subject }}.")
     user_input = UserInput("5+5", additional_kwargs={"subject": "maths"})
@@ -105,6 +116,47 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
     ),
     (lambda: paused().pending_approvals, AttributeError, "use paused.calls", lambda: paused().calls[0].arguments),
     (lambda: paused().interruptions, AttributeError, "use paused.calls", lambda: paused().calls[0].name),
+    (lambda: paused().pending_calls, AttributeError, "use paused.calls", lambda: paused().calls[0].name),
+    (
+        lambda: paused().approve(),
+        AttributeError,
+        "agent.resume(paused.journal, approve={call.id: True for call in paused.calls})",
+        lambda: _decided(lambda paused: {call.id: True for call in paused.calls}),
+    ),
+    (
+        lambda: agent.resume_sync(paused().journal, approve=True),
+        ApprovalError,
+        "{call.id: True for call in paused.calls}",
+        lambda: _decided(lambda paused: {call.id: True for call in paused.calls}),
+    ),
+    (
+        lambda: agent.resume_sync(paused().journal, decisions={"c1": True}),
+        UnknownOption,
+        "use approve=..., a function of a call or a mapping of call ids to True or False",
+        lambda: _decided(lambda paused: lambda call: True),
+    ),
+    (lambda: result().usage.requests, AttributeError, "use result.steps", lambda: result().steps == 1),  # type: ignore[attr-defined]
+    (
+        lambda: result().usage.total_tokens,  # type: ignore[attr-defined]
+        AttributeError,
+        "use usage.input_tokens + usage.output_tokens",
+        lambda: result().usage.input_tokens + result().usage.output_tokens == 0,
+    ),
+    (
+        lambda: agent.output_validator(len),
+        AttributeError,
+        "Agent(model, output=OutputSpec(type, output_validator=check))",
+        _validated,
+    ),
+    (lambda: Agent(ScriptedModel([]), output_validator=len), UnknownOption, "use output=OutputSpec(", _validated),  # type: ignore[call-overload]
+    (
+        lambda: agent.run_sync("Hi", documents=["Lamps."]),
+        UnknownOption,
+        "PromptContext(text, documents=[...]) as the input",
+        lambda: Agent(OfflineModel(), layers=Layers(before_input=[MemoPrompt()])).run_sync(
+            PromptContext("Hi", documents=["Lamps."])
+        ),
+    ),
     (lambda: paused().state, AttributeError, "use paused.journal", lambda: paused().journal),
     (lambda: paused().journal.to_json(), AttributeError, "use journal.dumps()", lambda: paused().journal.dumps()),
     (lambda: paused().journal.save("run.jsonl"), AttributeError, "path.write_text(journal.dumps())", _resumed),

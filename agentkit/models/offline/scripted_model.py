@@ -6,10 +6,13 @@ import asyncio
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.abilities import OutputMode
@@ -17,8 +20,9 @@ from agentkit.models.model import Delta, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import with_option_hints
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -40,17 +44,24 @@ class Delayed:
 
     seconds: float
     """Delay in seconds of the event loop; see `agentkit.testing.controlled_time`."""
-    reply: str | Message | Reply | Exception | CutOff
+    reply: Content | Exception | CutOff
 
 
-Scripted: TypeAlias = str | Message | Reply | Exception | CutOff | Delayed
-"""One reply: its text, its message, the whole reply, an error to raise, or a cut or delayed reply."""
+Calls: TypeAlias = ToolCall | list[ToolCall] | tuple[ToolCall, ...]
+Content: TypeAlias = str | Calls | BaseModel | Mapping[str, Any] | Message | Reply
+"""Content of a reply: its text, its tool calls, a structured answer (sent as JSON text), its message, or the whole
+reply."""
+Scripted: TypeAlias = Content | Exception | CutOff | Delayed
+"""One reply: its content, an error to raise, or a cut or delayed reply."""
 
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
 class ScriptedModel:
     """A model that returns `replies`, one per request, in order.
+
+    A reply is a text, a `ToolCall` or a list of calls, a structured answer (an object of pydantic or a mapping), a
+    `Message`, a `Reply`, an exception to raise, or a `CutOff` or `Delayed` reply.
 
     A callable reply receives the composition and returns the reply. `requests` contains the last `keep` compositions
     (all if `keep` is None). `price` is the price of the model.
@@ -65,6 +76,7 @@ class ScriptedModel:
     """Settings of the model, which do not change its replies."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
+    @with_option_hints
     def __init__(
         self,
         replies: Iterable[Scripted | Callable[[Composition], Scripted]],
@@ -73,11 +85,19 @@ class ScriptedModel:
         keep: int | None = None,
         price: Price | None = None,
     ) -> None:
-        if isinstance(replies, str):
+        if isinstance(replies, str | Mapping | BaseModel):
+            kind = type(replies).__name__
             raise AgentDefinitionError(
-                "ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])",
+                f"ScriptedModel: expected a list of replies, got one {kind}; write ScriptedModel([...])",
                 name="replies",
-                value="str",
+                value=kind,
+            )
+        if callable(replies):
+            raise AgentDefinitionError(
+                "ScriptedModel: expected a list of replies, got a function; write ScriptedModel.repeat(function), "
+                "which calls it for each request",
+                name="replies",
+                value="function",
             )
         check_types(
             AgentDefinitionError,
@@ -168,16 +188,34 @@ def _ready(reply: Scripted, name: str) -> _Ready:
         return _ready_delay(reply, name)
     if isinstance(reply, Exception | CutOff):
         return reply
-    message = reply
-    if isinstance(reply, str):
-        message = Message("assistant", reply)
-    if not isinstance(message, Message):
-        raise _reply_error(type(message).__name__)
+    message = _message(reply)
     if message.role != "assistant":
         raise _reply_error(f"a {message.role} message")
     if message.tool_calls:
         return Reply(message, finish_reason="tool_calls", model=name)
     return Reply(message, model=name)
+
+
+def _message(reply: object) -> Message:
+    """Return the message of a reply.
+
+    Raises:
+        AgentDefinitionError: The reply has a wrong type.
+    """
+    if isinstance(reply, str):
+        return Message("assistant", reply)
+    if isinstance(reply, Message):
+        return reply
+    if isinstance(reply, BaseModel):
+        return Message("assistant", reply.model_dump_json())
+    if isinstance(reply, Mapping):
+        return Message("assistant", to_json(dict(reply)).decode())
+    calls = reply
+    if isinstance(reply, ToolCall):
+        calls = [reply]
+    if isinstance(calls, list | tuple) and calls and all(isinstance(call, ToolCall) for call in calls):
+        return Message("assistant", tool_calls=calls)
+    raise _reply_error(type(reply).__name__)
 
 
 def _ready_delay(delay: Delayed, name: str) -> Delayed:
@@ -196,7 +234,8 @@ def _ready_delay(delay: Delayed, name: str) -> Delayed:
 
 def _reply_error(actual: str) -> AgentDefinitionError:
     return AgentDefinitionError(
-        f"ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got {actual}",
+        "ScriptedModel: expected a str, a ToolCall or a list of ToolCalls, a BaseModel or a mapping, an assistant "
+        f"Message, a Reply, an Exception, Delayed or CutOff, got {actual}",
         name="replies",
         value=actual,
     )

@@ -84,8 +84,8 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
     if callable(approve) or isinstance(approve, Mapping):
         return cast("Approver | Decisions", approve)
     raise ApprovalError(
-        "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
-        f"got {approve!r:.80}",
+        "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, such "
+        f"as {{call.id: True for call in paused.calls}}, got {approve!r:.80}",
         name="approve",
         value=type(approve).__name__,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +18,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "SourceFile",
+    "check_found",
     "find_files",
     "given_paths",
     "is_gone",
@@ -39,6 +40,8 @@ FORMATS: Mapping[str, Format] = {
 """Formats by ending. Files with other endings are text if they are named, and skipped in folders; so are images
 without alt texts."""
 
+_MAX_SHOWN = 5
+"""Maximum number of paths in a message."""
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -76,6 +79,23 @@ def given_paths(paths: object) -> list[Path]:
         invalid = [repr(each)[:80] for each in values if not isinstance(each, str | os.PathLike)]
         raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(invalid[:5])}")
     return [expanded(each) for each in valid]
+
+
+def check_found(paths: Sequence[Path]) -> None:
+    """Refuse paths of which none exists.
+
+    A file that was deleted from a list of several files must not block the other files, and is reported by
+    `find_files`.
+
+    Raises:
+        IngestError: None of the paths exists.
+    """
+    if not paths or any(os.path.lexists(path) for path in paths):
+        return
+    names = [_shown(path) for path in paths[:_MAX_SHOWN]]
+    if len(paths) > _MAX_SHOWN:
+        names.append(f"and {len(paths) - _MAX_SHOWN} others")
+    raise IngestError(", ".join(names), "cannot be found (No such file or directory); check the path")
 
 
 def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:

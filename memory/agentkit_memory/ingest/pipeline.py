@@ -13,7 +13,7 @@ from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
 from agentkit_memory.ingest.document_removal import finish_removals, remove_gone
 from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
-from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_gone, is_same_folder
+from agentkit_memory.ingest.find_files import Format, SourceFile, check_found, find_files, is_gone, is_same_folder
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.readers.blocks import Block, Part
@@ -58,6 +58,7 @@ def ingest_files(
     """Store the files, calling `on_stored` whenever enough was written to be worth indexing.
 
     Raises:
+        IngestError: None of the paths exists, and no document is stored under them.
         StoreError: The database cannot be written. The files before the error are stored.
     """
     run = _Run(writer, options, on_progress, on_stored)
@@ -65,6 +66,8 @@ def ingest_files(
         run.count(given)
     removed = [path for path in given if not is_folder(path) and run.remove_named(path)]
     rest = [path for path in given if path not in removed]
+    if not removed:
+        check_found(given)
     for file in find_files(rest, images=options.alt_text is not None):
         run.take(file)
     finish_removals(writer.database, writer.scope_id)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentkit_prompts.composition.rows import HistoryRow, PromptRow, Row, rows_of
 from agentkit_prompts.composition.trims import Status, Trim
 from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tokens.counter import thinking_tokens
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -25,7 +26,7 @@ _MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRow:
+class LayerRow(metaclass=Hinted):
     """One line of the layer table."""
 
     layer: str
@@ -56,7 +57,7 @@ class LayerRow:
         return self.row.spans
 
 
-class LayerTable(tuple[LayerRow, ...]):
+class LayerTable(tuple[LayerRow, ...], metaclass=Hinted):
     """Rows of a composition in the order they are sent. `str()` formats a table, `to_dicts()` returns plain data."""
 
     __slots__ = ()

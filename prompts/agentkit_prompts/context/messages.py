@@ -60,6 +60,8 @@ class ToolCall:
             value = getattr(self, name)
             if not isinstance(value, str):
                 expected = "text"
+                if name == "name" and isinstance(value, Mapping):
+                    expected = f"text; the id is first, as in ToolCall('c1', {self.id!r}, {{...}})"
                 if name == "arguments":
                     expected = 'a mapping or JSON text, such as \'{"city": "Bern"}\''
                 raise MessageError(f"tool call: {name}: expected {expected}, got {type(value).__name__}", name=name)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,6 +291,22 @@ def test_what_is_missing_or_special_is_reported(memory: Memory, docs: Path) -> N
     assert said[2].startswith("/nul\\x00.md: cannot be found or read")
     assert said[3].startswith("/pipe.md: is not a regular file")
     assert len(memory.recall("zebra")) == 1
+
+
+def test_paths_of_which_none_exists_are_an_error(memory: Memory, docs: Path) -> None:
+    named: list[tuple[Any, list[str]]] = [
+        (docs / "none", ["none"]),
+        (str(docs / "none.md"), ["none.md"]),
+        ([docs / "a.md", docs / "b.md"], ["a.md", "b.md"]),
+        (docs / "nul\0.md", ["nul\\x00.md"]),
+        ([docs / f"{number}.md" for number in range(7)], ["0.md", "4.md", "and 2 others"]),
+    ]
+    for paths, names in named:
+        with pytest.raises(IngestError) as caught:
+            memory.ingest(paths)
+        assert all(name in str(caught.value) for name in names), caught.value
+    assert memory.ingest([]).errors == memory.ingest(docs).errors == ()
+    assert not memory.documents.list()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
