@@ -1,4 +1,4 @@
-"""Layer 2 of agentkit: conversations, documents and recall. Import it as `agentkit.memory`."""
+"""Conversations, documents and recall: layer 2 of agentkit. Import from `agentkit.memory`."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""`BackgroundWorker`: makes messages recallable, indexes items, and extracts facts, in threads.
+"""`BackgroundWorker`: turns messages into items, indexes items and extracts facts, in threads.
 
 Any number of workers, in any number of processes, may run at once.
 """
@@ -25,10 +25,11 @@ __all__ = ["BackgroundWorker"]
 _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500
-"""Maximum messages that become items at once."""
-_PATIENCE = 5.0
-"""Maximum seconds that `drain` waits for items that other workers have leased."""
+"""Maximum number of messages that become items in one batch."""
+_MAX_LEASE_WAIT = 5.0
+"""Maximum seconds that `drain` waits for items which other workers have leased."""
 _FAILED, _CLOSED = -1, -2
+"""Results of `_try` that are no number of items."""
 _PAUSE = 5.0
 """Seconds to wait after an error."""
 
@@ -36,21 +37,22 @@ _PAUSE = 5.0
 class BackgroundWorker:
     """Keeps a memory up to date: `with memory.worker():`, or `memory.worker().drain()` from time to time.
 
-    In a `with` statement it works in separate threads, one for each part, since models are slow. Errors are logged, and
-    failed work is tried again. Without a worker, the memory itself does the waiting work on turns and the index after a
-    recall.
+    In a `with` statement, each part of the work (`turns`, `index`, `facts`) has a thread, since models are slow. Errors
+    are logged, and failed work is tried again. Without a worker, threads of the memory process turns and the index
+    after changes and recalls, and facts are not extracted.
     """
 
     def __init__(self, database: Database, indexes: Indexes, extract: Extract | None = None) -> None:
         self._database = database
         self._indexes = indexes
-        self._index: tuple[str, IndexWorker] | None = None
+        self._index_worker: tuple[str, IndexWorker] | None = None
+        """Name of the active space, and the worker of its index; None until items are indexed."""
         self._stop = Event()
         self._threads: list[Thread] = []
         track(self)
-        self._parts: dict[str, Callable[[], int]] = {"turns": self._turns, "index": self._point}
+        self._parts: dict[str, Callable[[], int]] = {"turns": self._itemise, "index": self._index}
         self.problems: dict[str, str] = {}
-        """The last error of each part of the work (`turns`, `index`, `facts`), until it succeeds."""
+        """The last error of each part of the work; a part that succeeds is removed."""
         if extract is not None:
             if not callable(extract):
                 raise InvalidArgument(
@@ -65,23 +67,23 @@ class BackgroundWorker:
     def drain(self) -> int:
         """Do all pending work in this thread; return the number of processed messages and items.
 
-        Failed items that wait for their next try are left out.
+        Failed items are skipped until their next try is due.
 
         Raises:
             IndexUnavailable: Another process owns the index, and will index the items. All other work was done.
             StoreError: The database cannot be read or written.
         """
         total = 0
-        # Facts are extracted from turns, and the index needs both.
+        # In this order: facts are extracted from turns, and both are indexed.
         for name in ("turns", "facts", "index"):
             part = self._parts.get(name)
             while part is not None and (done := part()):
                 total += done
-        until = time.monotonic() + _PATIENCE
-        while self._index is not None and self._index[1].others and time.monotonic() < until:
+        deadline = time.monotonic() + _MAX_LEASE_WAIT
+        while self._index_worker is not None and self._index_worker[1].others and time.monotonic() < deadline:
             # Another worker has leased some items.
             time.sleep(0.005)
-            total += self._point()
+            total += self._index()
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
@@ -110,7 +112,7 @@ class BackgroundWorker:
             self._threads.pop().join()
 
     def disown(self, why: str) -> None:
-        """Forget the threads, which exist in the parent of this process only."""
+        """Forget the threads after a fork: they run only in the parent process."""
         self._stop = Event()
         self._threads = []
 
@@ -135,7 +137,7 @@ class BackgroundWorker:
                 stop.wait(idle)
 
     def _try(self, name: str) -> int:
-        """Do a batch; return the number of its items, or `_FAILED`, or `_CLOSED`."""
+        """Process a batch of one part; return the number of items, or `_FAILED`, or `_CLOSED`."""
         try:
             done = self._parts[name]()
             self.problems.pop(name, None)
@@ -144,11 +146,11 @@ class BackgroundWorker:
             return _CLOSED
         except (KeyboardInterrupt, SystemExit):
             raise
+        # A panic of a library in Rust, such as a tokenizer, is not an `Exception`.
         except BaseException as error:
-            # A panic of a model is not an `Exception`.
             level = logging.WARNING
             if isinstance(error, IndexUnavailable) and error.owned:
-                # Another process indexes the items, so no work is lost.
+                # The process that owns the index will index the items.
                 level = logging.INFO
             self._report(name, error, level)
         return _FAILED
@@ -159,28 +161,28 @@ class BackgroundWorker:
             self.problems[name] = problem
             _LOG.log(level, "memory worker, %s: %s", name, problem)
 
-    def _turns(self) -> int:
+    def _itemise(self) -> int:
         from agentkit_memory.conversations.turns import itemise
 
         return itemise(self._database, None, _MAX_MESSAGES)
 
-    def _point(self) -> int:
-        """Index some items, in the active space."""
+    def _index(self) -> int:
+        """Index a batch of items in the active space; return their number."""
         space = self._indexes.active()
         try:
-            if self._index is None or self._index[0] != space.name:
-                self._index = space.name, self._indexes.worker(space)
-            worker = self._index[1]
+            if self._index_worker is None or self._index_worker[0] != space.name:
+                self._index_worker = space.name, self._indexes.worker(space)
+            worker = self._index_worker[1]
             done = worker.run_once()
             if not done and not worker.others:
                 self._indexes.check_again(space)
             return done
         except IndexUnavailable:
-            # Another process built the index again: it may be free to open now.
-            self._index = None
+            # If another process rebuilt the index, the next batch opens the new index.
+            self._index_worker = None
             raise
         except StoreClosed:
-            self._index = None
+            self._index_worker = None
             if self._indexes.closed:
                 raise
             # The model was changed, and the index of the old model was dropped.

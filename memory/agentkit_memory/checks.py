@@ -11,22 +11,22 @@ from typing import TypeGuard
 __all__ = ["MAX_BYTES", "MAX_DIMENSIONS", "expanded", "is_address", "is_time", "is_whole"]
 
 MAX_BYTES = 2600
-"""Maximum bytes of names, in UTF-8, in one row of a database index. PostgreSQL accepts 2,704 including its header."""
+"""Maximum UTF-8 bytes of the names in one row of a database index; PostgreSQL accepts 2,704 with its header."""
 MAX_DIMENSIONS = 65_536
-"""Maximum length of a vector: Qdrant rejects longer vectors, and its index in this process crashes."""
+"""Maximum length of a vector: a Qdrant server rejects longer vectors, and Qdrant Edge crashes."""
 
 _MAX_INTEGER = 2**63 - 1
 _ADDRESS = re.compile(r"\s*+[A-Za-z][A-Za-z0-9+._-]+:(?:/|\d+/?\s*+$)")
-"""Start of an address, or a host with its port; one letter and a colon are a drive."""
+"""A scheme with a slash, or a host with its port, of at least two letters: `C:` is a drive."""
 
 
 def is_whole(number: object, least: int = -_MAX_INTEGER - 1, most: int = _MAX_INTEGER) -> TypeGuard[int]:
-    """Return True if a value is a whole number within the bounds; by default the bounds of a database."""
+    """Return True if a value is a whole number within bounds, by default the bounds of a database column."""
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
 
 
 def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
-    """Return True if a value is seconds since 1970; if not `finite`, infinity (never, for ever) is valid too."""
+    """Return True if a value is a time in seconds since 1970; without `finite`, infinity is valid too."""
     if isinstance(at, bool) or not isinstance(at, int | float):
         return False
     try:
@@ -39,12 +39,12 @@ def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
 
 
 def is_address(text: str) -> bool:
-    """Return True if a text is an address, such as `mysql://...` or `localhost:6333`, and not the path of a folder."""
+    """Return True if a text is an address, such as `mysql://...` or `localhost:6333`, and not a path."""
     return _ADDRESS.match(text) is not None or "://" in text
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return a path with `~` expanded; a path with an unknown user is returned unchanged."""
+    """Return a path with `~` expanded; the path of an unknown user (`~unknown/x`) is returned unchanged."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -33,12 +33,12 @@ class StoreError(Picklable):
 class InvalidArgument(StoreError, ValueError):
     """An argument is invalid: a name, a scope, a path, a message, a fact, a question, a part of a policy, a gate.
 
-    An extractor raises it for an answer of its model without valid drafts.
+    An extractor also raises it if the answer of its model contains no valid draft of a fact.
     """
 
     @classmethod
     def listing(cls, where: str, problems: Sequence[str]) -> InvalidArgument:
-        """Return the error of several problems that start with a name: `limit: expected ...`."""
+        """Return one error for several problems, each starting with the name of its argument: `limit: expected ...`."""
         names = [problem.partition(":")[0] for problem in problems]
         return cls(
             f"{where}: {'; '.join(problems)}",
@@ -48,21 +48,22 @@ class InvalidArgument(StoreError, ValueError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be opened, read or written now: it is not available, locked by other processes for longer
-    than the timeout, read-only, or on a full disk. Nothing was written, and stored data is intact. Only if the
-    connection to a server was lost at the end of a write that cannot be repeated, it may have been written, as the
-    message reports.
+    """The database cannot be opened, read or written now: it is not reachable, read-only, on a full disk, or locked by
+    other processes for longer than the timeout.
+
+    Nothing was written, and stored data is intact, with one exception: if the connection to a server is lost at the end
+    of a write that cannot be repeated, the write may have happened. The message reports this.
     """
 
 
 class StoreCorrupt(StoreError):
     """The file is not a database; or the file, a row or a note is corrupt, or of a newer version of agentkit.
 
-    It is left as it is. `admin.verify` names corrupt rows, and `admin.repair` moves them to a file.
+    Nothing was changed. `admin.verify` names corrupt rows, and `admin.repair` moves them to a file.
 
     Attributes:
         table: Table of the corrupt row; empty if the error is not about a row.
-        row: Key of the corrupt row: the number of a message, the name of a note, the id of another row.
+        row: Key of the corrupt row: the number of a message, the name of a note, the id of any other row.
     """
 
     def __init__(self, problem: str, *, table: str = "", row: str = "", **place: Unpack[Place]) -> None:
@@ -72,20 +73,20 @@ class StoreCorrupt(StoreError):
 
 
 class StoreVersion(StoreCorrupt):
-    """The database, or a message in it, was written by a newer version of agentkit, which can read it."""
+    """A database, message or backup of a newer version of agentkit, or an export of another version."""
 
 
 class StoreClosed(StoreError):
-    """The memory was closed, or was opened before this process was forked."""
+    """The memory was closed, was opened before this process was forked, or its model was changed during the call."""
 
 
 class HeadMoved(StoreError):
-    """Another writer extended or rewound the conversation first. Nothing was written, the view is up to date again.
+    """Another writer extended or rewound the conversation first. Nothing was written; the session has read the change.
 
     Attributes:
-        expected: Number of messages of the view.
+        expected: Number of messages that the session had read before.
         actual: Number of messages of the conversation now.
-        rewound: True if it was rewound: some messages of the view are no longer part of it.
+        rewound: True if some messages that the session had read were removed from the conversation.
     """
 
     def __init__(self, session: str, expected: int, actual: int, rewound: bool = False) -> None:
@@ -107,7 +108,7 @@ class AlreadyUsed(StoreError):
 
     @classmethod
     def of_key(cls, session: str, key: str, first: int) -> AlreadyUsed:
-        """Return the error of a key that was used for other messages, `first` the number of the first of them."""
+        """Return the error of a key that was used for other messages, which start with message number `first`."""
         return cls(
             f"conversation {session!r}: key {key!r} was used for other messages (message {first} on); "
             "give every append a unique key",
@@ -126,7 +127,7 @@ class IndexUnavailable(StoreError):
     Writes are queued in the database.
 
     Attributes:
-        owned: True if another process owns it, and will index the queued items.
+        owned: True if another process owns the index, and will index the queued items.
     """
 
     def __init__(self, problem: str, *, owned: bool = False, **place: Unpack[Place]) -> None:
@@ -147,7 +148,7 @@ class EmbedderUnavailable(EmbedderError):
 
 
 class IngestError(StoreError):
-    """A file cannot be ingested, which does not stop the ingestion of other files; or paths or options are invalid.
+    """A file cannot be ingested, or paths or options are invalid. An invalid file does not stop the other files.
 
     Attributes:
         source: The path of the file, or the name of the argument.
@@ -159,4 +160,4 @@ class IngestError(StoreError):
 
 
 class WouldWait(Exception):
-    """Internal: nothing was written, as the write would have to wait for a lock, a disk or a server."""
+    """Internal signal of a write that would have to wait for a lock, a disk or a server. Nothing was written."""

@@ -1,4 +1,4 @@
-"""`Memory`: conversations and documents in SQL, and an index to recall them by."""
+"""`Memory`: conversations, documents and facts in SQL, and an index for their recall."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from agentkit_memory.conversations.stored_session import StoredSession, shown
+from agentkit_memory.conversations.stored_session import StoredSession, visible_messages
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
@@ -54,15 +54,15 @@ class Memory(metaclass=Hinted):
         embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of an embedder,
             such as `fastembed:BAAI/bge-small-en-v1.5`. A store uses a single model; `admin.reembed` changes it.
         timeout: Maximum seconds to wait for a lock of another process.
-        clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
-        keep_recalls: Approximate number of recall logs to store, the newest of all scopes together; None for all, 0
-            for none. A log takes about 4 kB.
+        clock: Function that returns the time, in seconds since 1970. No order depends on the clock.
+        keep_recalls: Approximate number of newest recall logs to keep, in all scopes together; None for all, 0 for
+            none. A log takes about 4 kB.
 
     Raises:
         StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
         InvalidArgument: An argument is invalid, or the scope has no tenant.
-        EmbedderError: The store is read by another model or by BM25 alone; or the embedder has no `model` name, or
-            fails when it computes the first vector.
+        EmbedderError: The store uses another model or BM25 alone; or the embedder has no `model` name, or fails to
+            compute the first vector.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class Memory(metaclass=Hinted):
         self.scope = Scope.of(scope)
         """Scope that is read and written."""
         self._store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
-        self._opened = True
+        self._has_admin = True
         remove_copy(self._store.database)
 
     @with_option_hints
     def within(self, scope: Scope | str) -> Memory:
-        """Return the same store in another scope, without `admin`. Closing either memory closes both."""
+        """Return a memory of another scope in the same store, without `admin`. Closing either memory closes both."""
         other = object.__new__(Memory)
         other.scope = Scope.of(scope)
         other._store = self._store
-        other._opened = False
+        other._has_admin = False
         return other
 
     @property
@@ -103,7 +103,7 @@ class Memory(metaclass=Hinted):
         """
         from agentkit_memory.admin.admin import Admin
 
-        if not self._opened:
+        if not self._has_admin:
             raise InvalidArgument(
                 "admin: this memory is a handle of one scope, returned by `within`; for operations on the whole "
                 "store, use the memory that `Memory(...)` opened",
@@ -122,9 +122,9 @@ class Memory(metaclass=Hinted):
         """Store text, Markdown, HTML, PDF and JSON lines files, and index them.
 
         A file whose content is stored already is skipped. The old content of a changed file is recalled until all of
-        the new content is stored. A file that was deleted from an ingested folder is removed. The call may be
-        interrupted at any point and repeated. While another process owns the index, everything is stored and queued for
-        that process (`IngestReport.pending`).
+        the new content is stored. The document of a file that was deleted from an ingested folder is removed. The call
+        may be interrupted at any point and repeated. While another process owns the index, items are stored and queued
+        for that process (`IngestReport.pending`).
 
         Args:
             paths: Files and folders. Named files may have any ending; in folders, files with known endings are read.
@@ -142,18 +142,18 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.store.outbox import pending
 
         sources, how = given_paths(paths), given_options(options, on_progress)
-        store, own = self._store, self._own_scope()
+        store, scope = self._store, self._own_scope()
 
         def index() -> None:
-            # Items that another process indexes are not embedded here.
-            store.index_if_free(own)
+            # The index of another process embeds its items itself.
+            store.index_if_free(scope)
 
-        # The index is opened first: if an extra is missing, nothing was stored yet.
+        # The index is opened first, so that a missing extra raises before anything is stored.
         if not store.indexes.is_open:
             index()
-        writer = DocumentWriter(store.database, own, self.scope.key)
+        writer = DocumentWriter(store.database, scope, self.scope.key)
         report = ingest_files(writer, sources, how, on_progress, index)
-        store.index_if_free(own)
+        store.index_if_free(scope)
         waiting = pending(store.database)
         if waiting:
             store.catch_up_later()
@@ -172,18 +172,18 @@ class Memory(metaclass=Hinted):
         roles: Collection[Speaker] | None = None,
         where: RecallFilter | None = None,
     ) -> Recall:
-        """Return the chunks, turns and facts for a question that the scope may read, best first.
+        """Return the chunks, turns and facts for a question, best first, from the scopes that this scope may read.
 
         A recall reads the current index, and waits a short time for the vector of the question. Items that are not
         indexed yet are found by their words; a thread of this memory indexes these items later, and writes the log. A
         part that fails is left out and reported in `Recall.degraded`; only the database is required.
 
         Args:
-            query: The question, in any words.
+            query: The question, as text in any language.
             limit: Maximum number of documents and messages together, and maximum number of facts.
             policy: Policy of finding, scoring and choosing: a name in `POLICIES`, or a custom policy.
             session: The current conversation: its messages that the model receives anyway are not recalled.
-            visible: Number of its latest messages that the model receives; by default all.
+            visible: Number of latest messages of the session that the model receives; by default all.
             now: The time of the question, to which "last week" is relative; by default the time of the clock.
             roles: Roles of the messages to return: `("user",)` leaves out the answers of the model. None for all roles.
             where: Conditions on the kind, source, time and metadata of the results.
@@ -198,7 +198,7 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.recall.search import Sources, search
 
         check_question(query, limit, visible, now, roles, where)
-        conversation, hidden = shown(session, self._store.database, visible)
+        conversation, hidden = visible_messages(session, self._store.database, visible)
         store = self._store
         valid_at = store.database.clock()
         at = valid_at if now is None else seconds(now)
@@ -228,9 +228,9 @@ class Memory(metaclass=Hinted):
             branch: Name of the fork to open.
             expires_at: Time when it expires, in seconds since 1970: from then on it is not recalled, and
                 `admin.expire` deletes it. `math.inf` for never; None does not change it.
-            load: True to read the messages now. Reading pages of a long conversation does not need it.
-            allow_media: True if the media of messages that are appended in the form of a provider may be in a file of
-                this machine, or at an address that is not public. Leave it False for messages of other persons.
+            load: True to read the messages now; False to read only pages of a long conversation.
+            allow_media: True to accept media in files of this machine and at addresses that are not public, in appended
+                messages with the format of a provider. Leave it False for messages of other persons.
 
         Raises:
             InvalidArgument: A name is empty, too long or contains NUL, or the time is invalid.
@@ -247,7 +247,7 @@ class Memory(metaclass=Hinted):
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
     def sessions(self, *, name: str | None = None, after: str = "", limit: int = 50) -> tuple[SessionInfo, ...]:
-        """Return the conversations of exactly this scope, by name, without opening them.
+        """Return the conversations of exactly this scope, ordered by name, without opening them.
 
         Args:
             name: Name of the only conversation to return.
@@ -263,9 +263,9 @@ class Memory(metaclass=Hinted):
         return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
 
     def newest_sessions(self, *, limit: int = 50) -> tuple[tuple[str, str], ...]:
-        """Return user and name of the conversations of this tenant and its users, the last used first.
+        """Return user and name of each conversation of this tenant and its users, the last used first.
 
-        In the scope of a user, only conversations of that user. Conversations in the scope of an agent are left out.
+        In the scope of a user, only conversations of that user are returned. Conversations of agents are left out.
 
         Args:
             limit: Maximum number of conversations.
@@ -279,7 +279,7 @@ class Memory(metaclass=Hinted):
         return newest_sessions(self._store.database, self.scope, limit=limit)
 
     def delete_session(self, session_id: str) -> bool:
-        """Delete a conversation of this scope with its forks, items and facts; return True if it existed.
+        """Delete a conversation of this scope with its forks, items and facts; return True if the conversation existed.
 
         Raises:
             InvalidArgument: The name is invalid.
@@ -313,11 +313,11 @@ class Memory(metaclass=Hinted):
     def recall_logs(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[RecallLog, ...]:
-        """Return the recalls of exactly this scope, in order; with neither number, the newest.
+        """Return the logs of recalls in exactly this scope, oldest first; without a number, the newest logs.
 
         Args:
-            after: Return the first logs after this number.
-            before: Return the last logs before this number.
+            after: Return the first logs after the log with this number.
+            before: Return the last logs before the log with this number.
             limit: Maximum number of logs.
 
         Raises:
@@ -335,8 +335,8 @@ class Memory(metaclass=Hinted):
 
         The subject owns the scopes that have all its names: `Scope("acme", user="ada")` is Ada with all her sessions
         and agents, `"acme"` the whole tenant. Conversations, tool calls, documents, facts, recall logs and stored
-        vectors are deleted, with facts of other scopes that were taken from them. If it is interrupted, or another
-        process owns the index, the next opening of the store resumes it.
+        vectors are deleted, with facts of other scopes that were taken from them. If the erasure is interrupted, or
+        another process owns the index, the next opening of the store resumes the erasure.
 
         Raises:
             InvalidArgument: The subject belongs to another tenant.
@@ -354,14 +354,14 @@ class Memory(metaclass=Hinted):
             )
         return erase(self._store.database, self._store.indexes, subject)
 
-    async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call any other function that uses the store from async code: `await memory.run(memory.admin.verify)`.
 
-        It runs in a thread of the store, so that the event loop is not blocked; methods of a session run in separate
-        threads, so that an append does not wait for recalls. If the caller is cancelled, a started call is finished
-        first.
+        The function runs in a thread of the store, so that the event loop is not blocked. Methods of a session run in
+        separate threads, so that an append does not wait for recalls. If the caller is cancelled, a started call is
+        finished first.
         """
-        return await self._store.database.threads[_kind_of(act)].finish(act, *args, **kwargs)
+        return await self._store.database.threads[_pool_name(function)].finish(function, *args, **kwargs)
 
     aingest, arecall, asession = async_method(ingest), async_method(recall), async_method(session)
     adelete_session, aerase = async_method(delete_session), async_method(erase)
@@ -379,8 +379,8 @@ class Memory(metaclass=Hinted):
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.
 
         Args:
-            extract: Extracts facts from turns; `agentkit.memory.fact_extractor` creates an extractor from a model. All
-                turns are read once, including turns that were stored before.
+            extract: Extractor of facts from turns; `agentkit.memory.fact_extractor` creates an extractor from a model.
+                Every turn is read once, including turns that were stored earlier.
 
         Raises:
             InvalidArgument: `extract` is not callable.
@@ -396,7 +396,8 @@ class Memory(metaclass=Hinted):
     def _own_scope(self) -> int:
         from agentkit_memory.store.scope_rows import scope_id
 
-        return scope_id(self._store.database, self.scope)  # looked up each time: it may have been erased
+        # The number is not cached: an erasure may have removed the scope.
+        return scope_id(self._store.database, self.scope)
 
     def __enter__(self) -> Self:
         return self
@@ -405,10 +406,10 @@ class Memory(metaclass=Hinted):
         self.close()
 
 
-def _kind_of(act: object) -> str:
-    """Return the name of the threads of the store that run a function."""
-    while isinstance(act, partial):
-        act = act.func
-    if isinstance(getattr(act, "__self__", None), StoredSession):
+def _pool_name(function: object) -> str:
+    """Return the name of the thread pool of the store that runs a function: `sessions` or `memory`."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(getattr(function, "__self__", None), StoredSession):
         return "sessions"
     return "memory"

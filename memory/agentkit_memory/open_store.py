@@ -26,8 +26,7 @@ from agentkit_prompts.ranking.embedder import Embedder
 __all__ = ["OpenStore"]
 
 _MAX_WAIT = 2.0
-"""Maximum seconds that closing waits for a batch; a longer batch, as of a model that hangs, fails with `StoreClosed`.
-"""
+"""Maximum seconds that `close` waits for a running batch. A longer batch, such as a hanging model, fails afterwards."""
 _FILE_NAME = "memory.db"
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 
@@ -53,7 +52,7 @@ def _check_folder(path: Path) -> None:
 class OpenStore:
     """An open database with its indexes, each opened at its first use; see `Memory`.
 
-    Opening it finishes interrupted erasures.
+    The constructor resumes interrupted erasures.
     """
 
     def __init__(
@@ -65,32 +64,32 @@ class OpenStore:
         clock: Callable[[], float],
         keep_recalls: int | None,
     ) -> None:
-        place: Path | str
+        database_place: Path | str
         if isinstance(target, str) and is_address(target):
             if index is None:
                 raise InvalidArgument(
                     "a database on a server: give the folder of the index too: index=...", name="index"
                 )
-            place, beside = target, index
+            database_place, default_index = target, index
         elif isinstance(target, str | os.PathLike):
             folder = expanded(target)
             _check_folder(folder)
-            place, beside = folder / _FILE_NAME, folder / "index"
+            database_place, default_index = folder / _FILE_NAME, folder / "index"
         else:
             raise InvalidArgument(
                 f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}", name="target"
             )
         opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
-        self.database = Database.open(place, timeout=timeout, clock=clock)
+        self.database = Database.open(database_place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
-        self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
+        self.indexes = Indexes(self.database, opener or index_opener(default_index), self.embedders.get)
         worker = BackgroundWorker(self.database, self.indexes)
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
-        """Threads that write items of messages and index them, if a recall found waiting work. They are separate, as a
-        model may hang."""
+        """Threads that turn messages into items and index items, woken by changes and by recalls that found waiting
+        work. Two threads, so that messages still become items while a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
-        # An erasure that fails again is resumed at the next opening.
+        # If a removal fails again, the store is still opened; the next opening resumes the removal.
         with suppress(StoreError):
             resume_removals(self.database)
             resume(self.database, self.indexes)
@@ -105,18 +104,18 @@ class OpenStore:
     def index_if_free(self, scope: int | None = None) -> None:
         """Index the waiting items, of one scope or of all scopes.
 
-        If another process owns the index, or its disk is full, the next user of the index does it.
+        If another process owns the index, or its disk is full, the items wait for the next user of the index.
         """
         with suppress(IndexUnavailable):
             self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:
-        """Write the items of new messages, and index waiting items, in threads of this store."""
+        """Wake the threads that write the items of new messages and index waiting items."""
         for each in self.upkeep:
             each.wake()
 
     def close(self) -> None:
-        # Closed first, so that callers that wait for an embedder continue at once.
+        # Embedders are closed first, so that callers that wait for an embedder continue at once.
         self.embedders.close()
         for each in self.upkeep:
             each.stop(_MAX_WAIT)

@@ -1,4 +1,4 @@
-"""`Scope`: the owner of memory that is read and written."""
+"""`Scope`: the owner of stored items."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Scope:
     Programs without tenants omit the tenant: `Scope(user="ada")` is a user of the tenant `local`, like the scope of
     `Memory(path)`.
 
-    Every item belongs to exactly one scope. A reader sees an item when each name of the item's scope is either empty
-    (shared on that level) or the reader's own: a user reads the tenant's documents and their own, never another
-    user's; a reader without a user reads no user's.
+    Every item belongs to exactly one scope. A reader reads an item if each name of the item's scope is either empty
+    (shared) or equal to the reader's name: a user reads documents of the tenant and of this user, but not of another
+    user; a reader without a user reads no documents of users.
 
     Raises:
         InvalidArgument: The tenant is empty, a name is too long or contains NUL or an unpaired surrogate, or the
@@ -65,7 +65,7 @@ class Scope:
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:
-        """Return `scope`; a string is the name of a tenant."""
+        """Return `scope`, or the scope of a tenant if `scope` is a string."""
         if isinstance(scope, Scope):
             return scope
         if isinstance(scope, str):
@@ -77,7 +77,7 @@ class Scope:
         )
 
     def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
-        """Return the scope with further names; the tenant stays."""
+        """Return this scope with further names; an empty argument keeps the present name."""
         return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
 
     def covers(self, other: Scope) -> bool:
@@ -99,20 +99,22 @@ class Scope:
         return tuple([Scope(*names) for names in product(*self.readable_names().values())])
 
     def readable_names(self) -> dict[str, list[str]]:
-        """Return the possible names of the scopes that a reader in this scope reads, by the field of the scope."""
+        """Return, for each field of a scope, the names in the scopes that a reader in this scope reads."""
         names = {name: list(dict.fromkeys(["", own])) for name, own in zip(NAMES, self.names, strict=True)}
         return names | {NAMES[0]: [self.tenant]}
 
 
-def check_name(what: str, name: object) -> None:
-    """Check that a name can be stored.
+def check_name(label: str, name: object) -> None:
+    """Check that a name can be stored; `label` describes the name in errors, such as `branch`.
 
     Raises:
         InvalidArgument: The name is not text, is too long, or contains NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
-        raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}", name=what, value=type(name).__name__)
+        raise InvalidArgument(
+            f"{label}: expected text, got {type(name).__name__}", name=label, value=type(name).__name__
+        )
     try:
         _stored_name(name)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{what}: {error}", name=what, value=error.value) from None
+        raise InvalidArgument(f"{label}: {error}", name=label, value=error.value) from None

@@ -35,7 +35,9 @@ __all__ = ["Admin"]
 
 _GATE = Gate()
 _SAMPLE = 200
+"""Number of items that `verify` searches for by default."""
 _MAX_EXAMPLES = 10
+"""Maximum number of ids of unfound items in a verification."""
 _MAX_NAMED = 1_000
 """Maximum number of corrupt rows that a verification names."""
 
@@ -51,8 +53,8 @@ class Admin:
         """Search for corrupt data, and compare the index with SQL.
 
         Every row is decoded, a SQLite file is checked with `PRAGMA integrity_check`, and the index is compared point by
-        point; if it is equal to SQL, some items are searched for by their own texts. Nothing is changed, and writers
-        and recalls are not blocked.
+        point. If the index is equal to SQL, some items are searched for by their own texts. Nothing is changed, and
+        writers and recalls are not blocked.
 
         Args:
             sample: Number of items to search for; 0 for none.
@@ -69,7 +71,7 @@ class Admin:
         space = indexes.active()
         verification = indexes.verify(space)
         unfound: list[str] = []
-        # Items of an incomplete index may be missing for known reasons.
+        # An index that differs from SQL is reported already, and cannot find its missing items.
         if verification.ok:
             unfound = unfound_items(self._store.database, indexes.get(space), space, sample)
         if unfound:
@@ -86,12 +88,12 @@ class Admin:
 
         Args:
             sample: Number of items to search for, before and after.
-            removed_to: Path of a new file, readable by its owner only, for the corrupt rows: each is written as a line
-                of JSON before it is removed. If no row is corrupt, no file is created. Without a path corrupt rows
-                stay, and `verify` names them. The file contains the data of users: delete it after use.
+            removed_to: Path of a new file, readable by its owner only, for the corrupt rows: each row is written as a
+                line of JSON before it is removed. If no row is corrupt, no file is created. Without a path, corrupt
+                rows stay in the store. The file contains the data of users: delete it after use.
 
         Returns:
-            The comparison before and after.
+            The verifications before and after.
 
         Raises:
             StoreError, IndexUnavailable: As `verify` does.
@@ -104,7 +106,7 @@ class Admin:
         removed = 0
         if path is not None and before.corrupt:
             removed = move_corrupt_rows(self._store.database, path)
-        # Corrupt rows are moved first: the repair of the index reads the items that are left.
+        # Corrupt rows are moved first: the index is repaired from the items that stay.
         self._store.indexes.repair()
         after = self.verify(sample=sample)
         if after.unfound:
@@ -113,14 +115,14 @@ class Admin:
         return Repair(before, after, removed)
 
     def rebuild(self) -> Verification:
-        """Build the index again from SQL, and return a comparison of it with SQL.
+        """Build the index again from SQL, and return a comparison of the new index with SQL.
 
-        Recalls are not blocked; items that are not indexed yet are found by their words. No text is sent to a model
-        twice. An interrupted rebuild is continued automatically.
+        Recalls are not blocked; items that are not indexed yet are found by their words. Stored vectors are used again.
+        An interrupted rebuild is continued automatically.
 
         Raises:
             IndexUnavailable: Another process owns the index.
-            IndexBroken: It cannot be emptied or written.
+            IndexBroken: The index cannot be emptied or written.
         """
         self._store.indexes.rebuild()
         return self.verify()
@@ -134,17 +136,18 @@ class Admin:
     ) -> Reembedding:
         """Build an index of another model next to the active index, check it, and activate it.
 
-        Recalls are not blocked, and new items are written to both. The call may be interrupted anywhere and repeated,
-        by one process at a time; computed vectors are stored. Afterwards this memory uses the new embedder.
+        Recalls are not blocked, and new items are written to both indexes. The call may be interrupted anywhere and
+        repeated, by one process at a time; computed vectors are stored. Once the new index is active, this memory uses
+        the new embedder. If a check fails, the active index stays, and `Reembedding.why` is the reason.
 
         Args:
             embedder: The new embedder, or its name; None for BM25 alone.
-            gate: Checks that the new index has to pass; None for no checks.
+            gate: Checks that the new index has to pass; None activates the index even if items have no vector yet.
             on_progress: Called after every batch.
 
         Raises:
-            InvalidArgument: A change to another model is not finished: finish it, or abandon it. Or the gate is
-                invalid.
+            InvalidArgument: The gate is invalid; or a change to another model is not finished: finish or abandon that
+                change.
             EmbedderError: The embedder has no `model` name, or fails to return the first vector.
             IndexUnavailable: Another process is changing the model.
         """
@@ -154,13 +157,13 @@ class Admin:
         return reembed(self._store.indexes, self._store.embedders, encoder, gate, self._scope, on_progress)
 
     def abandon_reembed(self) -> bool:
-        """Drop the index that an unfinished `reembed` was building; return True if it existed."""
+        """Drop the index that an unfinished `reembed` was building; return True if that index existed."""
         existed = abandon(self._store.database)
         self._store.indexes.sweep()
         return existed
 
     def compact(self) -> bool:
-        """Rewrite a SQLite file and the index without deleted bytes; return True if none are left in them.
+        """Rewrite a SQLite file and the index without deleted bytes; return True if both contain no deleted bytes now.
 
         Raises:
             StoreUnavailable: Another process was writing during all tries.
@@ -191,7 +194,7 @@ class Admin:
         """Write all rows, as of one moment, to a new file for `restore`.
 
         Readers and writers are not blocked. The file is written whole or not at all, and readable by its owner only. It
-        contains no index, which is built from the rows, but the vectors of a model.
+        contains the vectors of the model, but no index, which is rebuilt from the rows.
 
         Returns:
             Size of the file in bytes.
@@ -205,7 +208,7 @@ class Admin:
         return write_backup(self._store.database, place)
 
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Write every row to a new file of JSON lines, as of one moment; `restore` reads it into either database.
+        """Write every row to a new file of JSON lines, as of one moment, for `restore` on SQLite or PostgreSQL.
 
         A corrupt row, which no other store accepts, is left out with the rows that belong to it, and logged.
 
@@ -222,17 +225,17 @@ class Admin:
     def restore(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Read a backup or an export into this store, which must be empty; the index is built afterwards.
 
-        The file is checked first, and written in one transaction: all of it or nothing. Corrupt rows in a backup are
-        left out with the rows that belong to them, and logged.
+        The file is checked first, and its rows are written in one transaction. Corrupt rows in a backup are left out
+        with the rows that belong to them, and logged.
 
         Returns:
             Number of rows that were written, per table.
 
         Raises:
             StoreCorrupt: The file is cut or corrupt, or is neither a backup nor an export.
-            StoreVersion: A newer version of agentkit wrote it.
+            StoreVersion: The backup is from a newer version of agentkit, or the export from another version.
             StoreError: This store is not empty.
-            EmbedderError: The store was opened with another model.
+            EmbedderError: This store was opened with another model than the model of the rows.
             StoreUnavailable: The file cannot be read, or the disk is full: a backup is copied into the folder of the
                 store.
         """
@@ -268,7 +271,7 @@ class Admin:
 
 
 def _count_corrupt(connection: Connection) -> tuple[int, tuple[CorruptRow, ...]]:
-    """Return the number of corrupt rows, and the first of them."""
+    """Return the number of corrupt rows, and the first 1,000 rows."""
     count = 0
     rows: list[CorruptRow] = []
     for each in corrupt_rows(connection):

@@ -28,7 +28,7 @@ _FORMAT = 1
 _FORMAT_KEY = "agentkit-memory-backup"
 _CHUNK = 1 << 20
 _MAX_SEAL = 1024
-"""Maximum bytes of the last line, which contains the digest."""
+"""Maximum bytes of the seal: the last line, with the digest."""
 
 
 def write_backup(database: Database, path: Path) -> int:
@@ -65,11 +65,11 @@ def _seal_line(seal: object) -> bytes:
 
 @contextmanager
 def opened_backup(path: Path, target: Database) -> Iterator[Database]:
-    """Yield the database of a backup: a copy of the file, which is checked while it is copied.
+    """Yield the database of a backup. The file is checked while it is copied, and the copy is opened.
 
     Args:
         path: Path of the backup.
-        target: The store to restore into, whose folder contains the copy.
+        target: The store to restore into; the copy is written to its folder.
 
     Raises:
         StoreCorrupt: The file is cut or corrupt, or not a backup.
@@ -111,7 +111,7 @@ def _copy_and_check(path: Path, copy: Path) -> None:
         file.seek(0)
         digest, remaining = hashlib.sha256(), body_size
         with _naming_errors(copy):
-            # Unbuffered, so that an error of writing occurs in `write` and not when it is closed.
+            # Unbuffered, so that an error of writing occurs in `write` and not in `close`.
             out = copy.open("xb", buffering=0)
         with out:
             while remaining and (chunk := file.read(min(_CHUNK, remaining))):
@@ -127,7 +127,7 @@ def _copy_and_check(path: Path, copy: Path) -> None:
 
 @contextmanager
 def _naming_errors(path: Path) -> Iterator[None]:
-    """Convert errors of the system into errors that name a file."""
+    """Convert an `OSError` into a `StoreError` that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,7 @@
-"""The folder for the copy of a backup that is restored, in the folder of the store, so that it is found and removed."""
+"""The folder for the copy of a backup during a restore.
+
+It is in the folder of the store, so that the next opening finds and removes the copy of a killed restore.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ _NAME = "restoring"
 
 @contextmanager
 def copy_folder(into: Database) -> Iterator[Path]:
-    """Yield an empty folder for the copy of a backup that is restored into a database; it is removed afterwards.
+    """Yield an empty folder for the copy of a backup that is restored into a database; remove the folder afterwards.
 
-    For a server it is in the folder of the system for temporary files.
+    For a database on a server, the folder is in the temporary folder of the system.
 
     Raises:
         StoreUnavailable: The folder cannot be created, or another process restores into the same store.
@@ -49,11 +52,11 @@ def copy_folder(into: Database) -> Iterator[Path]:
 
 
 def remove_copy(into: Database) -> None:
-    """Remove the copy that a killed restore into this database left; a running restore is not disturbed."""
+    """Remove the copy that a killed restore into a database left; the copy of a running restore stays."""
     folder = _folder(into)
     # A link could lead to any folder of this machine.
     if into.is_sqlite and folder.is_dir() and not folder.is_symlink():
-        # The lock fails while a restore is running.
+        # The lock cannot be acquired while a restore is running.
         with suppress(IndexUnavailable, IndexBroken):
             _remove(folder, FolderLock(folder))
 

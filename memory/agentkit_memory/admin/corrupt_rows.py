@@ -1,4 +1,4 @@
-"""Corrupt rows of a whole store: listed for `Admin.verify`, moved to a file for `Admin.repair`."""
+"""Search for the corrupt rows of a store (`Admin.verify`), and their move to a file (`Admin.repair`)."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ _READERS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "branch_notes": {"body": json.loads},
     "erasures": {"counts": json.loads},
 }
-"""Readers of the columns with JSON, by table; each raises an error if the JSON is corrupt."""
+"""Readers of JSON columns, by table and column; a reader raises an error if the JSON is corrupt."""
 
-_SEQS = select(messages.c.seq)
+_MESSAGE_NUMBERS = select(messages.c.seq)
 _UNKNOWN_HASH = "removed"
 """Content hash of a document that lost a chunk: it differs from every hash, so that the next ingestion writes it."""
 
 
-class _Moved(NamedTuple):
-    """A row that was written to the file, and is removed unless it has changed since it was read."""
+class _MovedRow(NamedTuple):
+    """A row that was written to the file. It is removed from the table unless it has changed since it was read."""
 
     key: Mapping[str, Any]
     """Primary key of the row."""
@@ -79,7 +79,7 @@ class _Moved(NamedTuple):
 
 
 def file_problems(database: Database) -> tuple[str, ...]:
-    """Return the problems of a SQLite file that `PRAGMA integrity_check` finds, up to 100."""
+    """Return up to 100 problems that `PRAGMA integrity_check` finds in a SQLite file; none for PostgreSQL."""
     if not database.is_sqlite:
         return ()
     try:
@@ -91,7 +91,7 @@ def file_problems(database: Database) -> tuple[str, ...]:
 
 
 def corrupt_rows(connection: Connection) -> Iterator[RowProblem]:
-    """Yield every corrupt row, with the rows that belong to it."""
+    """Yield every corrupt row, and the rows that belong to corrupt rows."""
     for table, sound, corrupt in read_pages(connection):
         yield from corrupt
         for row in sound:
@@ -103,7 +103,7 @@ def corrupt_rows(connection: Connection) -> Iterator[RowProblem]:
 def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the column whose content is corrupt, and its problem; empty texts if the content is sound."""
     if table is messages and row["format"] > MESSAGE_FORMAT:
-        # Only a newer version can read it.
+        # A newer version wrote the message: this version cannot decide if it is corrupt.
         return "", ""
     if table is items and row["kind"] == TURN and row["role"] not in ROLES:
         return "role", f"is {row['role']!r:.40}"
@@ -118,43 +118,43 @@ def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def move_corrupt_rows(database: Database, path: Path) -> int:
-    """Write corrupt rows to a new file of JSON lines, then remove them; return their number.
+    """Write corrupt rows to a new file of JSON lines, then remove them; return the number of written rows.
 
-    The item of a corrupt chunk or message, and the facts that were taken from a corrupt item, are moved too. A
+    The item of a corrupt chunk or message, and the facts that were taken from a corrupt item, are moved too. A corrupt
     message becomes a redacted message, so that the numbers of the other messages stay valid. A document that lost a
-    chunk is written again by the next ingestion of its file. If the process ends before all rows are removed, another
-    repair moves the rest.
+    chunk is written again by the next ingestion of its file. If the process ends before all rows are removed, the next
+    repair moves the remaining rows.
 
     Raises:
         StoreUnavailable: The file exists, it cannot be created, or the disk is full. Nothing was removed.
     """
-    moved: dict[Table, list[_Moved]] = {}
+    moved: dict[Table, list[_MovedRow]] = {}
     with new_file(path) as draft, draft.open("w", encoding="utf-8") as file, database.snapshot() as connection:
-        for corrupt in _with_derived(connection, corrupt_rows(connection)):
-            row = {name: _written(value) for name, value in corrupt.row.items()}
+        for corrupt in _with_dependents(connection, corrupt_rows(connection)):
+            row = {name: _json_value(value) for name, value in corrupt.row.items()}
             problem = f"its {corrupt.column} {corrupt.problem}"
             file.write(json.dumps({"table": corrupt.table.name, "problem": problem, "row": row}) + "\n")
             moved.setdefault(corrupt.table, []).append(_moved(corrupt.table, corrupt.row))
-    leaving = {each.key["id"] for table in (branches, documents) for each in moved.get(table, ())}
+    removed_owners = {each.key["id"] for table in (branches, documents) for each in moved.get(table, ())}
     for table in reversed(METADATA.sorted_tables):
         # Rows are removed before their owners, which a foreign key requires.
         for batch in in_batches(moved.get(table, ())):
-            database.change(partial(_remove, table, batch, leaving, database.clock()))
+            database.change(partial(_remove, table, batch, removed_owners, database.clock()))
     return sum(map(len, moved.values()))
 
 
-def _moved(table: Table, row: Mapping[str, Any]) -> _Moved:
+def _moved(table: Table, row: Mapping[str, Any]) -> _MovedRow:
     owner = {items: "document_id", document_chunks: "document_id", messages: "branch_id"}.get(table)
     key = {column.name: row[column.name] for column in table.primary_key}
     digest = hash(tuple(row.values()))
     if owner is None:
-        return _Moved(key, None, digest)
-    return _Moved(key, row[owner], digest)
+        return _MovedRow(key, None, digest)
+    return _MovedRow(key, row[owner], digest)
 
 
-def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iterator[RowProblem]:
+def _with_dependents(connection: Connection, corrupt: Iterator[RowProblem]) -> Iterator[RowProblem]:
     """Yield corrupt rows, the items of corrupt chunks and messages, and the facts that were taken from these items."""
-    seen = _Seen(set(), set(), {})
+    seen = _CorruptKeys(set(), set(), {})
     for each in corrupt:
         seen.add(each)
         yield each
@@ -162,12 +162,12 @@ def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iter
     yield from _facts_of(connection, seen.items)
 
 
-class _Seen(NamedTuple):
+class _CorruptKeys(NamedTuple):
     """Keys of the corrupt rows so far."""
 
     items: set[object]
     """Ids of items."""
-    of_chunks: set[str]
+    chunk_items: set[str]
     """Ids of the items of chunks."""
     messages: dict[object, list[object]]
     """Numbers of messages, by their branches."""
@@ -178,14 +178,14 @@ class _Seen(NamedTuple):
         if table is items:
             self.items.add(row["id"])
         elif table is document_chunks and is_name(row["item_id"]):
-            self.of_chunks.add(row["item_id"])
+            self.chunk_items.add(row["item_id"])
         elif table is messages:
             self.messages.setdefault(row["branch_id"], []).append(row["seq"])
 
 
-def _items_of_rows(connection: Connection, seen: _Seen) -> Iterator[RowProblem]:
+def _items_of_rows(connection: Connection, seen: _CorruptKeys) -> Iterator[RowProblem]:
     """Yield the items of corrupt chunks and messages, and add their ids to `seen`."""
-    for row in _rows_of(connection, seen.of_chunks - seen.items):
+    for row in _rows_of(connection, seen.chunk_items - seen.items):
         seen.items.add(row.id)
         yield RowProblem(items, row._asdict(), "document_id", "has a corrupt chunk")
     for branch, numbers in seen.messages.items():
@@ -196,38 +196,41 @@ def _items_of_rows(connection: Connection, seen: _Seen) -> Iterator[RowProblem]:
 
 
 def _facts_of(connection: Connection, ids: set[object]) -> Iterator[RowProblem]:
-    """Yield the facts that were taken from items, from these facts, and so on."""
-    ahead: set[object] = {each for each in ids if is_text(each)}
-    while ahead:
+    """Yield the facts that were taken from items, directly or through other facts, and add their ids to `ids`."""
+    unvisited: set[object] = {each for each in ids if is_text(each)}
+    while unvisited:
         facts: set[object] = set()
-        for some in in_batches(sorted(ahead, key=str)):
-            derived = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(some))
+        for batch in in_batches(sorted(unvisited, key=str)):
+            derived = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(batch))
             facts.update(row.item_id for row in raw_rows(connection, derived, {}) if is_text(row.item_id))
-        ahead = facts - ids
-        ids |= ahead
-        for row in _rows_of(connection, ahead):
+        unvisited = facts - ids
+        ids |= unvisited
+        for row in _rows_of(connection, unvisited):
             yield RowProblem(items, row._asdict(), "source", "is a corrupt item")
 
 
 def _rows_of(connection: Connection, ids: Collection[object]) -> Iterator[Any]:
-    """Yield the rows of items, as they are stored."""
-    for some in in_batches(sorted(ids, key=str)):
-        yield from raw_rows(connection, select(items).where(items.c.id.in_(some)), {})
+    """Yield the rows of items, with undecoded texts."""
+    for batch in in_batches(sorted(ids, key=str)):
+        yield from raw_rows(connection, select(items).where(items.c.id.in_(batch)), {})
 
 
 def _turns_of(connection: Connection, branch: object, corrupt_numbers: Sequence[object]) -> Iterator[Any]:
-    """Yield the items of the messages with these numbers, and of messages whose numbers are themselves corrupt."""
+    """Yield the items of corrupt messages, including messages whose numbers are corrupt."""
     if not is_text(branch):
         return
-    stored = Counter(row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {}))
+    stored = Counter(
+        row.seq for row in raw_rows(connection, _MESSAGE_NUMBERS.where(messages.c.branch_id == branch), {})
+    )
+    # A message with a corrupt number leaves a gap in the numbers: its item has the number of the gap.
     stored.subtract(corrupt_numbers)
-    for some in in_batches(_gaps(connection, branch, +stored, len(corrupt_numbers))):
-        turns = select(items).where(items.c.branch_id == branch, items.c.position.in_(some))
+    for batch in in_batches(_gaps(connection, branch, +stored, len(corrupt_numbers))):
+        turns = select(items).where(items.c.branch_id == branch, items.c.position.in_(batch))
         yield from raw_rows(connection, turns, {})
 
 
-def _written(value: object) -> object:
-    """Return a JSON value: bytes, and text that is not UTF-8, become hexadecimal digits."""
+def _json_value(value: object) -> object:
+    """Return the JSON value of a column: bytes, and text that is not UTF-8, become hexadecimal digits."""
     if isinstance(value, bytes | memoryview):
         return {"bytes": value.hex()}
     if isinstance(value, str) and not is_text(value):
@@ -236,32 +239,32 @@ def _written(value: object) -> object:
 
 
 def _remove(
-    table: Table, batch: Sequence[_Moved], leaving: Collection[object], now: float, connection: Connection
+    table: Table, batch: Sequence[_MovedRow], removed_owners: Collection[object], now: float, connection: Connection
 ) -> None:
-    """Delete the rows that did not change since they were read, and repair their documents and branches.
+    """Delete the rows that have not changed since they were read, and repair their documents and branches.
 
     Args:
         table: Table of the rows.
         batch: The rows.
-        leaving: Ids of the branches and documents that are removed afterwards.
+        removed_owners: Ids of the branches and documents that are removed too, and need no repair.
         now: The time, in seconds since 1970.
         connection: Connection in a transaction.
     """
     owners = Counter(moved.owner for moved in batch if _delete_unchanged(connection, table, moved))
     for owner in [*owners]:
-        if owner is None or owner in leaving or not is_text(owner):
+        if owner is None or owner in removed_owners or not is_text(owner):
             del owners[owner]
     if table in (items, document_chunks):
-        for some in in_batches(owners):
-            incomplete = update(documents).where(documents.c.id.in_(some), documents.c.content_hash != "")
+        for batch in in_batches(owners):
+            incomplete = update(documents).where(documents.c.id.in_(batch), documents.c.content_hash != "")
             connection.execute(incomplete.values(content_hash=_UNKNOWN_HASH, stamp=""))
     elif table is messages:
         for branch, removed in owners.items():
             _fill_gaps(connection, branch, now, removed)
 
 
-def _delete_unchanged(connection: Connection, table: Table, moved: _Moved) -> bool:
-    """Delete a row, an item from the index too, and return True, unless the row has changed since it was read."""
+def _delete_unchanged(connection: Connection, table: Table, moved: _MovedRow) -> bool:
+    """Delete a row, and an item from the index too; return False if the row has changed since it was read."""
     this = [_equals(table, name, value) for name, value in moved.key.items()]
     stored = raw_rows(connection, select(table).where(*this), {})
     if not stored or hash(tuple(stored[0])) != moved.digest:
@@ -283,7 +286,7 @@ def _equals(table: Table, name: str, value: object) -> ColumnElement[bool]:
 
 
 def _gaps(connection: Connection, branch: object, stored: Collection[object], removed: int) -> list[int]:
-    """Return the numbers of a branch that no stored message has; none if the range of the branch itself is corrupt.
+    """Return the numbers of a branch that no stored message has; no number if the range of the branch is corrupt.
 
     Args:
         connection: Connection to read with.
@@ -295,6 +298,7 @@ def _gaps(connection: Connection, branch: object, stored: Collection[object], re
     if not state or not is_whole(state[0].fork_seq) or not is_whole(state[0].head_seq):
         return []
     first, last = state[0].fork_seq + 1, state[0].head_seq
+    # More gaps than missing messages: the range is corrupt, and may have billions of numbers.
     if last - first + 1 > len(stored) + removed:
         return []
     return [seq for seq in range(first, last + 1) if seq not in stored]
@@ -302,7 +306,7 @@ def _gaps(connection: Connection, branch: object, stored: Collection[object], re
 
 def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) -> None:
     """Replace the messages that were removed from a branch by redacted messages."""
-    stored = {row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {})}
+    stored = {row.seq for row in raw_rows(connection, _MESSAGE_NUMBERS.where(messages.c.branch_id == branch), {})}
     gaps = _gaps(connection, branch, stored, removed)
     if not gaps:
         return
@@ -311,6 +315,6 @@ def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) ->
     connection.execute(insert(messages), [{"seq": seq, **common} for seq in gaps])
     conversation = connection.scalar(select(branches.c.conversation_id).where(branches.c.id == branch))
     connection.execute(EDIT, {"conversation": conversation})
-    # Items of these messages may have been written since the file was written.
+    # A worker may have written items of these messages after the rows were read.
     turns = select(items.c.id).where(items.c.branch_id == branch, items.c.position.in_(gaps))
     forget_items(connection, connection.scalars(turns).all())

@@ -1,4 +1,4 @@
-"""Exports: all rows of a store as JSON lines, the same from either database.
+"""Exports: all rows of a store as JSON lines, equal for SQLite and PostgreSQL.
 
 The first line names the format, and the last line contains the number of rows and a digest of the lines before it.
 """
@@ -61,16 +61,16 @@ def write_export(database: Database, path: Path) -> int:
         digest = hashlib.sha256()
         with draft.open("wb") as file, database.snapshot() as connection:
 
-            def put(value: Mapping[str, object]) -> None:
+            def write_line(value: Mapping[str, object]) -> None:
                 encoded = _encoded(value)
                 digest.update(encoded)
                 file.write(encoded)
 
-            put({_NAME: _FORMAT, "revision": REVISION, "at": database.clock()})
-            for table, some in read_rows(connection):
-                for row in some:
-                    put({"table": table.name, "row": {name: _written(value) for name, value in row.items()}})
-                rows += len(some)
+            write_line({_NAME: _FORMAT, "revision": REVISION, "at": database.clock()})
+            for table, batch in read_rows(connection):
+                for row in batch:
+                    write_line({"table": table.name, "row": {name: _json_value(value) for name, value in row.items()}})
+                rows += len(batch)
                 failpoint("export.rows")
             file.write(json.dumps({"rows": rows, "sha256": digest.hexdigest()}).encode() + b"\n")
         failpoint("export.ended")
@@ -79,13 +79,13 @@ def write_export(database: Database, path: Path) -> int:
 
 def _encoded(value: Mapping[str, object]) -> bytes:
     separators = None
-    # Rows are compact; the header has spaces, as `EXPORT_START` shows.
+    # Rows are compact. The header has the spaces of `EXPORT_START`.
     if "row" in value:
         separators = (",", ":")
     return json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8") + b"\n"
 
 
-def _written(value: object) -> object:
+def _json_value(value: object) -> object:
     if isinstance(value, bytes | memoryview):
         return b64encode(value).decode("ascii")
     return value
@@ -119,8 +119,8 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
 
 def _batches(path: Path) -> Iterator[Batch]:
     for table, lines in groupby(_lines(path), attrgetter("table")):
-        for some in in_batches(lines):
-            yield table, [line.row for line in some]
+        for batch in in_batches(lines):
+            yield table, [line.row for line in batch]
 
 
 def _check_digest(path: Path) -> None:
@@ -175,29 +175,30 @@ def _lines(path: Path) -> Iterator[_Line]:
     with open_regular(path) as file:
         next(file)
         line = next(file)
-        # The last line is not a row, so each line is yielded after the following line was read.
+        # The last line is the digest: a line is a row only if another line follows.
         for number, following in enumerate(file, 2):
             yield _line(number, line)
             line = following
 
 
 def _line(number: int, line: bytes) -> _Line:
-    none = METADATA.sorted_tables[0]
+    # The table of a line with a problem is not used.
+    any_table = METADATA.sorted_tables[0]
     try:
         value = json.loads(line)
         table = METADATA.tables[value["table"]]
         row = {name: _read(table, name, each) for name, each in value["row"].items()}
     except InvalidArgument as error:
-        return _Line(number, none, {}, str(error), str(error.name))
+        return _Line(number, any_table, {}, str(error), str(error.name))
     except (ValueError, RecursionError):
-        return _Line(number, none, {}, "is not JSON")
+        return _Line(number, any_table, {}, "is not JSON")
     except (TypeError, AttributeError):
-        return _Line(number, none, {}, "is not a row of a table")
+        return _Line(number, any_table, {}, "is not a row of a table")
     except KeyError as error:
-        return _Line(number, none, {}, f"names no table of this version ({error})", "table")
+        return _Line(number, any_table, {}, f"names no table of this version ({error})", "table")
     missing = ", ".join([each.name for each in table.columns if _is_required(each) and each.name not in row])
     if missing:
-        return _Line(number, none, {}, f"has no {missing}", missing)
+        return _Line(number, any_table, {}, f"has no {missing}", missing)
     return _Line(number, table, row)
 
 
@@ -206,10 +207,10 @@ def _is_required(column: Column[Any]) -> bool:
 
 
 def _read(table: Table, name: str, value: object) -> object:
-    """Return a value of JSON as a value of a column.
+    """Return the value of a column from its JSON value.
 
     Raises:
-        InvalidArgument: The value has another type; the message continues the number of the line.
+        InvalidArgument: The column is unknown, or the value has another type. The message continues "line N".
     """
     column = table.columns.get(name)
     if column is None:
@@ -220,7 +221,7 @@ def _read(table: Table, name: str, value: object) -> object:
             decoded = b64decode(value, validate=True)
     expected = expected_value(column, decoded)
     if not expected:
-        # JSON may contain 5 for 5.0.
+        # JSON may contain 5 instead of 5.0.
         if isinstance(column.type, Float) and isinstance(decoded, int):
             return float(decoded)
         return decoded

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: first under another name, readable by their owner only, and flushed."""
+"""Files that are written whole or not at all, readable by their owner only: a flushed draft is renamed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agentkit_prompts.system.private_files import private_file
 __all__ = ["file_named", "file_problem", "new_file"]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Error numbers of a disk that accepts no more bytes."""
 
 
 def file_named(path: object) -> Path:
@@ -37,7 +38,7 @@ def file_named(path: object) -> Path:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file to write, which is renamed at the end; on any error it is removed.
+    """Yield the path of an empty draft to write. Rename the draft to `path` at the end, or remove it on any error.
 
     Raises:
         StoreUnavailable: The file exists already, it cannot be created, or the disk is full.
@@ -79,7 +80,7 @@ def file_problem(path: Path, error: OSError) -> StoreError:
 
 
 def _flush_names(folder: Path) -> None:
-    # Without this, a power failure may undo the renaming. Windows cannot open folders.
+    # A power failure may undo a renaming that is not flushed. Windows cannot open folders.
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""A search for a sample of items by their own texts and vectors, each in its scope."""
+"""Search for a sample of items by their own texts and vectors, each item in its scope."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 __all__ = ["unfound_items"]
 
 _LIMITS = (20, 200, 2000)
-"""Numbers of hits to request: the next number only if the search before returned as many, without the item."""
+"""Numbers of hits to request, in order. The next number is used if a search returns all hits, without the item."""
 _MIN_COSINE = 0.98
-"""Minimum similarity of texts whose order is arbitrary."""
+"""Cosine similarity from which two vectors are near copies, whose order in the hits is arbitrary."""
 
-_HELD = (
+_INDEXED = (
     select(*items.c["id", "scope_id", "kind", "title", "content_hash"], ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(
@@ -36,10 +36,10 @@ _HELD = (
     )
     .order_by(items.c.id)
 )
-_FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
-_BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
+_FROM_ID = _INDEXED.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
+_BELOW_ID = _INDEXED.where(items.c.id < bindparam("at")).limit(bindparam("most"))
 _TEXTS = select(items.c.id, items.c.title, ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_STILL = select(vector_state.c.item_id).where(
+_UNCHANGED = select(vector_state.c.item_id).where(
     vector_state.c.space == bindparam("this"),
     vector_state.c.item_id.in_(bindparam("ids", expanding=True)),
     vector_state.c.want == vector_state.c.have,
@@ -53,28 +53,32 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     if space.model:
         hashes = {each for row in rows for each in _hashes(row)}
     vectors = kept_vectors(database, space.model, space.dimensions, hashes)
-    missed = [row.id for row in rows if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
+    missed = [
+        row.id
+        for row in rows
+        if not (_is_found_by_words(database, index, row) and _is_found_by_vector(index, vectors, row))
+    ]
     unchanged: set[str] = set()
-    # Items that were changed or removed meanwhile are queued for a worker.
+    # An item that was changed or removed during the search is left out: a worker will update the index.
     with database.read() as connection:
-        for some in in_batches(missed):
-            unchanged.update(connection.scalars(_STILL, {"this": space.name, "ids": some}))
+        for batch in in_batches(missed):
+            unchanged.update(connection.scalars(_UNCHANGED, {"this": space.name, "ids": batch}))
     return [item for item in missed if item in unchanged]
 
 
 def _sample(database: Database, space: Space, size: int) -> list[Any]:
-    """Return rows of indexed items. Ids are random, so the items after a random id are a sample."""
+    """Return rows of indexed items: the items after a random id, since ids are random too."""
     start = {"this": space.name, "at": str(uuid.uuid4()), "most": size}
     with database.read() as connection:
-        rows = decode_rows(connection, _FROM, start, items.c.id).sound
+        rows = decode_rows(connection, _FROM_ID, start, items.c.id).sound
         if (rest := size - len(rows)) > 0:
-            rows += decode_rows(connection, _BELOW, start | {"most": rest}, items.c.id).sound
-    # An item without a text belongs to a corrupt message, which is reported as such.
+            rows += decode_rows(connection, _BELOW_ID, start | {"most": rest}, items.c.id).sound
+    # An item without a text belongs to a corrupt message, which `corrupt_rows` reports.
     return [row for row in rows if row.text is not None]
 
 
-def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
-    """Return True if an item is found by its text, or has no terms to be found by."""
+def _is_found_by_words(database: Database, index: VectorIndex, row: Any) -> bool:
+    """Return True if the index finds an item by its text, or the text has no terms."""
     question = query_vector(indexed_text(row.title, row.text))
     if not question.indices:
         return True
@@ -90,30 +94,30 @@ def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
 
 
 def _has_copy(database: Database, row: Any, ids: Sequence[str]) -> bool:
-    """Return True if one of the items has the same text: the order of copies is arbitrary."""
+    """Return True if an item among the ids has the same text: the order of copies in the hits is arbitrary."""
     with database.read() as connection:
         return any(
             (row.title, row.text) == (each.title, each.text)
-            for some in in_batches(ids)
-            for each in decode_rows(connection, _TEXTS, {"ids": some}, items.c.id).sound
+            for batch in in_batches(ids)
+            for each in decode_rows(connection, _TEXTS, {"ids": batch}, items.c.id).sound
         )
 
 
 def _hashes(row: Any) -> list[str]:
-    """Return the possible names of the stored vector of an item: an image has its name, or the name of its alt text."""
+    """Return the possible hashes of the stored vector of an item: an image may be embedded by its alt text."""
     hashes = [content_hash(indexed_text(row.title, row.text))]
     if row.kind == IMAGE:
         hashes.insert(0, row.content_hash)
     return hashes
 
 
-def _by_vector(index: VectorIndex, vectors: Mapping[str, Vector], row: Any) -> bool:
-    """Return True if an item is found by its stored vector, or has no stored vector."""
+def _is_found_by_vector(index: VectorIndex, vectors: Mapping[str, Vector], row: Any) -> bool:
+    """Return True if the index finds an item by its stored vector, or the item has no stored vector."""
     vector = next((vectors[each] for each in _hashes(row) if each in vectors), None)
     if vector is None or not any(vector):
         return True
     hits = index.query_dense(vector, [row.scope_id], _LIMITS[1])
     if row.id in {hit.id for hit in hits}:
         return True
-    # The hits may be filled up with near copies.
+    # If every hit is a near copy of the item, the item may be after the last hit.
     return len(hits) == _LIMITS[1] and min(hit.score for hit in hits) >= _MIN_COSINE

@@ -1,4 +1,4 @@
-"""The rows of a whole store: read in one snapshot, or written into an empty store of either database."""
+"""The rows of a whole store: read in one snapshot, or written into an empty store."""
 
 from __future__ import annotations
 
@@ -49,18 +49,20 @@ Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
-# The state of the index is not copied: the index is built again from the rows. The queue of the fact workers is in the
-# same tables, and is copied.
 _CLEARED: Mapping[str, Mapping[str, object]] = {
     "vector_spaces": {"index_id": "", "writes": 0},
     "vector_state": {"leased_by": None, "leased_until": None},
 }
+"""Values of columns, by table, that describe an index or a worker of the old store."""
 _ALL_ROWS: Mapping[str, ColumnElement[bool]] = MappingProxyType({})
-_LEFT_OUT = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state": vector_state.c.space == FACTS}
+# The outbox of an index is not copied, since the index is built again from the rows. The queue of the fact workers,
+# which is in the same table, is copied.
+_COPIED = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state": vector_state.c.space == FACTS}
+"""Conditions of the rows to copy, by table; all rows of the other tables are copied."""
 
 
 class RowProblem(NamedTuple):
-    """A corrupt row, or a row that belongs to one."""
+    """A corrupt row, or a row that belongs to a corrupt row."""
 
     table: Table
     row: Mapping[str, Any]
@@ -78,7 +80,7 @@ class Page(NamedTuple):
 
 
 def read_rows(connection: Connection) -> Iterator[Batch]:
-    """Yield every row but the state of the index, owners before the rows that belong to them.
+    """Yield every row except the state of the index, owners before the rows that belong to them.
 
     Corrupt rows, which no other store accepts, are left out with the rows that belong to them, and logged.
 
@@ -87,7 +89,7 @@ def read_rows(connection: Connection) -> Iterator[Batch]:
     """
     counts: Counter[str] = Counter()
     example = ""
-    for table, sound, corrupt in read_pages(connection, _LEFT_OUT):
+    for table, sound, corrupt in read_pages(connection, _COPIED):
         if sound:
             yield table, [{**row, **_CLEARED.get(table.name, {})} for row in sound]
         counts[table.name] += len(corrupt)
@@ -105,19 +107,19 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
         connection: Connection of a snapshot.
         conditions: Conditions of the rows to read, by the name of their table.
     """
-    # Ids of corrupt rows, by their tables: the rows of a corrupt owner are left out too.
+    # Ids of corrupt rows, by their tables: rows that belong to a corrupt row count as corrupt.
     corrupt_ids: dict[str, set[object]] = {}
     for table in METADATA.sorted_tables:
         owners = [(key.parent, key.column) for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)]
         if table is items:
-            # Items have no foreign key to branches, as they are deleted in steps.
+            # Items have no foreign key to branches, because the items of a deleted branch are removed in steps.
             owners.append((items.c.branch_id, branches.c.id))
         rows = select(table, *(_is_owned(*each).label(f"owned {n}") for n, each in enumerate(owners)))
         if table.name in conditions:
             rows = rows.where(conditions[table.name])
-        for some in _pages(connection, rows.order_by(*table.primary_key)):
+        for batch in _batches(connection, rows.order_by(*table.primary_key)):
             page = Page(table, [], [])
-            for values in some:
+            for values in batch:
                 row: Mapping[str, Any] = dict(zip(table.columns.keys(), values, strict=False))
                 column, problem = _problem(table, row)
                 for (child, owner), is_owned in zip(owners, values[len(row) :], strict=True):
@@ -132,27 +134,30 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
 
 
 def keys_of(corrupt: RowProblem) -> str:
-    """Return the key of a row as text."""
+    """Return the primary key of a row as text."""
     return ", ".join(f"{corrupt.row[each.name]!a:.60}" for each in corrupt.table.primary_key)
 
 
-def _pages(connection: Connection, rows: Select[Any]) -> Iterator[Sequence[Row[Any]]]:
+def _batches(connection: Connection, rows: Select[Any]) -> Iterator[Sequence[Row[Any]]]:
+    """Yield batches of rows with undecoded texts; the caller reads texts normally between two batches."""
     with raw_texts(connection):
-        pages = connection.execution_options(stream_results=True).execute(rows).partitions(_BATCH)
+        batches = connection.execution_options(stream_results=True).execute(rows).partitions(_BATCH)
     while True:
         with raw_texts(connection):
-            some = next(pages, None)
-        if some is None:
+            batch = next(batches, None)
+        if batch is None:
             return
-        yield some
+        yield batch
 
 
 def _is_owned(child: ColumnElement[Any], owner: Column[Any]) -> ColumnElement[bool]:
+    """Return the condition that the owner of a row exists, or that the row has no owner."""
     owners = owner.table.alias("owner")
     return or_(child.is_(None), select(owners).where(owners.c[owner.name] == child).exists())
 
 
 def _problem(table: Table, row: Mapping[str, object]) -> tuple[str, str]:
+    """Return the first column with an invalid value, and the problem; empty texts if all values are valid."""
     for column in table.columns:
         if problem := column_problem(column, row[column.name]):
             return column.name, problem
@@ -160,7 +165,7 @@ def _problem(table: Table, row: Mapping[str, object]) -> tuple[str, str]:
 
 
 def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str, int]:
-    """Write rows into an empty store, in one transaction, and queue all of its items for an index.
+    """Write rows into an empty store, in one transaction, and queue all items for the index.
 
     Args:
         database: The empty store.
@@ -187,7 +192,7 @@ def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str,
                 connection.execute(insert(table), rows)
                 counts[table.name] = counts.get(table.name, 0) + len(rows)
             _check_model(before, active_space(connection), source)
-            _count_on(connection)
+            _advance_sequences(connection)
             for space in known_spaces(connection, "active", "building") or [Space(SPACE)]:
                 reset(connection, space.name, database.clock())
             failpoint("restore.written")
@@ -228,8 +233,8 @@ def _check_model(before: Space, now: Space, source: str) -> None:
         )
 
 
-def _count_on(connection: Connection) -> None:
-    """Set the sequences of a server to the highest numbers that were written; SQLite needs no change."""
+def _advance_sequences(connection: Connection) -> None:
+    """Set the sequences of PostgreSQL to the highest ids that were written. SQLite needs no change."""
     if connection.dialect.name == "sqlite":
         return
     for table in (conversations, branches, recall_logs):

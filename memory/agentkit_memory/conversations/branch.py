@@ -1,4 +1,4 @@
-"""`Branch`: a conversation or a fork of it in SQL: append-only messages, and a head that is compared and swapped."""
+"""`Branch`: a conversation or a fork in SQL. Messages are appended by a compare-and-swap on their number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.conversations.message_rows import MAIN, dump, load
+from agentkit_memory.conversations.message_rows import MAIN, MAX_SEQ, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
-from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import column_problem, corrupt_row, sound_rows
 from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
@@ -24,12 +24,10 @@ from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 __all__ = ["EDIT", "SUMMARY", "Branch", "shared"]
 
 SUMMARY = "summary"
-"""Name of the note with a summary; it is deleted when one of its messages is redacted."""
+"""Name of the note with a summary. The redaction of a summarised message deletes the note."""
 
-_MAX_SEQ = 2**31 - 1
-_MAX_ITEMISED = 512
-_MAX_KEPT = 240
-"""Maximum characters of the name of a branch in the name of its rewound messages; a number follows."""
+_MAX_PREFIX = 240
+"""Maximum characters of the old name in the new name of a rewound branch; `~` and a number follow."""
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
 _UNCHANGED = update(branches).where(
@@ -39,7 +37,7 @@ _UNCHANGED = update(branches).where(
 )
 _SWAP = _UNCHANGED.values(head_seq=bindparam("head"))
 _ADD = insert(messages)
-_SAME = (
+_STORED = (
     select(*messages.c["seq", "key", "body", "created_at"])
     .where(messages.c.branch_id == bindparam("branch"), messages.c.seq.between(bindparam("first"), bindparam("last")))
     .order_by(messages.c.seq)
@@ -59,7 +57,7 @@ _BETWEEN = (
     .limit(bindparam("most"))
 )
 _OLDEST_FIRST, _NEWEST_FIRST = _BETWEEN.order_by(messages.c.seq), _BETWEEN.order_by(messages.c.seq.desc())
-_KEY = select(messages.c.seq).where(
+_NUMBER_OF_KEY = select(messages.c.seq).where(
     messages.c.branch_id == bindparam("branch"),
     messages.c.key == bindparam("used"),
     messages.c.seq <= bindparam("until"),
@@ -82,9 +80,9 @@ _FIND = (
 EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
-"""Invalidates views of a conversation; no message of it becomes an item until the transaction ends."""
+"""Invalidates the views of a conversation, and locks its branches: until the end, no message becomes an item."""
 _SET_ASIDE = _UNCHANGED.where(branches.c.name == bindparam("current")).values(
-    name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1
+    name=bindparam("new_name"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1
 )
 _NOTES = (
     select(branch_notes)
@@ -96,10 +94,10 @@ _FORGET_NOTE = delete(branch_notes).where(
     branch_notes.c.seq == bindparam("number"),
     branch_notes.c.name == bindparam("named"),
 )
-_LATER = select(items.c.id).where(
+_LATER_ITEMS = select(items.c.id).where(
     items.c.branch_id.in_(bindparam("branches", expanding=True)), items.c.position > bindparam("at")
 )
-_ALL = (
+_BRANCHES = (
     select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
     .order_by(branches.c.id)
@@ -117,13 +115,13 @@ class Branch:
         self.id: int
         self.conversation_id: int
         self.edits: int
-        """Number of redactions of the conversation before it was read."""
+        """Number of redactions and rewinds of the conversation when this row was read."""
         self.expires_at: float | None
         self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
         if problem := column_problem(conversations.c.expires_at, self.expires_at):
             raise corrupt_row("conversations", self.conversation_id, "expires_at", problem, self.path)
         self.shared: tuple[tuple[int, int, int], ...] = ()
-        """Ranges of messages of other branches that it starts with: branch id, number before the first, last number."""
+        """Ranges of shared messages: branch id of the ancestor, number before the first message, last number."""
         if parent is not None:
             with database.read() as connection:
                 self.shared = shared(connection, self.conversation_id, parent, fork_seq)
@@ -145,7 +143,7 @@ class Branch:
 
     @classmethod
     def _existing(cls, database: Database, scope_id: int, name: str, branch: str = MAIN, when: str = "") -> Branch:
-        """Return a branch that existed a moment ago.
+        """Return a branch that existed a moment ago; `when` is added to the error.
 
         Raises:
             NotFound: The branch was deleted meanwhile.
@@ -161,7 +159,7 @@ class Branch:
 
     @classmethod
     def make(cls, database: Database, scope_id: int, name: str) -> Branch:
-        """Return the conversation of a name, created if missing."""
+        """Return the branch `main` of a conversation, which is created if missing."""
         row = {"scope_id": scope_id, "name": name, "created_at": database.clock()}
         owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
 
@@ -200,28 +198,29 @@ class Branch:
         return self._existing(self.database, self.scope_id, self.name, name, " as it was forked")
 
     def rewind(self, at: int, expected: int, edits: int) -> Branch | None:
-        """Continue the conversation after its first `at` messages; None if another writer was first.
+        """Continue the conversation after its first `at` messages on a new branch; None if another writer was first.
 
-        No message is changed or deleted: this branch gets another name and a higher `edits`, which invalidates views of
-        it, and new messages are written to a new branch with the old name. The later messages are no longer recalled.
+        No message is changed or deleted: this branch gets another name and a higher `edits`, which invalidates its
+        views, and the new branch gets the old name. The messages after `at` are no longer recalled.
         """
-        # The first messages stay recallable only if they are items already.
-        while itemise(self.database, [self.scope_id], _MAX_ITEMISED):
-            pass
+        # Messages of a renamed branch never become items, so the first messages become items before.
+        itemise_all(self.database, self.scope_id)
         this = {"branch": self.id, "expected": expected, "seen": edits}
 
         def write(connection: Connection) -> bool:
-            rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
-            names, prefix = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_KEPT]}~"
+            rows = connection.execute(_BRANCHES, {"conversation": self.conversation_id}).all()
+            names, prefix = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_PREFIX]}~"
             new_name = next(name for number in count(1) if (name := f"{prefix}{number}") not in names.values())
             # Messages after `at` may be in branches of earlier rewinds, whose later items are removed too.
             rewound = [branch for branch, _, until in self.shared if until > at and _is_rewound(names[branch], prefix)]
-            if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": new_name}).rowcount != 1:
+            if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "new_name": new_name}).rowcount != 1:
                 return False
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
             self._copy_notes(connection, connection.scalar(new), at)
-            forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *rewound], "at": at}).all())
+            forget_items(
+                connection, connection.scalars(_LATER_ITEMS, {"branches": [self.id, *rewound], "at": at}).all()
+            )
             return True
 
         if not self.database.change(write, twice=False):
@@ -229,9 +228,9 @@ class Branch:
         return self.current()
 
     def notes(self) -> dict[str, str]:
-        """Return the newest note of each name, JSON text."""
+        """Return the newest note of each name, as JSON text."""
         with self.database.read() as connection:
-            bound = {"branch": self.id, "until": _MAX_SEQ}
+            bound = {"branch": self.id, "until": MAX_SEQ}
             rows = sound_rows(connection, _NOTES, bound, branch_notes.c.name, self.path)
         return {row.name: row.body for row in rows}
 
@@ -256,24 +255,24 @@ class Branch:
         self.database.change(write)
 
     def current(self) -> Branch:
-        """Return the branch that has the name of this branch now: another branch, if it was rewound."""
+        """Return the branch that has the name of this branch now: after a rewind, a new branch."""
         return self._existing(self.database, self.scope_id, self.name, self.branch)
 
     def all(self) -> list[BranchInfo]:
         """Return every branch of the conversation, oldest first."""
         with self.database.read() as connection:
-            rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
+            rows = connection.execute(_BRANCHES, {"conversation": self.conversation_id}).all()
         names = {row.id: row.name for row in rows}
         return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
 
     def state(self) -> tuple[int, int]:
-        """Return the number of messages of the branch, and the number of redactions of the conversation."""
+        """Return the number of messages of the branch, and its `edits` (redactions and rewinds)."""
         with self.database.read() as connection:
             return self._state(connection)
 
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
-        # The number is less than 0 while the branch is being deleted.
+        # The number of messages is negative while the branch is being deleted.
         if row is None or row.head_seq < 0:
             raise NotFound(
                 f"conversation {self.name!r} was deleted; open it again to start a new conversation",
@@ -294,21 +293,21 @@ class Branch:
 
     @property
     def _forked_at(self) -> int:
-        """The last message that is shared with other branches; 0 if none is."""
+        """Number of the last message that is shared with an ancestor; 0 without shared messages."""
         if not self.shared:
             return 0
         return self.shared[-1][2]
 
     def page(
-        self, after: int = 0, before: int = _MAX_SEQ, most: int = _MAX_SEQ, *, newest: bool = False
+        self, after: int = 0, before: int = MAX_SEQ, most: int = MAX_SEQ, *, newest: bool = False
     ) -> list[StoredMessage]:
-        """Return at most `most` messages between two numbers, in order: the oldest, or with `newest` the newest."""
-        parts, query = [*self.shared, (self.id, self._forked_at, _MAX_SEQ - 1)], _OLDEST_FIRST
+        """Return the first `most` messages between two numbers or, with `newest`, the last `most`, in order."""
+        ranges, query = [*self.shared, (self.id, self._forked_at, MAX_SEQ - 1)], _OLDEST_FIRST
         if newest:
-            parts, query = parts[::-1], _NEWEST_FIRST
+            ranges, query = ranges[::-1], _NEWEST_FIRST
         rows: list[Any] = []
         with self.database.read() as connection:
-            for branch, start, end in parts:
+            for branch, start, end in ranges:
                 rest = most - len(rows)
                 if rest <= 0:
                     break
@@ -332,29 +331,29 @@ class Branch:
 
     def seq_of(self, key: str) -> int | None:
         """Return the number of the first message that was appended under `key`, here or before the fork."""
-        parts = [*self.shared, (self.id, 0, _MAX_SEQ)]
+        ranges = [*self.shared, (self.id, 0, MAX_SEQ)]
         with self.database.read() as connection:
-            return self._seq_of(connection, key, parts)
+            return self._seq_of(connection, key, ranges)
 
     def keys(self, after: int, until: int) -> list[tuple[int, str]]:
-        """Return the keys of messages after number `after` up to `until`, each with the number of its message."""
+        """Return number and key of each message with a key, after number `after` up to number `until`."""
         keys: list[tuple[int, str]] = []
         with self.database.read() as connection:
-            for branch, start, end in (*self.shared, (self.id, 0, _MAX_SEQ)):
+            for branch, start, end in (*self.shared, (self.id, 0, MAX_SEQ)):
                 bound = {"branch": branch, "after": max(after, start), "until": min(until, end)}
                 keys += [(row.seq, row.key) for row in connection.execute(_KEYS, bound)]
         return keys
 
     @staticmethod
-    def _seq_of(connection: Connection, key: str, parts: Sequence[tuple[int, int, int]]) -> int | None:
-        for branch, _, until in parts:
-            seq: int | None = connection.scalar(_KEY, {"branch": branch, "used": key, "until": until})
+    def _seq_of(connection: Connection, key: str, ranges: Sequence[tuple[int, int, int]]) -> int | None:
+        for branch, _, until in ranges:
+            seq: int | None = connection.scalar(_NUMBER_OF_KEY, {"branch": branch, "used": key, "until": until})
             if seq is not None:
                 return seq
         return None
 
     def _check_alive(self, now: float) -> None:
-        """Check that a conversation has not expired. Its time may have been extended; a deletion is detected later.
+        """Read the expiry again, which may have been extended, and check that the conversation has not expired.
 
         Raises:
             NotFound: The conversation has expired.
@@ -379,13 +378,13 @@ class Branch:
         *,
         wait: bool = True,
     ) -> bool:
-        """Add messages if the conversation is unchanged and `key` is new; return True if they were added.
+        """Add messages if the branch is unchanged and `key` is new; return True if the messages were added.
 
-        It is unchanged if it has `expected` messages and was redacted `edits` times. `said_at` is the time of the
+        The branch is unchanged if it has `expected` messages and the same `edits`. `said_at` is the time of the
         messages, by default now.
 
         Raises:
-            WouldWait: Without `wait`, if a lock or a disk had to be waited for.
+            WouldWait: `wait` is False, and the append would wait for a lock or a disk.
             NotFound: The conversation has expired: new messages would be deleted with it.
         """
         now = self.database.clock()
@@ -398,7 +397,7 @@ class Branch:
             body = dump(self.name, message)
             row = {"branch_id": self.id, "seq": seq, "key": None, "format": MESSAGE_FORMAT, "body": body}
             rows.append(row | {"created_at": now, "said_at": said_at})
-        # The key belongs to the first message: a repeated append is detected by it.
+        # Only the first message has the key, by which a repeated append is detected.
         rows[0]["key"] = key
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
 
@@ -418,6 +417,7 @@ class Branch:
 
         try:
             is_added = self.database.change(write, wait=wait, may_clash=True)
+        # The unique index of keys: an earlier append has this key.
         except IntegrityError:
             return False
         if is_added:
@@ -427,24 +427,24 @@ class Branch:
     def _are_stored(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> bool:
         """Return True if these rows are stored: the rows of another writer differ in the text or in the time."""
         bound = {"branch": self.id, "first": rows[0]["seq"], "last": rows[-1]["seq"]}
-        stored = [tuple(row) for row in connection.execute(_SAME, bound)]
+        stored = [tuple(row) for row in connection.execute(_STORED, bound)]
         return stored == [(row["seq"], row["key"], row["body"], row["created_at"]) for row in rows]
 
 
 def _is_rewound(name: str, prefix: str) -> bool:
-    """Return True if this is the name of a rewound branch: `prefix` and a number."""
+    """Return True if a branch was renamed by a rewind: its name is `prefix` and a number."""
     return name.startswith(prefix) and name[len(prefix) :].isdigit()
 
 
 def shared(
     connection: Connection, conversation: int, parent: int | None, until: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """Return the parts of other branches that a fork at message `until` of `parent` starts with."""
-    rows = {row.id: row for row in connection.execute(_ALL, {"conversation": conversation})}
-    parts: list[tuple[int, int, int]] = []
+    """Return the ranges of messages that a fork at message `until` of branch `parent` shares, in order."""
+    rows = {row.id: row for row in connection.execute(_BRANCHES, {"conversation": conversation})}
+    ranges: list[tuple[int, int, int]] = []
     while parent is not None and until > 0 and parent in rows:
         start = rows[parent].fork_seq
         if start < until:
-            parts.append((parent, start, until))
+            ranges.append((parent, start, until))
         parent, until = rows[parent].parent_id, min(start, until)
-    return tuple(reversed(parts))
+    return tuple(reversed(ranges))

@@ -43,7 +43,7 @@ _NEWEST = (
 def sessions_of(
     database: Database, scope: Scope, *, name: str | None, after: str, limit: int
 ) -> tuple[SessionInfo, ...]:
-    """Return the conversations of exactly this scope, by name; see `Memory.sessions`."""
+    """Return the conversations of exactly this scope, ordered by name; see `Memory.sessions`."""
     for each in (name, after):
         if each is not None:
             check_name("sessions", each)
@@ -60,7 +60,7 @@ def sessions_of(
 
 
 def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
-    """Return user and name of the conversations of a tenant; see `Memory.newest_sessions`."""
+    """Return user and name of each conversation of a tenant; see `Memory.newest_sessions`."""
     _check_limit("newest_sessions", limit)
     query = _NEWEST.limit(limit)
     if scope.user:

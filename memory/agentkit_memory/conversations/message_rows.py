@@ -10,46 +10,48 @@ from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import InvalidArgument, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
+__all__ = ["MAIN", "MAX_SEQ", "dump", "is_short", "load", "stored_texts"]
 
 MAIN = "main"
 """Name of the first branch of every conversation."""
+MAX_SEQ = 2**31 - 1
+"""Maximum number of a message in a database."""
 _MAX_SHORT = 65_536
-"""Maximum characters that are stored within a fraction of a millisecond."""
+"""Maximum characters of messages that are stored within a fraction of a millisecond."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "name")
-"""Fields that are stored only if a message has them."""
+"""Fields that are not stored if they are empty."""
 
 
-def dump(name: str, message: Message) -> str:
-    """Return the stored form of a message.
+def dump(conversation: str, message: Message) -> str:
+    """Return the stored form of a message of a conversation.
 
     Raises:
         InvalidArgument: The message has no JSON form.
     """
     try:
-        # These empty fields would take a fourth of the row of a short message.
-        missing = {each for each in _OPTIONAL if getattr(message, each) in (None, ())}
-        return MESSAGES.dump_json(message, exclude=missing).decode()
+        # Empty fields would take a fourth of the row of a short message.
+        empty_fields = {name for name in _OPTIONAL if getattr(message, name) in (None, ())}
+        return MESSAGES.dump_json(message, exclude=empty_fields).decode()
     except ValueError as error:
-        # Bytes, or text that JSON cannot contain.
+        # The message contains bytes, or text that JSON cannot contain.
         raise InvalidArgument(
-            f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
+            f"conversation {conversation!r}: a message of role {message.role} cannot be stored ({error}); "
             "replace its unpaired surrogates, or store media as files",
-            name=name,
+            name=conversation,
         ) from error
 
 
-def load(name: str, seq: int, version: int, body: str) -> Message:
+def load(conversation: str, seq: int, version: int, body: str) -> Message:
     """Return the message of a decoded row.
 
     Raises:
-        StoreVersion: A newer agentkit wrote it.
+        StoreVersion: A newer version of agentkit wrote the message.
         StoreCorrupt: The row is corrupt.
     """
     if version > MESSAGE_FORMAT:
-        where = f"conversation {name!r}, message {seq}"
+        where = f"conversation {conversation!r}, message {seq}"
         raise StoreVersion(
-            f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it",
+            f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade agentkit",
             path=where,
             name="format",
             value=version,
@@ -57,11 +59,11 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise corrupt_row("messages", seq, "body", f"is corrupt ({error})", f"conversation {name!r}") from error
+        raise corrupt_row("messages", seq, "body", f"is corrupt ({error})", f"conversation {conversation!r}") from error
 
 
 def stored_texts(body: str) -> list[str]:
-    """Return the texts in the stored form of a message, with JSON escapes; none if it is corrupt."""
+    """Return the texts in the stored form of a message, with JSON escapes; none if the JSON is corrupt."""
     texts: list[str] = []
     values: list[object] = []
     with suppress(ValueError, RecursionError):
@@ -78,7 +80,7 @@ def stored_texts(body: str) -> list[str]:
 
 
 def is_short(messages: Sequence[Message]) -> bool:
-    """Return True if messages contain only text, and are short."""
+    """Return True if messages contain only text, of at most 65,536 characters in all."""
     size = 0
     for message in messages:
         if type(message.content) is not str:

@@ -1,4 +1,4 @@
-"""Redaction: the text of a message is replaced wherever it is stored, in one transaction."""
+"""Redaction: replacement of the text of a message in all tables, in one transaction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 __all__ = ["redact", "scrub_logs"]
 
 _MIN_QUOTE = 8
-"""Minimum characters of a text that a question does not contain by chance."""
+"""Minimum characters of a quote in a question: a question may contain a shorter text by chance."""
 
 _SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
+"""Errors of a recall log with a redacted question, as JSON."""
 
 _LINEAGE = select(branches.c.id, branches.c.parent_id, branches.c.fork_seq).where(
     branches.c.conversation_id == bindparam("conversation")
@@ -60,7 +61,7 @@ _SUMMARIES = delete(branch_notes).where(
     branch_notes.c.name == SUMMARY,
     branch_notes.c.seq >= bindparam("number"),
 )
-"""Summaries that the message went into."""
+"""Deletes the summaries that include message `number`."""
 _TENANT = (
     select(scopes.c.tenant)
     .join(conversations, conversations.c.scope_id == scopes.c.id)
@@ -71,39 +72,40 @@ _TENANT = (
 def redact(branch: Branch, seq: int, replacement: str) -> None:
     """Replace the text of a message of a branch, with the arguments of its tool calls, its item and its vectors.
 
-    A message that a fork shares with its parent is the parent's: it is replaced in both. Facts that were taken from it
-    and summaries that it went into are deleted; questions in the recall logs of the tenant that quote it are changed.
+    A message that a fork shares with its parent is stored once, so it is replaced in both. Facts that were taken from
+    the message and summaries that include the message are deleted. Quotes of the message in the questions of the
+    tenant's recall logs are replaced.
 
     Raises:
         NotFound: The message does not exist.
     """
     database = branch.database
-    owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
-    place = {"branch": owner, "number": seq}
+    owner = next((ancestor for ancestor, after, last in branch.shared if after < seq <= last), branch.id)
+    this_message = {"branch": owner, "number": seq}
     # Logs that quote the message may not be written yet.
     database.deferred.settle()
 
     def write(connection: Connection) -> None:
-        # Acquired before any row, in the order of a change of spaces: another order could deadlock.
+        # This lock is acquired before any row lock, as in a change of spaces: another order could deadlock.
         hold_spaces(connection)
-        # Executed first: it invalidates views, and no message of the conversation becomes an item meanwhile.
+        # `EDIT` precedes the other statements: its lock keeps messages from becoming items meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
-        rows = sound_rows(connection, _FIND, place, messages.c.seq, branch.path)
+        rows = sound_rows(connection, _FIND, this_message, messages.c.seq, branch.path)
         if not rows:
             raise NotFound(f"conversation {branch.name!r} has no message {seq}", name="seq", value=seq)
         old = load(branch.name, *rows[0])
         new = _redacted(old, replacement)
         body = dump(branch.name, new)
         if old.tool_calls:
-            family = [owner, *_forks_with(connection, branch.conversation_id, owner, seq)]
-            connection.execute(_CALLS, {"branches": family, "number": seq})
+            branch_ids = [owner, *_forks_with(connection, branch.conversation_id, owner, seq)]
+            connection.execute(_CALLS, {"branches": branch_ids, "number": seq})
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
-        turn_ids = connection.scalars(_TURN, place).all()
+        turn_ids = connection.scalars(_TURN, this_message).all()
         if turn_ids:
             forget_items(connection, turn_ids[1:])
             _redact_item(connection, branch.scope_id, turn_ids[0], new, body)
-        # The message is replaced after its item, whose old text may be read from it.
-        connection.execute(_REPLACE, {**place, "new_body": body, "now": database.clock()})
+        # The message is replaced after its item, because the old text of the item may be read from the message.
+        connection.execute(_REPLACE, {**this_message, "new_body": body, "now": database.clock()})
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 
@@ -111,11 +113,11 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
 
 
 def _forks_with(connection: Connection, conversation: int, owner: int, seq: int) -> list[int]:
-    """Return the branches of a conversation that share message number `seq` with the branch that owns it."""
+    """Return the branches of a conversation that share message number `seq` of the branch `owner`."""
     forks = []
     for fork in connection.execute(_LINEAGE, {"conversation": conversation}).all():
-        parts = shared(connection, conversation, fork.parent_id, fork.fork_seq)
-        forks += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
+        ranges = shared(connection, conversation, fork.parent_id, fork.fork_seq)
+        forks += [fork.id for ancestor, after, last in ranges if ancestor == owner and after < seq <= last]
     return forks
 
 
@@ -134,7 +136,7 @@ def _redact_item(connection: Connection, scope: int, item: str, new: Message, bo
     if fields is None:
         forget_items(connection, [item])
         return
-    # Withdrawn first: a worker may be about to store the vector of the old text.
+    # The item is withdrawn first: a worker may be about to store the vector of the old text.
     withdraw(connection, [item])
     forget_embeddings(connection, [item])
     connection.execute(
@@ -147,18 +149,18 @@ def _redact_item(connection: Connection, scope: int, item: str, new: Message, bo
 
 
 def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:
-    """Remove texts from the questions in a tenant's recall logs: a whole question, or a longer quote in it.
+    """Replace texts in the questions of a tenant's recall logs: whole questions, and quotes of 8 or more characters.
 
     The errors of these recalls, which may quote the question, are removed too.
     """
     find: Any = func.strpos
     if connection.dialect.name == "sqlite":
         find = func.instr
-    theirs = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
+    is_of_tenant = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
     for text in {storable(each).strip() for each in texts} - {"", "{}"}:
         quoted: ColumnElement[bool] = func.trim(recall_logs.c.query, " \n\r\t") == text
         if len(text) >= _MIN_QUOTE:
             quoted = find(recall_logs.c.query, text) > 0
         scrubbed = func.replace(recall_logs.c.query, text, storable(replacement))
-        failed = case((recall_logs.c.degraded == "[]", "[]"), else_=_SCRUBBED)
-        connection.execute(update(recall_logs).where(theirs, quoted).values(query=scrubbed, degraded=failed))
+        errors = case((recall_logs.c.degraded == "[]", "[]"), else_=_SCRUBBED)
+        connection.execute(update(recall_logs).where(is_of_tenant, quoted).values(query=scrubbed, degraded=errors))

@@ -29,13 +29,13 @@ __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resu
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
-"""Rows that are deleted in one transaction, so that other writers are not blocked for long."""
+"""Maximum rows that are deleted in one transaction, so that other writers are not blocked for long."""
 _GONE = -1
-"""Number of messages of a branch that is being deleted: open sessions detect the deletion by it."""
+"""Number of messages of a branch that is being deleted, by which open sessions detect the deletion."""
 
 _BRANCHES = select(branches.c.id).where(branches.c.conversation_id == bindparam("conversation"))
 _SOME_ITEMS = select(items.c.id).where(items.c.branch_id.in_(_BRANCHES)).limit(_BATCH)
-_ITS_BRANCHES = _BRANCHES.order_by(branches.c.id)
+_ORDERED_BRANCHES = _BRANCHES.order_by(branches.c.id)
 _SOME_MESSAGES = (
     select(messages.c.seq, messages.c.body)
     .where(messages.c.branch_id == bindparam("branch"))
@@ -50,9 +50,9 @@ _DELETE_CALLS = _DELETE_ALL_CALLS.where(tool_calls.c.seq <= _upto)
 _OWNER = select(conversations.c.scope_id, conversations.c.name, conversations.c.expires_at).where(
     conversations.c.id == bindparam("conversation")
 )
-_its_logs = (recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named"))
-_LOGS = delete(recall_logs).where(*_its_logs)
-_QUERIES = select(recall_logs.c.query).where(*_its_logs)
+_is_its_log = (recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named"))
+_LOGS = delete(recall_logs).where(*_is_its_log)
+_QUERIES = select(recall_logs.c.query).where(*_is_its_log)
 _CLOSE = (
     update(branches)
     .where(branches.c.conversation_id == bindparam("conversation"))
@@ -68,32 +68,35 @@ _NAMED = select(conversations.c.id).where(
     conversations.c.scope_id == bindparam("scope"), conversations.c.name == bindparam("named")
 )
 _DELETE = delete(conversations).where(conversations.c.id == bindparam("conversation"))
-_LEFT = {
+_REMAINING = {
     "tool_calls": select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES)),
     "branches": select(func.count()).select_from(_BRANCHES.subquery()),
 }
-_PAST = (
+_EXPIRED = (
     select(conversations.c.id)
     .where(conversations.c.expires_at.is_not(None), conversations.c.expires_at <= bindparam("now"))
     .order_by(conversations.c.id)
 )
-_STILL_PAST = _PAST.where(conversations.c.id == bindparam("conversation"))
+_STILL_EXPIRED = _EXPIRED.where(conversations.c.id == bindparam("conversation"))
 _EXPIRES = (
     update(conversations).where(conversations.c.id == bindparam("conversation")).values(expires_at=bindparam("at"))
 )
 _VALID_TO = update(items).where(items.c.branch_id.in_(_BRANCHES)).values(valid_to=bindparam("at"))
 
-Note: TypeAlias = Callable[[Connection, Mapping[str, int], Forgotten], None]
-"""Function called in each transaction with the number of deleted rows, per table, and their content."""
+OnDeleted: TypeAlias = Callable[[Connection, Mapping[str, int], Forgotten], None]
+"""Function that is called in each transaction with the number of deleted rows, per table, and their content."""
 
 
 def hide_conversation(connection: Connection, conversation: int, forgotten: Forgotten | None = None) -> dict[str, int]:
-    """Hide a conversation, so that it cannot be found or extended; return the number of its deleted recall logs.
+    """Hide a conversation, so that it cannot be found or extended, and delete its recall logs.
 
-    If a crash interrupts the deletion, the next opening of the store finishes it.
+    If a crash interrupts the deletion of the conversation, the next opening of the store finishes the deletion.
+
+    Returns:
+        Number of deleted rows, per table; empty if the conversation was hidden before.
     """
     this = {"conversation": conversation}
-    # Executed first, so that no message becomes an item meanwhile.
+    # `EDIT` precedes the other statements: its lock keeps messages from becoming items meanwhile.
     connection.execute(EDIT, this)
     owner = next(iter(raw_rows(connection, _OWNER, this)), None)
     if owner is None or owner.expires_at == -math.inf:
@@ -110,10 +113,10 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     return {"recall_logs": logs}
 
 
-def delete_conversation(database: Database, conversation: int, note: Note | None = None) -> dict[str, int]:
+def delete_conversation(database: Database, conversation: int, on_deleted: OnDeleted | None = None) -> dict[str, int]:
     """Delete a conversation with its forks, tool calls, items, the facts taken from them, and recall logs.
 
-    It is hidden first, and then deleted in small transactions.
+    The conversation is hidden first, and then deleted in small transactions.
 
     Returns:
         Number of deleted rows, per table.
@@ -123,14 +126,14 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
     def change(step: Callable[[Connection, Forgotten], dict[str, int]]) -> bool:
         """Execute a step; return True if more rows may be left."""
 
-        def noted(connection: Connection) -> dict[str, int]:
+        def write(connection: Connection) -> dict[str, int]:
             forgotten = Forgotten()
             counts = step(connection, forgotten)
-            if note is not None:
-                note(connection, counts, forgotten)
+            if on_deleted is not None:
+                on_deleted(connection, counts, forgotten)
             return counts
 
-        counts = database.change(noted)
+        counts = database.change(write)
         totals.update(counts)
         failpoint("conversation.step")
         return "conversations" not in counts
@@ -142,7 +145,7 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
 
 
 def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> dict[str, int]:
-    """Delete some items or, if none are left, some messages or, if none are left, the conversation.
+    """Delete a batch of items or, without items, a batch of messages or, without messages, the conversation.
 
     Returns:
         Number of deleted rows, per table; only the last step returns the key `conversations`.
@@ -151,31 +154,31 @@ def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten
     removed = forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten)
     if removed:
         return {"items": removed, "embeddings": forgotten.embeddings}
-    for branch in connection.scalars(_ITS_BRANCHES, this).all():
+    for branch in connection.scalars(_ORDERED_BRANCHES, this).all():
         counts = _delete_messages(connection, branch, forgotten)
         if counts["messages"]:
             return counts
-    counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
+    counts = {table: int(connection.scalar(count, this) or 0) for table, count in _REMAINING.items()}
     removed = connection.execute(_DELETE, this).rowcount
     if not removed:
-        # Another caller deleted it.
+        # Another caller deleted the conversation.
         return {"conversations": 0}
     return {**counts, "conversations": removed}
 
 
 def _delete_messages(connection: Connection, branch: int, forgotten: Forgotten) -> dict[str, int]:
-    """Delete some messages of a branch with their tool calls; return the number of deleted rows, per table."""
+    """Delete a batch of messages of a branch with their tool calls; return the number of deleted rows, per table."""
     rows = raw_rows(connection, _SOME_MESSAGES, {"branch": branch})
     forgotten.texts += [text for row in rows for text in stored_texts(row.body)]
     numbers = [row.seq for row in rows if isinstance(row.seq, int)]
     if not rows:
         return {"tool_calls": 0, "messages": 0}
-    # Corrupt numbers are sorted after all other numbers: if none is sound, only corrupt numbers are left.
-    part, delete_calls, delete_messages = {"branch": branch}, _DELETE_ALL_CALLS, _DELETE_ALL_MESSAGES
+    # Corrupt numbers are sorted last: without a sound number in the batch, all remaining numbers are corrupt.
+    bound, delete_calls, delete_messages = {"branch": branch}, _DELETE_ALL_CALLS, _DELETE_ALL_MESSAGES
     if numbers:
-        part, delete_calls, delete_messages = part | {"last": numbers[-1]}, _DELETE_CALLS, _DELETE_MESSAGES
-    calls = connection.execute(delete_calls, part).rowcount
-    return {"tool_calls": calls, "messages": connection.execute(delete_messages, part).rowcount}
+        bound, delete_calls, delete_messages = bound | {"last": numbers[-1]}, _DELETE_CALLS, _DELETE_MESSAGES
+    calls = connection.execute(delete_calls, bound).rowcount
+    return {"tool_calls": calls, "messages": connection.execute(delete_messages, bound).rowcount}
 
 
 def resume_removals(database: Database) -> None:
@@ -197,7 +200,7 @@ def _logging_corrupt(action: str, conversation: int) -> Iterator[None]:
 
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
-    """Set the time when a conversation expires; from then on its turns are not recalled."""
+    """Set the time when a conversation expires (None: never); from then on, its turns are not recalled."""
 
     def write(connection: Connection) -> None:
         connection.execute(_EXPIRES, {"conversation": conversation, "at": at})
@@ -215,9 +218,9 @@ def expire(database: Database, now: float) -> dict[str, int]:
     _check_time("expire: now", now)
     database.deferred.settle()
     with database.read() as connection:
-        past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
+        expired: Sequence[int] = connection.scalars(_EXPIRED, {"now": now}).all()
     totals: Counter[str] = Counter()
-    for conversation in past:
+    for conversation in expired:
         with _logging_corrupt("expired", conversation):
             counts = _hide_expired(database, conversation, now)
             if counts is not None:
@@ -227,10 +230,10 @@ def expire(database: Database, now: float) -> dict[str, int]:
 
 
 def _hide_expired(database: Database, conversation: int, now: float) -> dict[str, int] | None:
-    """Hide a conversation; None if its time was extended or it was deleted meanwhile."""
+    """Hide an expired conversation; return None if its expiry was extended or it was deleted meanwhile."""
 
     def hide(connection: Connection) -> dict[str, int] | None:
-        if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
+        if connection.scalar(_STILL_EXPIRED, {"now": now, "conversation": conversation}) is None:
             return None
         return hide_conversation(connection, conversation)
 
@@ -243,14 +246,14 @@ def _check_time(name: str, at: object) -> None:
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:
-    """Delete the conversation of a name; return True if it existed."""
-    return any(_delete_named(database, number, name) for number in known_ids(database, scope))
+    """Delete a conversation by its name; return True if the conversation existed."""
+    return any(_delete_named(database, scope_id, name) for scope_id in known_ids(database, scope))
 
 
 def _delete_named(database: Database, scope_id: int, name: str) -> bool:
-    # Logs that are not written yet are deleted too.
+    # Recall logs that wait in memory are written first, so that they are deleted too.
     database.deferred.settle()
-    # Collected over all tries: a try whose connection was lost may have hidden the conversation.
+    # The ids of all tries are collected: a try whose connection was lost may have hidden the conversation.
     hidden: set[int] = set()
 
     def hide(connection: Connection) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.conversations.message_rows import MAX_SEQ
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import check_name
 from agentkit_prompts.errors import brief
 
 __all__ = ["check_append", "check_number"]
-
-_MAX_SEQ = 2**31 - 1
-"""Maximum number of a message in a database."""
 
 
 def check_append(key: str | None, said_at: float | None) -> None:
@@ -26,10 +24,10 @@ def check_append(key: str | None, said_at: float | None) -> None:
 
 
 def check_number(name: str, number: object) -> None:
-    """Check the number of a message; `name` is the argument.
+    """Check an argument that is the number of a message; `name` is the name of the argument.
 
     Raises:
         InvalidArgument: The number is not a whole number that a database can store.
     """
-    if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
+    if not is_whole(number, -MAX_SEQ, MAX_SEQ):
         raise InvalidArgument(f"{name}: expected the number of a message, got {brief(number)}", name=name)

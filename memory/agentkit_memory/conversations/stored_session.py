@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.session_arguments import check_append, check_number
-from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
+from agentkit_memory.conversations.unread_append import append_unread, check_same, read_appended
 from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
 from agentkit_memory.process.async_methods import async_method
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentkit_memory.database.engine import Database
     from agentkit_prompts.system.threads import Threads
 
-__all__ = ["StoredSession", "shown"]
+__all__ = ["StoredSession", "visible_messages"]
 
 _KWARGS = "additional_kwargs"
 """Name of the note with the additional kwargs of the session."""
@@ -76,32 +76,32 @@ class StoredSession(metaclass=Hinted):
 
     @property
     def conversation(self) -> Conversation:
-        """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
+        """The messages as of the last `append`, `redact` or `refresh`, which are read at the first use."""
         if self._view is None:
             return self._load()
         return self._view
 
     def disown(self, why: str) -> None:
-        """Replace the lock, which a thread of the parent may hold; all other methods raise an error."""
+        """Replace the lock after a fork: a thread of the parent process may hold it. Other methods raise an error."""
         self._lock = RLock()
 
-    def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
-        """Return the ranges of its stored messages: branch id, number before the first message, last number.
+    def ranges(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
+        """Return the ranges of the stored messages: branch id, number before the first message, last number.
 
         Args:
-            last: Number of the latest messages; None for all.
+            last: Number of latest messages to include; None for all.
         """
         first = 0
         if last is not None:
             first = max(0, len(self.conversation) - last)
-        parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
-        return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
+        ranges = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
+        return tuple((branch, max(after, first), until) for branch, after, until in ranges if until > first)
 
     def refresh(self) -> Conversation:
-        """Read the changes of other writers, if any, and return the conversation.
+        """Read the changes of other writers, and return the conversation.
 
         Raises:
-            StoreError: The database cannot be read, or the conversation is gone.
+            StoreError: The database cannot be read, or the conversation was deleted.
         """
         with self._lock:
             self._catch_up()
@@ -114,23 +114,23 @@ class StoredSession(metaclass=Hinted):
         said_at: float | None = None,
         allow_media: bool = False,
     ) -> Conversation:
-        """Add messages in one transaction and return the conversation with them at its end.
+        """Add messages in one transaction, and return the conversation with the new messages at its end.
 
         Args:
             messages: Messages to add, in order: `Message`s, or mappings in the form of a provider.
-            key: Idempotency key: the second append under the same key and with the same messages adds nothing. The
-                keys of messages that a fork shares are keys of the fork too.
+            key: Idempotency key: a second append with the same key and the same messages adds nothing. The keys of
+                messages that a fork shares are keys of the fork too.
             said_at: The time of the messages, in seconds since 1970; by default now.
-            allow_media: True if the media of mappings may be in a file of this machine, or at an address that is not
-                public. The default is the option of the session.
+            allow_media: True to accept media of mappings in files of this machine and at addresses that are not
+                public; the option of the session is sufficient too.
 
         Raises:
-            HeadMoved: Another writer was first. Nothing was added; `conversation` now contains its messages.
+            HeadMoved: Another writer was first. Nothing was added; `conversation` now contains its messages too.
             AlreadyUsed: The key was used for other messages.
             InvalidArgument: The key is too long or contains NUL, the time is invalid, or a value is not a message or
                 cannot be stored.
             NotFound: The conversation was deleted, or has expired.
-            StoreError: The database is locked, read-only, full or gone. Nothing was added.
+            StoreError: The database is locked, read-only, full or not reachable. Nothing was added.
         """
         check_append(key, said_at)
         with self._lock:
@@ -139,7 +139,7 @@ class StoredSession(metaclass=Hinted):
                 self._branch, self._edits, added = append_unread(self._branch, messages, key, said_at, allowed)
                 return added
             view = self._view
-            messages = given_messages(messages, view, allow_media or self._allow_media)
+            messages = read_appended(messages, view, allow_media or self._allow_media)
             if not messages:
                 return view
             length = len(view)
@@ -148,14 +148,14 @@ class StoredSession(metaclass=Hinted):
                     self._view = self.conversation.append(*messages)
                     return self._view
                 before = self._branch
-                redacted = self._catch_up()
+                is_edited = self._catch_up()
                 if key is not None and (seq := self._branch.seq_of(key)) is not None:
                     check_same(self._branch, key, seq, messages)
                     return self.conversation
                 actual = len(self.conversation)
                 rewound = self._branch is not before
-                # Only a redaction leaves the new messages at their place: then the append is tried again.
-                if actual != length or not redacted or rewound:
+                # After a redaction, the new messages still follow the same message: the append is tried again.
+                if actual != length or not is_edited or rewound:
                     raise HeadMoved(self.id, length, actual, rewound)
 
     def append_now(
@@ -164,7 +164,7 @@ class StoredSession(metaclass=Hinted):
         """Append without waiting, if possible: a few short messages, while no other writer is active.
 
         Returns:
-            True if they were added. Otherwise nothing was done: call `append` in a thread, which also raises errors.
+            True if the messages were added. Otherwise nothing was done: call `append` in a thread, which raises errors.
 
         Raises:
             InvalidArgument, StoreError: As `append` does.
@@ -173,11 +173,11 @@ class StoredSession(metaclass=Hinted):
         view = self._view
         if view is None:
             return not messages
-        messages = given_messages(messages, view, self._allow_media)
+        messages = read_appended(messages, view, self._allow_media)
         if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            # Another thread may have been first.
+            # Another thread may have changed the view.
             if self._view is not view:
                 return False
             is_added = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
@@ -190,7 +190,7 @@ class StoredSession(metaclass=Hinted):
             self._lock.release()
 
     def position(self, key: str) -> int | None:
-        """Return the index of the first message that was appended under a key, or None.
+        """Return the index (from 0) of the first message of the append with a key; None if the key is unused.
 
         Raises:
             InvalidArgument: The key is too long or contains NUL.
@@ -205,40 +205,36 @@ class StoredSession(metaclass=Hinted):
         return seq - 1
 
     def keys(self, start: int, stop: int) -> Mapping[int, str]:
-        """Return the keys of the appended messages from index `start` to `stop`, by index.
-
-        Raises:
-            StoreError: The database cannot be read.
-        """
+        """Return the idempotency keys of the messages from index `start` up to index `stop`, by index."""
         return {seq - 1: key for seq, key in self._branch.keys(start, stop)}
 
     def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[StoredMessage, ...]:
-        """Return some messages in order, without reading the other messages.
+        """Return a page of messages, in order, without reading the other messages.
 
-        The next page starts at the number of the first or last message: `page(before=messages[0].seq)`.
+        Pass the number of the first or last message for the next page: `page(before=messages[0].seq)`.
 
         Args:
-            after: Return the first messages after this number.
-            before: Return the last messages before this number. By default the newest messages are returned.
+            after: Return the first messages after the message with this number.
+            before: Return the last messages before the message with this number. By default, return the newest.
             limit: Maximum number of messages.
 
         Raises:
             InvalidArgument: The limit is less than 1, or a number is invalid.
-            StoreError: The database cannot be read, or the conversation is gone.
+            StoreError: The database cannot be read, or the conversation was deleted.
         """
         if not is_whole(limit, 1):
             raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}", name="limit")
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             check_number(f"page: {name}", number)
-        # Raises for a deleted conversation, which would have empty pages.
+        # `state` raises an error for a deleted conversation, whose pages would be empty.
         self._branch.state()
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
     def fork(self, id: str, at: int | None = None) -> StoredSession:
-        """Create a branch that starts with the first `at` messages; it takes one row.
+        """Create a branch that starts with the first `at` messages. The messages are shared, not copied.
 
         Args:
             id: Name of the branch: `memory.session(session.id, branch=id)` opens it again.
@@ -258,7 +254,7 @@ class StoredSession(metaclass=Hinted):
         return StoredSession(self._branch.fork(id, at), self.scope, allow_media=self._allow_media)
 
     def note(self, name: str) -> Any:
-        """Return the last value that was stored under a name about these messages, or None.
+        """Return the value of `keep_note` about the most messages of this branch, or None if the name is unknown.
 
         Raises:
             StoreCorrupt: The note is corrupt.
@@ -279,10 +275,10 @@ class StoredSession(metaclass=Hinted):
         return corrupt_row("branch_notes", name, "body", f"is corrupt ({str(error)[:200]})", self._branch.path)
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
-        """Store a value about the first `at` messages, which are not changed. A rewind to before `at` drops it.
+        """Store a value about the first `at` messages. A rewind to before message `at` drops the value.
 
         Args:
-            name: Name of the value; a new value replaces an old value of the name.
+            name: Name of the value; a new value of the name replaces the old value.
             value: JSON data, a path, a time, or another value that `to_json` converts.
             at: Number of messages that the value is about; by default all messages of `conversation`.
 
@@ -362,7 +358,7 @@ class StoredSession(metaclass=Hinted):
         """
         with self._lock:
             before, message = self.conversation.edited(seq, content)
-            # Raises an error for a message that cannot be stored before anything is changed.
+            # A message that cannot be stored raises an error here, before anything is changed.
             dump(self.id, message)
             self.rewind(len(before))
             return self.append(message)
@@ -384,9 +380,10 @@ class StoredSession(metaclass=Hinted):
     def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
         """Replace the text of message number `seq` wherever it is stored, and return the conversation.
 
-        Its number, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
-        of its tool calls become `{}`. Its item and vectors are replaced, facts that were taken from it are deleted, and
-        it is removed from recall logs. Other sessions read the change at their next append or refresh.
+        The number, role, name and tool call ids of the message stay, so that the conversation stays valid; the
+        arguments of its tool calls become `{}`. Its item and vectors are replaced, facts that were taken from the
+        message are deleted, and quotes of it are removed from recall logs. Other sessions read the change at their next
+        append or refresh.
 
         Raises:
             InvalidArgument: `seq` is not a number, or the replacement is not text, or cannot be stored.
@@ -416,33 +413,35 @@ class StoredSession(metaclass=Hinted):
             return self._view
 
     def _catch_up(self) -> bool:
-        """Read new messages, or all messages after a redaction or a rewind; return True after one of these."""
+        """Read new messages, or all messages after a redaction or rewind; return True after a redaction or rewind."""
         self._notes = None
         # The state is read before the messages: later changes are detected the next time.
         head, edits = self._branch.state()
-        redacted = edits != self._edits
-        # A rewound conversation has another branch by this name.
-        if redacted and (current := self._branch.current()).id != self._branch.id:
+        is_edited = edits != self._edits
+        # A rewound conversation has another branch with this name.
+        if is_edited and (current := self._branch.current()).id != self._branch.id:
             self._branch, edits = current, current.edits
-        if redacted:
-            self._view, self.render_cache = None, RenderCache()  # both contain the redacted text
+        if is_edited:
+            # The view and the cache contain the redacted text.
+            self._view, self.render_cache = None, RenderCache()
             self._edits = edits
         elif self._view is not None and head != len(self._view):
             self._view = self._view.append(*self._branch.tail(len(self._view)))
-        return redacted
+        return is_edited
 
 
-def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
-    """Return the name of a session, and the ranges of its `last` messages (None: all) in this database.
+def visible_messages(
+    session: object, database: Database, last: int | None
+) -> tuple[str, tuple[tuple[int, int, int], ...]]:
+    """Return the name of a session, and the ranges of its `last` messages (None: all) in a database, if any.
 
     Raises:
         InvalidArgument: The value is not a session.
     """
     if not isinstance(session, StoredSession):
         if session is None or hasattr(session, "conversation"):
-            # A session of another class has no messages in the database.
             return "", ()
         raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     if session._branch.database is not database:
         return session.id, ()
-    return session.id, session.places(last)
+    return session.id, session.ranges(last)

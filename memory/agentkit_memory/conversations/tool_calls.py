@@ -9,6 +9,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import MAX_BYTES
+from agentkit_memory.conversations.message_rows import MAX_SEQ
 from agentkit_memory.database.engine import upserts
 from agentkit_memory.database.tables import tool_calls
 from agentkit_memory.store.item_rows import storable
@@ -17,7 +18,6 @@ from agentkit_prompts.context.messages import Message
 
 __all__ = ["read_calls", "record_calls"]
 
-_MAX_SEQ = 2**31 - 1
 
 _EARLIER = tool_calls.alias()
 _LATEST = (
@@ -40,14 +40,14 @@ _ANSWER = (
     .values(result_seq=bindparam("result"))
 )
 _ADD = insert(tool_calls)
-_OPEN = (
+_UNANSWERED = (
     select(*tool_calls.c["seq", "position", "call_id", "name", "arguments"])
     .where(
         tool_calls.c.branch_id == bindparam("branch"),
         tool_calls.c.call_id == bindparam("answered"),
         tool_calls.c.seq > bindparam("after"),
         tool_calls.c.seq <= bindparam("until"),
-        or_(tool_calls.c.result_seq.is_(None), tool_calls.c.result_seq > bindparam("forked")),
+        or_(tool_calls.c.result_seq.is_(None), tool_calls.c.result_seq > bindparam("forked_at")),
     )
     .order_by(tool_calls.c.seq.desc())
     .limit(1)
@@ -64,8 +64,8 @@ _READ = (
 )
 
 
-def _id(call_id: str) -> str:
-    """Return the id of a call as a database index accepts it: the start and a hash of a very long id.
+def _stored_id(call_id: str) -> str:
+    """Return the id of a call or, if a database index does not accept its length, the start and a hash of the id.
 
     Some servers put kilobytes of thinking into an id. The message contains the whole id.
     """
@@ -78,18 +78,22 @@ def _id(call_id: str) -> str:
 def record_calls(
     connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], expected: int, added: Sequence[Message]
 ) -> None:
-    """Write the calls and results of messages that are added after message number `expected`.
+    """Write the tool calls, and the numbers of their results, of messages that follow message number `expected`.
 
-    A call that a fork shares with its parent, with a result in the fork, gets a separate row in the fork.
+    If a fork adds the result of a call that it shares with its parent, the row of the call is copied to the fork.
     """
     rows: list[dict[str, object]] = []
     results: list[tuple[str, int]] = []
     for seq, message in enumerate(added, expected + 1):
         for position, call in enumerate(message.tool_calls):
-            fields = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
+            fields = {
+                "call_id": _stored_id(call.id),
+                "name": storable(call.name),
+                "arguments": storable(call.arguments),
+            }
             rows.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
         if message.role == "tool":
-            call_id = _id(message.tool_call_id or "")
+            call_id = _stored_id(message.tool_call_id or "")
             if not _add_result(rows, call_id, seq):
                 results.append((call_id, seq))
     if rows:
@@ -101,7 +105,7 @@ def record_calls(
 
 
 def _add_result(rows: Sequence[dict[str, object]], call_id: str, seq: int) -> bool:
-    """Set the result of the last call with an id in new rows; return False if no row has the id."""
+    """Set the result of the last call with an id among new rows; return False if no row has the id."""
     for row in reversed(rows):
         if row["call_id"] == call_id:
             if row["result_seq"] is None:
@@ -113,10 +117,11 @@ def _add_result(rows: Sequence[dict[str, object]], call_id: str, seq: int) -> bo
 def _answer_shared(
     connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], call_id: str, seq: int
 ) -> None:
-    forked = shared[-1][2]
-    for other, after, until in reversed(shared):
-        bound = {"branch": other, "answered": call_id, "after": after, "until": until, "forked": forked}
-        row = connection.execute(_OPEN, bound).mappings().one_or_none()
+    """Copy the row of a shared call without a result to a fork, with the number of the result."""
+    forked_at = shared[-1][2]
+    for ancestor, after, until in reversed(shared):
+        bound = {"branch": ancestor, "answered": call_id, "after": after, "until": until, "forked_at": forked_at}
+        row = connection.execute(_UNANSWERED, bound).mappings().one_or_none()
         if row is not None:
             copy = {**row, "branch_id": branch, "result_seq": seq}
             connection.execute(_ADD_ONCE[connection.dialect.name], copy)
@@ -126,17 +131,17 @@ def _answer_shared(
 def read_calls(
     connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], after: int = 0
 ) -> list[StoredCall]:
-    """Return the calls of the messages after a number, in order, with those that a fork shares with its parent."""
-    forked = 0
+    """Return the calls of the messages after a number, in order, including calls that a fork shares with its parent."""
+    forked_at = 0
     if shared:
-        forked = shared[-1][2]
+        forked_at = shared[-1][2]
     calls: dict[tuple[int, int], StoredCall] = {}
-    for other, start, until in (*shared, (branch, 0, _MAX_SEQ)):
-        bound = {"branch": other, "after": max(after, start), "until": until}
+    for owner, start, until in (*shared, (branch, 0, MAX_SEQ)):
+        bound = {"branch": owner, "after": max(after, start), "until": until}
         for row in connection.execute(_READ, bound):
             call = StoredCall(*row)
-            # A result that the parent got after the fork does not belong to this branch.
-            if other != branch and call.result_seq is not None and call.result_seq > forked:
+            # A result that was added to the parent after the fork does not belong to this branch.
+            if owner != branch and call.result_seq is not None and call.result_seq > forked_at:
                 call = replace(call, result_seq=None)
             calls[call.seq, call.position] = call
-    return [calls[place] for place in sorted(calls)]
+    return [calls[number] for number in sorted(calls)]

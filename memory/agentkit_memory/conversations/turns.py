@@ -1,4 +1,4 @@
-"""Turns: messages become recallable items after the append, up to a watermark of each branch."""
+"""Turns: items of messages, written after the append. A watermark of each branch counts the processed messages."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ from agentkit_memory.store.stored_item import StoredItem
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "stored_fields", "turn_fields"]
+__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "itemise_all", "read_new_turns", "stored_fields", "turn_fields"]
 
 REDACTED = "[redacted]"
-"""Default text of a redacted message, which is not recalled."""
+"""Default text of a redacted message; a message with this text is not recalled."""
 
 MAX_SEARCHED = 250_000
-"""Maximum characters of new messages that a reader searches, the newest first."""
+"""Maximum characters of new messages that a recall searches, the newest first."""
 
+_BATCH = 512
+"""Maximum number of messages whose items are written at once."""
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
-_SPEAKERS = ("user", "assistant")
+_RECALLED_ROLES = ("user", "assistant")
 _MAX_WHOLE = 3 * PIECE_BYTES
-"""Maximum bytes of a message that is one item; a longer message is cut, and recalled in parts."""
+"""Maximum bytes of a message that becomes one item; a longer message is cut into several items."""
 
 _MAX_BRANCHES = 200
-"""Maximum number of conversations and forks whose new messages a reader searches."""
+"""Maximum number of conversations and forks whose new messages a recall searches."""
 
 _BEHIND = (
     select(
@@ -76,7 +78,7 @@ _MESSAGES = (
 _NEXT = select(func.min(messages.c.seq)).where(
     messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
 )
-_mine = (
+_queued = (
     select(
         *QUEUE.c["id", "name", "head_seq", "itemised_seq"],
         conversations.c.scope_id,
@@ -92,25 +94,25 @@ _mine = (
     )
     .order_by(QUEUE.c.conversation_id.desc())
     .limit(literal_column(str(_MAX_BRANCHES)))
-    .cte("mine")
+    .cte("queued")
 )
-# Each conversation has the same share, so that only the searched messages are read and sorted, not all that wait.
-_share = bindparam("most", type_=Integer) // select(func.count()).select_from(_mine).scalar_subquery()
-_is_cut = _mine.c.head_seq - _mine.c.itemised_seq > _share
+# Each conversation has the same share, so that only the searched messages are read and sorted, not all new messages.
+_share = bindparam("most", type_=Integer) // select(func.count()).select_from(_queued).scalar_subquery()
+_is_cut = _queued.c.head_seq - _queued.c.itemised_seq > _share
 _NEW = (
     select(
         *messages.c["seq", "format", "body", "created_at", "said_at"],
-        *_mine.c["id", "name", "scope_id", "conversation"],
-        *_mine.c[NAMES],
+        *_queued.c["id", "name", "scope_id", "conversation"],
+        *_queued.c[NAMES],
         _is_cut.label("is_cut"),
     )
-    .select_from(_mine)
+    .select_from(_queued)
     .join(
         messages,
         and_(
-            messages.c.branch_id == _mine.c.id,
-            messages.c.seq > case((_is_cut, _mine.c.head_seq - _share), else_=_mine.c.itemised_seq),
-            messages.c.seq <= _mine.c.head_seq,
+            messages.c.branch_id == _queued.c.id,
+            messages.c.seq > case((_is_cut, _queued.c.head_seq - _share), else_=_queued.c.itemised_seq),
+            messages.c.seq <= _queued.c.head_seq,
         ),
     )
     .order_by(messages.c.created_at.desc(), messages.c.seq.desc())
@@ -121,9 +123,9 @@ _NEW = (
 def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> int:
     """Write the items of new messages, each branch in a separate transaction; return the number of messages read.
 
-    Call it until it returns 0. Several callers may run at once: the caller that moves the watermark of a branch writes
-    its items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are the
-    scopes of the conversations; None, for workers only, means all scopes.
+    Call the function until it returns 0. Several callers may run at once: the caller that advances the watermark of a
+    branch writes the items. Only messages of users and assistants become items, not tool calls and results. `scope_ids`
+    are the scopes of the conversations; None, for workers only, means all scopes.
     """
     query, bound = _BEHIND, dict[str, object](most=limit)
     if scope_ids is not None:
@@ -139,20 +141,26 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     return read
 
 
+def itemise_all(database: Database, scope_id: int) -> None:
+    """Write the items of all new messages of a scope."""
+    while itemise(database, [scope_id], _BATCH):
+        pass
+
+
 def _itemise(database: Database, branch: Any, limit: int) -> int:
     """Write the items of the next messages of one branch; return the number of messages read."""
     after: int = branch.itemised_seq
 
     def write(connection: Connection) -> int:
         until: int = min(branch.head_seq, after + limit)
-        # Executed first, so that a redaction is either before the messages are read or after the items are written.
+        # The watermark is advanced first: its lock orders a redaction before the reading or after the writing.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             # Another caller writes the items.
             return until - after
         now = database.clock()
         with raw_texts(connection):
             expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        # A corrupt time counts as past: a conversation that was to expire must not be recalled for ever.
+        # A corrupt expiry counts as past: a conversation that should expire must not be recalled for ever.
         if not isinstance(expires_at, int | float | None):
             expires_at = now
         bound = {"branch": branch.id, "after": after, "until": until}
@@ -164,16 +172,16 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:
-                # It is left for the newer version that wrote it.
+                # The watermark returns to the message before, so that a newer version of agentkit writes the item.
                 connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": row.seq - 1})
                 until = row.seq - 1
                 break
             except StoreCorrupt:
-                # It is reported when the conversation is opened.
+                # A corrupt message is reported when the conversation is opened.
                 continue
             rows += _item_rows(branch, row, message, {"created_at": now, "valid_to": expires_at})
         if rows:
-            # After a corrupt watermark was reset, the items of the same messages may exist already.
+            # If a corrupt watermark was reset, items of these messages may exist already.
             connection.execute(database.insert(items).on_conflict_do_nothing(), rows)
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
         return until - after
@@ -182,7 +190,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
 
 
 def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
-    """Advance a corrupt branch, whose next messages are missing, to the first stored message."""
+    """Advance the watermark of a corrupt branch, whose next messages are missing, to the next stored message."""
     done = branch.head_seq
     next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
     if next_seq is not None:
@@ -193,7 +201,7 @@ def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
 def _item_rows(branch: Any, row: Any, message: Message, times: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the rows of the items of one stored message."""
     parts = [*_parts(message)]
-    # The text of a whole message is usually read from its stored form, but not the text of a part.
+    # The text of a single item is usually read from the stored message. Parts of a long message have separate texts.
     if len(parts) == 1:
         parts = [stored_fields(parts[0], row.body)]
     place = {"scope_id": branch.scope_id, "branch_id": branch.id, "position": row.seq, "said_at": _said_at(row)}
@@ -210,10 +218,11 @@ def _said_at(row: Any) -> float:
 def read_new_turns(
     connection: Connection, scope_ids: Sequence[int], now: float, most: int
 ) -> tuple[list[StoredItem], str]:
-    """Return the future items of the newest messages of some scopes, newest first, and a problem if any are left out.
+    """Return items of the newest messages that have no stored items yet, newest first, and the problem of the search.
 
-    Nothing is written. At most `most` messages are read, of each conversation the same number, and `MAX_SEARCHED`
-    characters of them; messages that cannot be read are left out.
+    Nothing is written. At most `most` messages and `MAX_SEARCHED` characters are read, an equal number of messages from
+    each conversation. The problem reports these limits; it is empty if all new messages were read. Corrupt messages are
+    left out.
     """
     turns: list[StoredItem] = []
     seen: set[int] = set()
@@ -265,7 +274,7 @@ def _names_of(branch: Any) -> tuple[str, ...]:
 
 
 def _turn_id(branch: Any, seq: int, part: int) -> str:
-    """Return the id of an item of a message: the same in every store."""
+    """Return the id of an item of a message, which is the same in every store."""
     place = "\0".join((TURN, *_names_of(branch), branch.name or MAIN, str(seq)))
     if part:
         place += f"\0{part}"
@@ -273,15 +282,12 @@ def _turn_id(branch: Any, seq: int, part: int) -> str:
 
 
 def _parts(message: Message) -> Iterator[dict[str, object]]:
-    """Yield the columns of the items of a message: one item, several if it is long, none if it is not recalled.
-
-    Only the first item starts at 0.
-    """
+    """Yield the columns of the items of a message: several for a long message, none for a message without recall."""
     whole = turn_fields(message)
     if whole is None:
         return
     text = str(whole["text"])
-    # No character takes more than four bytes: most texts need no encoding to be measured.
+    # A character takes at most four bytes, so that most texts are measured without encoding.
     if len(text) * 4 <= _MAX_WHOLE or len(text.encode()) <= _MAX_WHOLE:
         yield whole
         return
@@ -293,16 +299,16 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
 
 
 def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
-    """Return the columns of an item of a message, without the text if it can be read from the stored form."""
+    """Return the columns of the only item of a message, with an empty text if it can be read from the message."""
     if stands_in(body, str(fields["text"])):
         return fields | {"text": ""}
     return fields
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:
-    """Return the columns of a message as one item; None if it is not recalled."""
+    """Return the columns of a message as one item; None if the message is not recalled."""
     text = storable(message.text)
-    if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
+    if message.role not in _RECALLED_ROLES or not text.strip() or text == REDACTED:
         return None
     speaker = storable(message.name or message.role)
     return {"kind": TURN, **text_columns(text), "speaker": speaker, "role": message.role}

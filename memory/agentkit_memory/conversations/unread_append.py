@@ -12,24 +12,25 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["append_unread", "check_same", "given_messages"]
+__all__ = ["append_unread", "check_same", "read_appended"]
 
 _MAX_TRIES = 100
-"""Maximum tries while other writers append."""
+"""Maximum number of tries while other writers append."""
 _MAX_ROUND = 256
-"""Number of the latest messages that are searched for the calls of results."""
+"""Number of latest messages that are searched for the tool calls of appended results."""
 
 
 def append_unread(
     branch: Branch,
-    given: Sequence[Message | Mapping[str, Any]],
+    appended: Sequence[Message | Mapping[str, Any]],
     key: str | None,
     said_at: float | None,
     allow_media: bool,
 ) -> tuple[Branch, int, Conversation]:
-    """Append messages; return the branch, the redactions of its conversation, and the messages, which are read lazily.
+    """Append messages to a branch whose messages were not read, after whatever other writers added.
 
-    No view can be outdated here. If the branch was rewound, its successor is returned.
+    Returns:
+        The branch (after a rewind, its successor), its `edits`, and the conversation, which is read at its first use.
 
     Raises:
         StoreError: As `StoredSession.append` does.
@@ -41,10 +42,10 @@ def append_unread(
             branch = branch.current()
             head, edits = branch.state()
         before: list[Message] = []
-        # Results in the form of a provider are read with the calls before them.
-        if any(not isinstance(each, Message) for each in given):
+        # Tool results in the format of a provider are converted with the help of the calls before them.
+        if any(not isinstance(each, Message) for each in appended):
             before = [each.message for each in branch.page(most=_MAX_ROUND, newest=True)]
-        messages = given_messages(given, before, allow_media)
+        messages = read_appended(appended, before, allow_media)
         if not messages or branch.append(head, edits, messages, key, said_at):
             return branch, edits, _unread(branch, head + len(messages))
         if key is not None and (seq := branch.seq_of(key)) is not None:
@@ -55,32 +56,34 @@ def append_unread(
 
 def _unread(branch: Branch, count: int) -> Conversation:
     def read() -> list[Message]:
-        # Raises for a deleted conversation.
+        # `state` raises an error for a deleted conversation.
         branch.state()
         return branch.tail(0)[:count]
 
     return Conversation.unread(read, count)
 
 
-def given_messages(
-    given: Sequence[Message | Mapping[str, Any]], before: Sequence[Message], allow_media: bool
+def read_appended(
+    appended: Sequence[Message | Mapping[str, Any]], before: Sequence[Message], allow_media: bool
 ) -> tuple[Message, ...]:
-    """Return the messages to append, converted from the form of a provider if necessary.
+    """Return the messages to append; mappings in the format of a provider are converted.
 
     Raises:
         InvalidArgument: A value is not a message, or a result does not belong to a call before it.
     """
     try:
-        return read_messages(given, where="append", before=before, allow_media=allow_media)
+        return read_messages(appended, where="append", before=before, allow_media=allow_media)
     except MessageError as error:
         raise InvalidArgument(str(error), problems=error.problems) from error
 
 
 def check_same(branch: Branch, key: str, seq: int, messages: Sequence[Message]) -> None:
-    """Check that the stored messages of a key are equal to messages; a redacted message is equal to any message.
+    """Check that the messages that were stored with a key are equal to `messages`.
+
+    A redacted message is equal to any message.
 
     Raises:
-        AlreadyUsed: They differ.
+        AlreadyUsed: The messages differ.
     """
     stored = branch.page(after=seq - 1, most=len(messages))
     if len(stored) != len(messages) or any(

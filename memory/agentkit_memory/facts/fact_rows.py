@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
 from agentkit_memory.database.tables import item_sources, items
@@ -29,10 +29,6 @@ from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted, with_option_hints
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
-
-_MAX_ITEMISED = 512
-"""Maximum messages that become items at once."""
-
 
 _FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
@@ -147,8 +143,8 @@ class Facts(metaclass=Hinted):
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, metadata)
         scope_number = scope_id(self._database, self._scope)
         # A source may be a message whose item is not written yet: its item is written first.
-        while taken_from and itemise(self._database, [scope_number], _MAX_ITEMISED):
-            pass
+        if taken_from:
+            itemise_all(self._database, scope_number)
 
         def write(connection: Connection) -> StoredFact:
             hold_scope(connection, scope_number)
