@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from agentkit_prompts.context.frozen import Deriving
+from agentkit_prompts.context.frozen import DerivedCache
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
@@ -47,7 +47,7 @@ class ToolsAndOutputTokens(NamedTuple):
     """Function that counts the tokens of a message: one object per counter, because it is a cache key."""
 
 
-class ToolsAndOutput(Deriving):
+class ToolsAndOutput(DerivedCache):
     """Tools and the request for the answer; their wire forms and token counts are computed once.
 
     A `RenderCache` returns the same object for every composition with the same tools and request.

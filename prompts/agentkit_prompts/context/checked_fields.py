@@ -32,7 +32,7 @@ Check: TypeAlias = Callable[[Any], Any]
 
 
 def check_fields(item: Any) -> None:
-    """Check every field of a frozen dataclass, and replace values by their read-only or plain form.
+    """Check every field of a frozen dataclass, and replace each value by the value that its check returns.
 
     Raises:
         ContextError: Lists all invalid fields.
@@ -52,12 +52,13 @@ def check_fields(item: Any) -> None:
 
 
 @lru_cache(maxsize=64)
-def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
-    return tuple([(field.name, _CHECKS[str(field.type)]) for field in fields(kind)])
+def _checks_of(item_class: Any) -> tuple[tuple[str, Check], ...]:
+    """Return the names of the fields of a dataclass, each with its check."""
+    return tuple([(field.name, _CHECKS[str(field.type)]) for field in fields(item_class)])
 
 
 def _invalid(text: str) -> ContextError:
-    """Return the error of a check."""
+    """Return the error of a check, which does not know the name of the field; `check_fields` adds the name."""
     return ContextError("", [("", text)])
 
 
@@ -135,4 +136,4 @@ _CHECKS: Mapping[str, Check] = {
     "Position": _position,
     "Label": _label,
 }
-"""Annotation of a field -> its check."""
+"""Checks by the annotation of a field, as text."""

@@ -1,7 +1,7 @@
-"""A conversation as an immutable view (start, stop) of an append-only log.
+"""A conversation: an immutable view (start, stop) of an append-only log of messages.
 
-Appending costs time for new messages only: views share the log, and values derived from a message (wire form, token
-count) are computed once per log, for the functions used last. Appending to an older view forks the log.
+Views share the log, so an append takes time for the new messages only. The log caches values derived from its messages,
+such as wire forms and token counts, for the functions that were used last. An append to an older view copies the log.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ F = TypeVar("F")
 
 
 _FAILED = object()
+"""Cached instead of the value of a message for which the function raised."""
 
 
-class _Folded(NamedTuple):
-    """A fold of the messages from `start` to `stop`."""
+class _StoredFold(NamedTuple):
+    """Result of a fold of the messages of a log from `start` to `stop`."""
 
     start: int
     stop: int
@@ -42,62 +43,67 @@ class _Folded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Joiner:
-    """Joiner of texts. Equal joiners extend the same fold."""
+    """Extender of a fold that joins texts. Joiners with one separator are equal, so that they extend the same fold."""
 
     separator: str
 
     def __call__(self, text: str | None, texts: list[str]) -> str:
-        """Return the text followed by more texts."""
+        """Return `text`, or nothing if None, followed by `texts`."""
         if text is not None:
             texts = [text, *texts]
         return self.separator.join(texts)
 
 
-class _Derived:
-    """Values that one function returned for the messages of a log."""
+class _CachedValues:
+    """Values of one function for the messages of a log, from the first message on."""
 
-    __slots__ = ("failed", "folded", "totals", "values")
+    __slots__ = ("failed", "fold", "totals", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.failed = False
-        """True if the function raised for a message; it is called again for such a message of a view."""
-        self.folded: _Folded | None = None
-        """The last requested fold."""
+        """True if the function raised for a message. It is called again if a view contains this message."""
+        self.fold: _StoredFold | None = None
+        """The fold that was requested last."""
         self.totals = [0]
+        """Running totals: item `n` is the sum of the values of the first `n` messages."""
 
 
 class _Log:
-    __slots__ = ("derived", "has_parts", "lock", "messages", "pending", "whole")
+    """Messages that several views share, and values derived from them."""
+
+    __slots__ = ("cached", "complete_up_to", "has_parts", "lock", "messages", "pending")
 
     def __init__(self, messages: list[Message], has_parts: bool) -> None:
         self.messages = messages
         self.has_parts = has_parts
-        """True if the content of some message is not plain text."""
-        self.derived: dict[Any, _Derived] = {}
+        """True if the content of a message is not a `str`."""
+        self.cached: dict[Any, _CachedValues] = {}
+        """Cached values by the function that returned them."""
         self.lock = Lock()
-        self.whole: list[bool] = []
-        """Per message: True if every call up to this message has a result, and every result has a call."""
+        self.complete_up_to: list[bool] = []
+        """For each message: True if, up to this message, every call has a result and every result has a call."""
         self.pending: set[str] | None = set()
-        """Ids of calls without a result at the end of `whole`; None after the first misplaced message."""
+        """Ids of the calls that have no result yet after the last message of `complete_up_to`; None after a misplaced
+        message."""
 
-    def by(self, function: Any) -> _Derived:
-        """Return the values of a function, and drop the values of the least recently used function."""
-        derived = self.derived.get(function)
-        if derived is None or len(self.derived) >= MAX_CACHED_PER_OBJECT:
+    def values_of(self, function: Any) -> _CachedValues:
+        """Return the cached values of a function; if too many functions have values, drop the oldest."""
+        derived = self.cached.get(function)
+        if derived is None or len(self.cached) >= MAX_CACHED_PER_OBJECT:
             with self.lock:
-                derived = self.derived.pop(function, None) or _Derived()
-                if len(self.derived) >= MAX_CACHED_PER_OBJECT:
-                    del self.derived[next(iter(self.derived))]
-                self.derived[function] = derived
+                derived = self.cached.pop(function, None) or _CachedValues()
+                if len(self.cached) >= MAX_CACHED_PER_OBJECT:
+                    del self.cached[next(iter(self.cached))]
+                self.cached[function] = derived
         return derived
 
-    def audit(self, stop: int) -> None:
-        """Extend `whole` to `stop` messages."""
+    def check_completeness(self, stop: int) -> None:
+        """Compute `complete_up_to` for the first `stop` messages."""
         with self.lock:
-            for message in self.messages[len(self.whole) : stop]:
+            for message in self.messages[len(self.complete_up_to) : stop]:
                 self._note_calls(message)
-                self.whole.append(self.pending is not None and not self.pending)
+                self.complete_up_to.append(self.pending is not None and not self.pending)
 
     def _note_calls(self, message: Message) -> None:
         """Update `pending` with the next message."""
@@ -112,12 +118,13 @@ class _Log:
 
 
 class _UnreadLog(_Log):
-    """A log whose messages are read at their first use."""
+    """A log whose messages are read from a store at their first use."""
 
     __slots__ = ("_read", "_reading")
 
     def __init__(self, read: Callable[[], list[Message]]) -> None:
         super().__init__([], False)
+        # A missing attribute calls `__getattr__`, which reads the messages.
         del self.messages, self.has_parts
         self._read = read
         self._reading = Lock()
@@ -163,7 +170,7 @@ class Conversation(Sequence[Message]):
 
     @classmethod
     def unread(cls, read: Callable[[], list[Message]], count: int) -> Conversation:
-        """Return a conversation of `count` messages, which `read` returns at the first access."""
+        """Return a conversation of `count` messages; `read`, which returns them, is called at the first access."""
         return cls._view(_UnreadLog(read), 0, count)
 
     def append(self, *messages: Message) -> Conversation:
@@ -171,7 +178,8 @@ class Conversation(Sequence[Message]):
         has_parts = _check(messages, len(self))
         log = self._log
         with log.lock:
-            # Only the newest view can share the log: an older one would see messages of another branch.
+            # Only a view that ends at the last message can extend the log. For an older view, the log already contains
+            # other next messages.
             if self.stop == len(log.messages):
                 log.messages.extend(messages)
                 log.has_parts = log.has_parts or has_parts
@@ -180,16 +188,16 @@ class Conversation(Sequence[Message]):
         return Conversation._view(forked, 0, len(forked.messages))
 
     def window(self, start: int, stop: int) -> Conversation:
-        """Return messages `start` to `stop` of this view, sharing its log."""
+        """Return the view of messages `start` to `stop` of this view; numbers out of range are limited to the range."""
         size = len(self)
         start, stop = max(0, min(start, size)), max(0, min(stop, size))
         return Conversation._view(self._log, self.start + start, self.start + max(start, stop))
 
     def until(self, count: int) -> Conversation:
-        """Return the first `count` messages, to continue from there.
+        """Return the first `count` messages, to continue the conversation from there.
 
         Raises:
-            MessageError: The conversation is shorter, or tool results would be separated from their calls.
+            MessageError: The conversation is shorter, or the cut would separate tool results from their calls.
         """
         size = len(self)
         if type(count) is not int or not 0 <= count <= size:
@@ -202,7 +210,10 @@ class Conversation(Sequence[Message]):
         return self.window(0, count)
 
     def _borders_of_results(self, position: int) -> tuple[int, int]:
-        """Return the positions before the message that calls and after the last result, for results at `position`."""
+        """Return the nearest valid cuts: before the calls and after the results of the tool messages at `position`.
+
+        Both are equal to or next to `position` if it is not between calls and results.
+        """
         first = last = position
         while last < len(self) and self[last].role == "tool":
             last += 1
@@ -211,7 +222,7 @@ class Conversation(Sequence[Message]):
         return max(0, first - 1), last
 
     def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
-        """Return the messages before message `number` (1 is the first), followed by that message with new content.
+        """Return the messages before message `number` (1 is the first), and this message with new content.
 
         Raises:
             MessageError: The number is out of range, or the message is a tool message or has tool calls, which cannot
@@ -228,20 +239,20 @@ class Conversation(Sequence[Message]):
         return self.until(number - 1), Message(old.role, content, name=old.name)
 
     def derive(self, function: Callable[[Message], T]) -> list[T]:
-        """Return `function` of each message, computed once per message and log.
+        """Return the values of `function` for the messages; the log caches each value.
 
-        `function` is the cache key: pass the same object every time. An exception for a message of this view is raised
-        here; exceptions for messages outside the view are ignored.
+        `function` is the cache key: pass the same object every time. An exception for a message of this view is
+        raised; exceptions for messages outside the view are ignored.
         """
         log = self._log
-        derived = log.by(function)
+        derived = log.values_of(function)
         values = derived.values
         if len(values) < self.stop:
             with log.lock:
                 while len(values) < self.stop:
                     try:
                         values.extend(map(function, log.messages[len(values) : self.stop]))
-                    # The values of the messages before this message stay stored.
+                    # `extend` has stored the values of the messages before the message that raised.
                     except Exception:
                         values.append(_FAILED)
                         derived.failed = True
@@ -250,36 +261,39 @@ class Conversation(Sequence[Message]):
             return [function(self[at]) if value is _FAILED else value for at, value in enumerate(view)]
         return view
 
-    def folded(self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F]) -> F:
-        """Return the values of `function`, combined by `extend`. The last result is stored and extended by later calls.
+    def fold(self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F]) -> F:
+        """Return the values of `function` for the messages, combined by `extend`.
+
+        The last result is cached. After an append, `extend` is called with that result and the new values only.
 
         Args:
-            function: Is called once per message.
-            extend: Returns the result for an earlier result, or None, and the values of the messages after it. It must
-                not change the earlier result. A fold is reused if `extend` is equal.
+            function: Function of a message; its values are cached as by `derive`.
+            extend: Function of an earlier result, or None, and of the values of the messages after that result. It
+                returns the result for all messages and must not change the earlier result. The cached result is
+                used only if `extend` is equal to the function that computed it.
         """
         start, stop = self.start, self.stop
-        derived = self._log.by(function)
-        latest = derived.folded
+        derived = self._log.values_of(function)
+        latest = derived.fold
         begin, value = start, None
         if latest is not None and latest.start == start < latest.stop <= stop and latest.extend == extend:
             begin, value = latest.stop, latest.value
         if begin < stop or value is None:
             value = extend(value, self.window(begin - start, stop - start).derive(function))
-            derived.folded = _Folded(start, stop, extend, value)
+            derived.fold = _StoredFold(start, stop, extend, value)
         return value
 
-    def joined(self, function: Callable[[Message], str], separator: str) -> str:
-        """Return the joined values of `function`; the last result is stored and extended by later calls."""
-        return self.folded(function, _Joiner(separator))
+    def join(self, function: Callable[[Message], str], separator: str) -> str:
+        """Return the texts of `function` for the messages, joined by `separator`; cached as by `fold`."""
+        return self.fold(function, _Joiner(separator))
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
-        """Return running totals of `count` over the log, and the offset of this view in the totals.
+        """Return the running totals of `count` over the log, and the offset of this view in the totals.
 
         The sum over messages i to j of the view is `totals[offset + j] - totals[offset + i]`.
         """
         log = self._log
-        totals = log.by(count).totals
+        totals = log.values_of(count).totals
         if len(totals) <= self.stop:
             with log.lock:
                 new = map(count, log.messages[len(totals) - 1 : self.stop])
@@ -287,19 +301,19 @@ class Conversation(Sequence[Message]):
         return totals, self.start
 
     def complete(self) -> Conversation:
-        """Return the conversation without tool results that have no call, and without calls that have no result.
+        """Return the conversation without calls that lack a result, and without results that lack a call.
 
-        No provider accepts such orphans. Text next to an unanswered call is kept. A conversation without orphans is
-        returned unchanged; only its new messages are checked.
+        No provider accepts such orphans. The text of a message with removed calls is kept. A conversation without
+        orphans is returned unchanged. The log caches the check, so that only new messages are checked.
         """
         start, stop = self.start, self.stop
         if start == stop:
             return self
         log = self._log
-        if len(log.whole) < stop:
-            log.audit(stop)
-        # A result at the start of a view has its call before the view.
-        if log.whole[stop - 1] and log.messages[start].role != "tool":
+        if len(log.complete_up_to) < stop:
+            log.check_completeness(stop)
+        # A tool result at the start of a view is an orphan, because its call is before the view.
+        if log.complete_up_to[stop - 1] and log.messages[start].role != "tool":
             return self
         return Conversation(message for _, message in _without_orphans(list(self)))
 
@@ -310,15 +324,15 @@ class Conversation(Sequence[Message]):
         return [index for index, _ in _without_orphans(list(self))]
 
     def total(self, count: Callable[[Message], int]) -> int:
-        """Return the sum of `count` over the messages of this view, counting each message once per log."""
-        totals = self._log.by(count).totals
+        """Return the sum of `count` over the messages of this view; the log caches the running totals."""
+        totals = self._log.values_of(count).totals
         if len(totals) <= self.stop:
             totals, _ = self.totals(count)
         return totals[self.stop] - totals[self.start]
 
     @property
     def may_have_media(self) -> bool:
-        """True if the content of a message might not be plain text. Stored messages are not read for this check."""
+        """True if the content of a message of the log is not a `str`."""
         return self._log.has_parts
 
     def __len__(self) -> int:
@@ -356,7 +370,7 @@ class Conversation(Sequence[Message]):
         return len(self) == len(other) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        # Equal conversations have equal last messages. A hash of all messages would cost more than a comparison.
+        # Equal conversations have equal last messages. A hash of all messages would be slower than a comparison.
         return hash((len(self), self[-1].text if len(self) else ""))
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
@@ -393,7 +407,11 @@ def _check(messages: Iterable[object], first: int) -> bool:
 
 
 def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield messages with their index; a call only if all its results follow at once, a result only after its call."""
+    """Yield the messages without orphans, each with its index.
+
+    A message with calls is complete if the results of all its calls follow directly. Otherwise only its text is
+    yielded, without its results.
+    """
     for index, message in enumerate(messages):
         if message.role == "tool":
             continue
@@ -410,7 +428,7 @@ def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message
 
 
 def _results_after(messages: Sequence[Message], index: int, ids: set[str]) -> dict[str, tuple[int, Message]]:
-    """Return the first result of each call that directly follows message `index`, by the id of the call."""
+    """Return the results that follow message `index` directly, by the id of the call; of two results the first."""
     results: dict[str, tuple[int, Message]] = {}
     for number in range(index + 1, len(messages)):
         message = messages[number]

@@ -1,6 +1,7 @@
-"""Read-only dicts and lists that are still dicts and lists to `json` and to every SDK.
+"""Read-only dicts and lists, and caches of derived values.
 
-Values that are used as keys by identity must be immutable.
+The classes are subclasses of `dict` and `list`, because `json` and SDKs check these types. Caches compare their keys by
+identity, which requires that the keys cannot change.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from agentkit_prompts.errors import ContextError
 from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT, MAX_DEPTH
 
 __all__ = [
-    "Derived",
-    "Deriving",
+    "DerivedCache",
+    "DerivedSlot",
     "FrozenDict",
     "FrozenList",
     "ReadOnlyDict",
@@ -28,54 +29,58 @@ T = TypeVar("T")
 _ATOMS = (str, int, float, bool, type(None))
 
 
-class Derived:
-    """Mixin: a slot for derived values, which are not compared, copied or stored."""
+class DerivedSlot:
+    """Mixin with a slot for values derived from the object.
+
+    The slot is not a field, so it is not compared or stored.
+    """
 
     __slots__ = ("_derived",)
 
     _derived: Any
 
 
-class Deriving(Derived):
-    """Mixin: cache derived values per instance."""
+class DerivedCache(DerivedSlot):
+    """Mixin with a cache of values derived from the object."""
 
     __slots__ = ()
 
-    def derive(self, function: Callable[..., T], about: object = None) -> T:
-        """Return `function(self)` or `function(self, about)`, and cache the last result of each function.
+    def derive(self, function: Callable[..., T], argument: object = None) -> T:
+        """Return `function(self, argument)`, or `function(self)` if `argument` is None; cache the last result.
 
-        Keys are compared by identity: pass the same objects every time. The results of a few functions are stored.
+        `argument` is compared by identity: pass the same object every time. If the results of too many functions are
+        cached, all are dropped.
         """
         result: T
         try:
-            cached_about, result = self._derived[function]
-        # The first call.
+            cached_argument, result = self._derived[function]
         except (AttributeError, KeyError):
+            # This function has no cached result.
             pass
         else:
-            if cached_about is about:
+            if cached_argument is argument:
                 return result
-        result = function(self) if about is None else function(self, about)
+        result = function(self) if argument is None else function(self, argument)
         derived = getattr(self, "_derived", None)
-        # A new mapping, because other threads read the old mapping without a lock.
+        # A new dict instead of clearing the old dict, because other threads read the old dict without a lock.
         if derived is None or len(derived) >= MAX_CACHED_PER_OBJECT:
             derived = {}
             object.__setattr__(self, "_derived", derived)
-        derived[function] = (about, result)
+        derived[function] = (argument, result)
         return result
 
 
 def plain_text(text: str) -> str:
-    """Return text of a subclass of `str` as plain `str`.
+    """Return text as plain `str`, also text of a subclass of `str`.
 
-    A subclass, such as an enum of texts, can override `str()`, `format()` and `hash()`, and equal contexts would then
+    A subclass, such as an enum of texts, can override `str()`, `format()` and `hash()`, so that equal contexts would
     render differently.
     """
     return text if type(text) is str else str.__str__(text)
 
 
 def set_plain_text(value: object, *names: str) -> None:
-    """Replace text of a subclass of `str` in these fields of a frozen value."""
+    """Replace text of a subclass of `str` by plain `str` in these fields of a frozen object."""
     for name in names:
         text = getattr(value, name)
         if type(text) is not str and isinstance(text, str):
@@ -98,16 +103,16 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class FrozenDict(ReadOnlyDict):
-    """A read-only dict, as are the dicts and lists inside it."""
+    """A read-only dict; dicts and lists inside it are read-only, too."""
 
     __slots__ = ("json",)
 
     json: str
-    """Cached JSON text: a message of a long conversation is sent with every request."""
+    """The JSON text, cached because a message of a conversation is sent with every request; unset before its use."""
 
 
 class FrozenList(list[Any]):
-    """A read-only list, as are the dicts and lists inside it."""
+    """A read-only list; dicts and lists inside it are read-only, too."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
@@ -130,7 +135,7 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     """Return a deeply read-only copy of JSON-like data; other values are returned unchanged, unless `json_only`.
 
     Raises:
-        ContextError: The data is cyclic or nests deeper than 100 levels, or a value is not JSON.
+        ContextError: The data is cyclic or nests deeper than 100 levels; or, with `json_only`, a value is not JSON.
     """
     if type(value) in _IMMUTABLE:
         return value
@@ -153,9 +158,7 @@ def _require_text_names(data: Mapping[Any, Any]) -> None:
 
 
 def thawed(value: Any) -> Any:
-    """Return frozen data as new dicts and lists, for libraries that check types and for callers that change the
-    data.
-    """
+    """Return a copy of frozen data in plain dicts and lists, which the caller may change."""
     if isinstance(value, Mapping):
         return {key: thawed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 from pydantic import ConfigDict, model_validator
 
 from agentkit_prompts.context.checked_fields import Label, Position, Speaker, Trust, check_fields
-from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict
+from agentkit_prompts.context.frozen import DerivedCache, DerivedSlot, FrozenDict
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
@@ -32,8 +32,8 @@ __all__ = [
     "ToolSpec",
     "Trust",
     "hash_of",
-    "labelled_apart",
     "short_form",
+    "with_unique_labels",
 ]
 
 JsonData: TypeAlias = Data
@@ -44,7 +44,7 @@ _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 
 
 class _Item:
-    """Base of context items: checks all fields of a new object."""
+    """Base of context items; a new object checks all its fields."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -59,9 +59,9 @@ def _field_error(message: str) -> ContextError:
 
 
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
-    """Return a pydantic validator that reads a value of one of `kinds` as an object with the field `name`.
+    """Return a pydantic validator that reads a value of one of `kinds` as the value of the field `name`.
 
-    `aliases` are other names of fields.
+    `aliases` maps other accepted names of fields to the fields.
     """
 
     def full(_: type, value: Any) -> Any:
@@ -75,9 +75,9 @@ def short_form(name: str, *kinds: type, **aliases: str) -> Any:
     return model_validator(mode="before")(wrapped)
 
 
-def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> dict[Any, Any]:
-    """Return fields under their names. An alias next to its field stays, and is rejected as an unknown field."""
-    data = dict(given)
+def _without_aliases(values: Mapping[Any, Any], aliases: Mapping[str, str]) -> dict[Any, Any]:
+    """Return the values by the names of fields. An alias next to its field stays, so that it is rejected as unknown."""
+    data = dict(values)
     for alias, name in aliases.items():
         if alias in data and name not in data:
             data[name] = data.pop(alias)
@@ -89,8 +89,9 @@ def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> di
 class Document(_Item):
     """A chunk of a source, recalled for this turn.
 
-    `score` is the recall score (higher is better), `source` the file or address of the text, `position` the index of
-    the chunk in its source. Text is untrusted by default; see `trust`. An `atomic` document is never cut inside.
+    `score` is the score of the recall (higher is better), `source` the file or address of the text, `position` the
+    index of the chunk in its source. Text is untrusted by default; see `trust`. A budget never cuts inside an `atomic`
+    document.
 
     Raises:
         ContextError: Fields have the wrong type; names all of them.
@@ -112,9 +113,9 @@ class Document(_Item):
     image: Image | None = None
     """Image that `text` describes; `MemoPrompt` shows it below the text."""
     label: Label = ""
-    """Name in prompts and answers, `SOURCE#CHUNK`: built from `source` (else `title`, `id`) and `position` (else a
-    short `id`, or a hash), so that it is equal in every turn and process. In templates, a hash is appended to labels
-    that are not unique."""
+    """Name in prompts and answers, `SOURCE#CHUNK`: `source` (else `title`, else `id`), and `position` (else a short
+    `id`, else a hash). It is equal in every turn and process. In templates, a hash is appended to labels that are not
+    unique."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -141,10 +142,10 @@ class Fact(_Item):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class RecalledMessage(_Item):
-    """A message of an earlier conversation, recalled for this turn: its text, author and time.
+    """A message of an earlier conversation, recalled for this turn.
 
-    `role` is `user` or `assistant`, `name` the name of the author, `session` the conversation, `position` the index of
-    the message in the conversation. Raises like `Document`.
+    `role` is `user` or `assistant`, `name` the name of the author, `when` the time of the message, `session` the id of
+    the conversation, `position` the index of the message in that conversation. Raises like `Document`.
     """
 
     __repr__ = short_repr
@@ -183,7 +184,7 @@ class Example(_Item):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Selection(_Item, Derived):
+class Selection(_Item, DerivedSlot):
     """Examples selected for one prompt and input.
 
     `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the available
@@ -197,13 +198,16 @@ class Selection(_Item, Derived):
     pool: str
     chosen: tuple[Example, ...]
 
-    def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
-        """Return the selection bound to this prompt object; copies and stored forms are not bound."""
+    def bound_to(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
+        """Bind the selection to a prompt object and its pool, and return it; copies and stored forms are not bound.
+
+        A bound selection is valid for this object only, and its pool is compared by identity, which is faster.
+        """
         if not hasattr(self, "_derived"):
             object.__setattr__(self, "_derived", (prompt, pool))
         return self
 
-    def answers(self, path: str | None, prompt: object, query: str, pool: tuple[Example, ...]) -> bool:
+    def is_valid_for(self, path: str | None, prompt: object, query: str, pool: tuple[Example, ...]) -> bool:
         """True if this selection is valid for the prompt at `path`, for this query and pool."""
         if self.query != query:
             return False
@@ -216,13 +220,13 @@ class Selection(_Item, Derived):
 
 def hash_of(pool: tuple[Example, ...]) -> str:
     """Return a hash of the examples available to a selector."""
-    # Scores and metadata are omitted: they do not change the selection.
+    # Without scores and metadata, which do not change the selection.
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _label(document: Document) -> str:
-    """Return the label of a document. It depends on no other document, so that it is stable."""
+    """Return the label of a document. The label is stable, because it depends on no other document."""
     name = _label_name(document.source or document.title or document.id or "document")
     if document.position is not None:
         return f"{name}#{document.position}"
@@ -233,7 +237,7 @@ def _label(document: Document) -> str:
 
 
 def _label_name(name: str) -> str:
-    """Return the end of a name; `_` replaces characters that a label cannot contain."""
+    """Return the last characters of a name; `_` replaces characters that a label cannot contain."""
     name = name[-MAX_SHOWN_CHARS:]
     if not name.isprintable():
         name = "".join([char if char.isprintable() else "_" for char in name])
@@ -245,31 +249,36 @@ def _short_hash(*texts: str) -> str:
     return hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
 
 
-def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
-    """Return the documents with a hash added to labels that are not unique; the order does not matter."""
+def with_unique_labels(documents: tuple[Document, ...]) -> tuple[Document, ...]:
+    """Return the documents with a hash added to labels that are not unique.
+
+    The hash depends on the document alone, so that the labels do not depend on the order of the documents.
+    """
     times = Counter([document.label for document in documents])
     unique = {label for label, count in times.items() if count == 1}
     copies: Counter[str] = Counter()
-    apart: list[Document] = []
+    labelled: list[Document] = []
     for document in documents:
         if times[document.label] > 1:
             content = _short_hash(document.source, document.title, document.id, document.text)
             name = label = f"{document.label}.{content}"
-            # The list contains the document twice.
+            # The list contains the same document several times.
             while label in unique:
                 copies[name] += 1
                 label = f"{name}.{copies[name] + 1}"
             unique.add(label)
             document = replace(document, label=label)
-        apart.append(document)
-    return tuple(apart)
+        labelled.append(document)
+    return tuple(labelled)
 
 
 def _any_object() -> FrozenDict:
     return FrozenDict(type="object", properties=FrozenDict())
 
 
-class _WithJson(Deriving):
+class _WithJson(DerivedCache):
+    """Base of `ToolSpec` with a slot, which a dataclass with slots cannot declare without a field."""
+
     __slots__ = ("json",)
 
     json: str
@@ -280,7 +289,7 @@ class _WithJson(Deriving):
 class ToolSpec(_Item, _WithJson):
     """Description of a tool for a model: name, description, and parameters as a JSON Schema object.
 
-    A spec of the developer is trusted; all text of a spec from a server is untrusted.
+    By default a spec is trusted, because the developer wrote it. Set `trust` for a spec from a server.
 
     Raises:
         ContextError: Fields have the wrong type, or the parameters are not JSON; names all of them.
@@ -294,9 +303,10 @@ class ToolSpec(_Item, _WithJson):
     strict: bool = field(default=False, kw_only=True)
     trust: Trust = field(default="trusted", kw_only=True)
     native: JsonData | None = field(default=None, hash=False, kw_only=True)
-    """Entry of a tool that runs at the provider, such as `{"type": "web_search"}`; sent unchanged."""
+    """Entry in the request for a tool that runs at the provider, such as `{"type": "web_search"}`; sent unchanged.
+    None for other tools."""
     timeout: float | None = field(default=None, kw_only=True, compare=False)
-    """Maximum seconds of a call, `inf` for no limit, None if unknown; shown in the layer table, not sent."""
+    """Time limit of a call in seconds, `inf` for no limit, None if unknown. Shown in the layer table, not sent."""
 
     def __post_init__(self) -> None:
         if self.parameters is None:

@@ -1,4 +1,4 @@
-"""JSON form of values with their type: `{"$type": "path", "value": "/srv"}`."""
+"""JSON form of Python values. A value of a type that JSON lacks has the form `{"$type": "path", "value": "/srv"}`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TYPE = "$type"
 
 
 def strict_json(text: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity, which Python accepts, are not JSON.
+    """Return the value of a JSON text.
 
     Raises:
-        ValueError: The text is not JSON.
+        ValueError: The text is not JSON, or contains NaN or Infinity, which the `json` module accepts.
         RecursionError: The data nests too deeply.
     """
     return json.loads(text, parse_constant=_refuse_constant)
@@ -48,7 +48,7 @@ def _parts() -> TypeAdapter[Part]:
 
 
 class _Form(NamedTuple):
-    """Types of a form, with their writer and reader."""
+    """A JSON form: the types that have it, and its writer and reader."""
 
     types: type | tuple[type, ...]
     write: Callable[[Any], Any]
@@ -75,7 +75,7 @@ _FORMS: dict[str, _Form] = {
         lambda data: _parts().validate_python(data),
     ),
 }
-"""Name of a form -> the form. The first form that fits a value is used: a datetime is also a date."""
+"""JSON forms by the value of `$type`. The first form that fits a value is used: a datetime is also a date."""
 
 
 _COLLECTIONS: dict[str, type[tuple[Any, ...] | set[Any] | frozenset[Any]]] = {
@@ -83,14 +83,14 @@ _COLLECTIONS: dict[str, type[tuple[Any, ...] | set[Any] | frozenset[Any]]] = {
     "set": set,
     "frozenset": frozenset,
 }
-"""Name of a form of several values -> its type."""
+"""Types of collections by the value of `$type`."""
 
 
 def to_json(value: Any) -> Any:
     """Return `value` as JSON data that `from_json` turns into an equal value.
 
     Raises:
-        ContextError: A value has no JSON form, or the data is cyclic or nests deeper than 100 levels. Names the places.
+        ContextError: A value has no JSON form, or the data is cyclic or nests deeper than 100 levels; names the places.
     """
     try:
         return _written(value, 0)
@@ -99,7 +99,7 @@ def to_json(value: Any) -> Any:
 
 
 def _with_places(value: Any, error: ContextError) -> ContextError:
-    """Return the error with the places of the values that cannot be written."""
+    """Return the error of `_written` with the places of the values that cannot be written."""
     problems: Problems = []
     for node in iter_placed_nodes(value):
         if node.depth > MAX_DEPTH or not isinstance(node.value, Mapping | list | tuple):
@@ -115,7 +115,7 @@ def _with_places(value: Any, error: ContextError) -> ContextError:
 def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    # The subclass of a text or a number is not stored: `from_json` returns the plain type.
+    # Subclasses of text and numbers are not stored: `from_json` returns the plain type.
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, int) and -MAX_INT < value < MAX_INT:
@@ -147,7 +147,7 @@ def _written_items(collection: Iterable[Any], depth: int) -> list[Any]:
 
 
 def _written_form(value: Any) -> dict[str, Any]:
-    """Return a value of another type in the form of its type."""
+    """Return a value in the first form of `_FORMS` whose types fit."""
     for name, form in _FORMS.items():
         if isinstance(value, form.types):
             return {_TYPE: name, "value": form.write(value)}
@@ -157,7 +157,7 @@ def _written_form(value: Any) -> dict[str, Any]:
 
 
 def _written_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    """Return an object, or a list of pairs if a key is not text or could be read as a form."""
+    """Return a JSON object; or the form `dict`, a list of pairs, if a key is not text or is `$type`."""
     if _TYPE not in value and all(isinstance(name, str) for name in value):
         return {name: _written(item, depth) for name, item in value.items()}
     pairs = [[_written(name, depth), _written(item, depth)] for name, item in value.items()]
@@ -172,7 +172,7 @@ def from_json(data: Any, depth: int = 0) -> Any:
     """
     if type(data) not in (dict, list):
         return data
-    # A form adds two levels to the level of its value.
+    # `to_json` adds two levels to each level of its value: the object with `$type`, and the list in it.
     if depth > 3 * MAX_DEPTH:
         raise ValueError("the data is cyclic or nests too deeply")
     if type(data) is list:
@@ -181,7 +181,7 @@ def from_json(data: Any, depth: int = 0) -> Any:
         return {name: from_json(item, depth + 1) for name, item in data.items()}
     try:
         return _value_of_form(data[_TYPE], data.get("value"), depth + 1)
-    # Classes raise errors of many types for corrupt text.
+    # The readers of the forms raise errors of many types for corrupt text.
     except Exception as error:
         raise ValueError(f"{brief(data[_TYPE], 64)} is an unknown or corrupt JSON form") from error
 
@@ -210,6 +210,8 @@ def _write(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _AsJson:
+    """Pydantic schema of `Data`: mappings are stored in their JSON form."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
         shape = core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())

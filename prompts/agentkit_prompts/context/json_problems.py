@@ -1,4 +1,4 @@
-"""Check that data is JSON, and find the places that are not."""
+"""Checks that data is JSON, and the places of values that are not JSON."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agentkit_prompts.limits import MAX_DIGITS, MAX_PROBLEMS
 __all__ = ["MAX_INT", "fits_json", "text_of_json"]
 
 MAX_INT = 10**MAX_DIGITS
-"""Largest integer: Python does not write longer numbers as text, and most JSON readers reject them."""
+"""Integers must be smaller: Python does not write longer integers as text, and most JSON readers reject them."""
 
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
-    """True if a value can be written as JSON after freezing; adds the places of other values to the problems."""
+    """True if a value can be written as JSON; otherwise the places of wrong values are added to `problems`."""
     return text_of_json(value, where, problems) is not None
 
 
 def text_of_json(value: object, where: str, problems: Problems) -> str | None:
-    """Return a value as JSON text, or None and add the places of values that are not JSON to the problems."""
+    """Return a value as JSON text; or None, after the places of wrong values are added to `problems`."""
     try:
         return json.dumps(freeze(value, json_only=True), ensure_ascii=False, allow_nan=False)
     except (ContextError, TypeError, ValueError):
@@ -39,7 +39,7 @@ def _not_json(value: object, where: str) -> Iterator[Problem]:
 
 
 def _reasons(value: object) -> Iterator[str]:
-    """Yield the reasons why JSON cannot write a value, apart from the values inside it."""
+    """Yield the reasons why a value is not JSON, without the reasons of values inside it."""
     match value:
         case None | str() | list() | tuple():
             pass

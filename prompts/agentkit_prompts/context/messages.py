@@ -25,15 +25,15 @@ _ROLES = frozenset(get_args(Role))
 _TEXT_OR_NONE = (str, NoneType)
 
 MESSAGE_FORMAT = 1
-"""Version of the stored form that `MESSAGES` writes; it reads all versions up to this version."""
+"""Version of the stored form that `MESSAGES` writes. `MESSAGES` reads this version and all earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolCall:
     """A model's request to call a tool.
 
-    `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called. A mapping is
-    stored as JSON text.
+    `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called. Arguments that
+    are passed as a mapping are stored as JSON text.
 
     Raises:
         MessageError: A field is not text, or the mapping is not JSON.
@@ -74,10 +74,11 @@ class Message(metaclass=Hinted):
     """One message of a conversation.
 
     `content` is text or a tuple of parts; an empty tuple becomes empty text. `tool_calls` and `thinking` belong to an
-    assistant message, `tool_call_id` and `name` to the tool message with the result of a call.
+    assistant message, `tool_call_id` to the tool message with the result of a call. `name` is the name of the tool or
+    of the author.
 
     Raises:
-        MessageError: The role is unknown, a field has the wrong type, or does not belong to the role.
+        MessageError: The role is unknown, or a field has the wrong type or does not belong to the role.
     """
 
     __repr__ = short_repr
@@ -112,7 +113,7 @@ class Message(metaclass=Hinted):
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        # Pydantic calls this for a message that it read, after setting the fields.
+        # Pydantic calls this method after it has set the fields of a message that it reads.
         if type(self.role) is not str or self.role not in _ROLES:
             self._read_role()
         if type(self.content) is not str:
@@ -153,7 +154,7 @@ class Message(metaclass=Hinted):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The content as parts."""
+        """The content as parts; empty if the content is empty text."""
         if not isinstance(self.content, str):
             return self.content
         if not self.content:
@@ -169,7 +170,7 @@ class Message(metaclass=Hinted):
 
     @property
     def reasoning(self) -> str:
-        """Text of the thinking of the model, if its provider sends it."""
+        """Text of the thinking of the model; empty if the provider does not send it."""
         return "\n".join([thought.text for thought in self.thinking if thought.text])
 
     def __prompt__(self) -> str | tuple[Part, ...]:
@@ -185,7 +186,7 @@ def _arguments_text(arguments: Mapping[str, Any]) -> str:
 
 
 def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:
-    """Return tool calls or thinking, which only an assistant message can have."""
+    """Return the checked values of the field `name`, which only an assistant message can have, as a tuple."""
     if not isinstance(values, list | tuple):
         raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(values).__name__}", name=name)
     if values and role != "assistant":
@@ -201,7 +202,9 @@ def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[obj
 
 
 def _read_content(content: object, role: str) -> tuple[Part, ...] | str:
-    """Return content as text or parts; an empty list becomes empty text, so that an empty message has one form."""
+    """Return content as text or parts; None and an empty list become empty text, so that equal messages have one
+    form.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
@@ -228,9 +231,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> TypeAdapter[Message]:
-    """Build `MESSAGES` at its first use: it takes longer than the rest of this module."""
+    """Build `MESSAGES` at its first use, because it takes longer than the import of the rest of this module."""
     if name != "MESSAGES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # The next access does not call this function.
+    # Stored in the module, so that the next access does not call this function.
     adapter = globals()["MESSAGES"] = TypeAdapter(Message)
     return adapter

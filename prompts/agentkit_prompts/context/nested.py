@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def values_in(container: Any) -> Iterable[Any]:
-    """Return the values of a mapping, list or tuple."""
+    """Return the values of a mapping, or the items of a list or tuple."""
     if isinstance(container, Mapping):
         return container.values()
     return cast("Iterable[Any]", container)
@@ -27,7 +27,7 @@ def iter_nodes(value: Any, inner: Callable[[Any], Iterable[Any]] = values_in) ->
 
     Args:
         value: The data.
-        inner: Function that returns the values to visit inside a mapping, list or tuple.
+        inner: Function that returns the values to visit inside a mapping, list or tuple; by default all values.
     """
     return _walk(value, lambda node: node, inner)
 
@@ -39,20 +39,20 @@ class PlacedNode(NamedTuple):
     place: str
     """Path of the value, such as `a.b[2]`. Long keys are shortened."""
     depth: int
-    """Number of containers around it."""
+    """Number of containers around the value."""
 
 
 def iter_placed_nodes(value: Any, place: str = "") -> Iterator[PlacedNode]:
     """Yield a value and all values inside it with their places, in the order of the data.
 
-    A container is yielded once. A container inside more than `MAX_DEPTH` others is not entered: the places of its
-    values would be as long as the data is deep.
+    A container is yielded once. The values of a container that is inside more than `MAX_DEPTH` containers are not
+    yielded, because the length of a place grows with its depth.
     """
     return _walk(PlacedNode(value, place, 0), lambda node: node.value, _inner_nodes)
 
 
 def _inner_nodes(node: PlacedNode) -> Iterator[PlacedNode]:
-    """Yield the values of a container."""
+    """Yield the values of the container in a node, with their places."""
     container, place, depth = node
     if depth > MAX_DEPTH:
         return
@@ -73,9 +73,15 @@ def _shown_key(key: object) -> str:
 
 
 def _walk(first: T, value_of: Callable[[T], Any], inner: Callable[[Any], Iterable[T]]) -> Iterator[T]:
-    """Yield nodes, each before the nodes inside it; `value_of` returns the value of a node."""
+    """Yield nodes, each before the nodes inside it.
+
+    Args:
+        first: The outermost node.
+        value_of: Function that returns the value of a node.
+        inner: Function that returns the nodes inside a node whose value is a container.
+    """
     seen: dict[int, Any] = {}
-    # Iterators, because a list of all waiting nodes could be as long as the data.
+    # Iterators instead of lists of nodes, because such lists could be as long as the data.
     open_containers = [iter((first,))]
     while open_containers:
         for node in open_containers[-1]:

@@ -27,18 +27,17 @@ def nonce_of(session_key: str) -> str:
 
 
 def break_nonce(text: str, nonce: str) -> str:
-    """Return text without the nonce, including overlapping copies."""
-    # Repeat, because a broken copy can overlap or form another copy.
+    """Return text in which a zero-width space breaks each copy of the nonce."""
+    # Repeat, because copies can overlap, and a broken copy can form a new copy.
     while nonce in text:
         text = text.replace(nonce, f"{nonce[:1]}\u200b{nonce[1:]}")
     return text
 
 
 def without_nonce(value: T, nonce: str) -> T:
-    """Return a value of a context without the nonce in its texts; the same object if its texts do not contain the
-    nonce.
+    """Return a value of a context with each copy of the nonce in its texts broken; the same object without a copy.
 
-    An attacker who knows the nonce from an answer of the model or a log could open or close a fence.
+    An attacker who has read the nonce in an answer of the model or a log could use it to open or close a fence.
     """
     result: T = _Walk(nonce).broken(value, 0)
     return result
@@ -50,7 +49,7 @@ class _Walk:
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
         self.results: dict[tuple[int, int], tuple[Any, Any]] = {}
-        """Identity and depth -> the value and its result. The stored value prevents reuse of its identity."""
+        """The value and its result, by the `id` of the value and its depth. The stored value keeps its `id` in use."""
 
     def broken(self, value: Any, depth: int) -> Any:
         """Return a value without the nonce in its texts."""
@@ -64,7 +63,7 @@ class _Walk:
         return self.results[place][1]
 
     def _is_clean_message(self, value: object) -> bool:
-        """True for a plain message without the nonce. A walk over all fields takes twenty times as long."""
+        """True for a text message without the nonce. A walk over all its fields would take twenty times as long."""
         if type(value) is not Message or type(value.content) is not str or value.tool_calls or value.thinking:
             return False
         texts = (value.content, value.name or "", value.tool_call_id or "")
@@ -114,7 +113,7 @@ class _Walk:
 
     def _rebuilt_object(self, value: Any, depth: int) -> Any:
         changes: dict[str, Any] = {}
-        # Other fields are derived from these fields, and might not have a value yet.
+        # Fields without `init` are derived from the other fields, and might not have a value yet.
         for field in filter(operator.attrgetter("init"), fields(value)):
             before = getattr(value, field.name)
             after = self.broken(before, depth)

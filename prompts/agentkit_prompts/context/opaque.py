@@ -1,4 +1,4 @@
-"""Opaque data: additional data of a provider for a message or a part, sent back unchanged."""
+"""Opaque data: data of a provider in a message or a part that this library does not interpret, but sends back."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agentkit_prompts.errors import MessageError, Problem, Problems, error_of_pr
 __all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
 
 Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
-"""Provider -> its additional data, sent back unchanged to that provider only."""
+"""Additional data by the name of the provider; sent back unchanged, to that provider only."""
 
 NO_OPAQUE = FrozenDict()
 
 
 def no_opaque() -> FrozenDict:
-    """Return empty opaque data."""
+    """Return empty opaque data: the default of fields."""
     return NO_OPAQUE
 
 
 def opaque_data(data: object) -> FrozenDict:
-    """Return opaque data, read-only.
+    """Return opaque data as a read-only dict.
 
     Raises:
         MessageError: The data does not map providers to JSON data, so it cannot be stored or sent.
@@ -42,10 +42,10 @@ def opaque_data(data: object) -> FrozenDict:
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
-    """Return the wire form with the opaque data of these providers added to it, also in its mappings.
+    """Return the wire form with the opaque data of these providers added, also inside its mappings.
 
-    Opaque data never replaces an entry of the wire form, such as a role, a type or a text. The exception is the role
-    of a system message, which can be `developer`.
+    Opaque data never replaces an entry of the wire form, so that stored data cannot change a role, a type or a text.
+    The exception: the role `system` can become `developer`.
     """
     if not opaque:
         return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
@@ -59,10 +59,9 @@ def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: I
 def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
     merged = dict(wire)
     for key, value in data.items():
-        here = merged.get(key)
-        # Entries of the wire form are never replaced, so that stored data cannot change a role or a text.
-        if key not in merged or (key, here, value) == ("role", "system", "developer"):
+        entry = merged.get(key)
+        if key not in merged or (key, entry, value) == ("role", "system", "developer"):
             merged[key] = freeze(value)
-        elif isinstance(here, dict) and isinstance(value, Mapping):
-            merged[key] = _merged(here, value)
+        elif isinstance(entry, dict) and isinstance(value, Mapping):
+            merged[key] = _merged(entry, value)
     return FrozenDict(merged)

@@ -1,6 +1,6 @@
 """Content parts: text, and media from a path, a URL or bytes.
 
-In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is the hash of the content.
+Rendered text contains a marker for each media part, `<|media:KIND:ID|>`; the id is the hash of the content.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ MediaKind = Literal["image", "audio", "video", "file"]
 MARKER = re.compile(r"<\|media:(image|audio|video|file):([0-9a-f]{32})\|>")
 MEDIA_OPENING = "<|media:"
 """Start of every media marker."""
-_DEFUSED = "<\u200b|media:"
+_BROKEN_OPENING = "<\u200b|media:"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//|[^\\/])")
-_DIGEST = 16
+_DIGEST_BYTES = 16
 _SAFE_NAME = re.compile(r"[^\w .@+-]+")
 
 
 def neutralise_markers(text: str) -> str:
-    """Return `text` with a zero-width space in every `<|media:`, so that no value can imitate media."""
-    return text.replace(MEDIA_OPENING, _DEFUSED) if MEDIA_OPENING in text else text
+    """Return `text` with a zero-width space in every `<|media:`, so that untrusted text cannot imitate a marker."""
+    return text.replace(MEDIA_OPENING, _BROKEN_OPENING) if MEDIA_OPENING in text else text
 
 
 def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
@@ -69,8 +69,8 @@ def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
     return MARKER.sub(lambda match: mapping.get(match[2], match[0]), text)
 
 
-def _storable(source: Source) -> dict[str, str]:
-    """Return a source under the name of its type, so that bytes that look like a path stay bytes."""
+def _source_as_json(source: Source) -> dict[str, str]:
+    """Return a source as JSON data, with its type as key, so that bytes that look like a path stay bytes."""
     if isinstance(source, bytes):
         return {"bytes": base64.b64encode(source).decode("ascii")}
     if isinstance(source, Path):
@@ -78,7 +78,7 @@ def _storable(source: Source) -> dict[str, str]:
     return {"url": str(source)}
 
 
-def _stored(value: Any) -> Source:
+def _source_from_json(value: Any) -> Source:
     if isinstance(value, Path | Url | bytes):
         return value
     match value:
@@ -91,21 +91,21 @@ def _stored(value: Any) -> Source:
     raise ValueError("expected a media source: an object with one of bytes (base64), path or url")
 
 
-class _Stored:
-    """Reader and writer of a source for pydantic: `PlainSerializer` does the same, and takes 6 ms to import."""
+class _SourceSchema:
+    """Pydantic schema of a source. `PlainSerializer` would be shorter, but takes 6 ms to import."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
         shape = core_schema.dict_schema(core_schema.literal_schema(["bytes", "path", "url"]), core_schema.str_schema())
-        written = core_schema.plain_serializer_function_ser_schema(_storable, return_schema=shape)
+        written = core_schema.plain_serializer_function_ser_schema(_source_as_json, return_schema=shape)
         return core_schema.no_info_plain_validator_function(
-            _stored, serialization=written, json_schema_input_schema=shape
+            _source_from_json, serialization=written, json_schema_input_schema=shape
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Text:
-    """Text part of a multimodal message; with the kind `refusal`, the refusal of a model."""
+    """Text part of a message. The kind `refusal` is for text in which a model refuses to answer."""
 
     __repr__ = short_repr
 
@@ -130,8 +130,8 @@ class Text:
 class Media:
     """Base of image, audio, video and file parts.
 
-    `source` takes a path, a URL or bytes; a str is a URL if it starts with a scheme (`https://`, `data:`), else a path.
-    By default `media_type` is guessed from the name.
+    `source` is a path, a URL or bytes; a str is a URL if it starts with a scheme (`https://`, `data:`), else a path.
+    `media_type` is guessed from the name if it is None; see `mime`.
 
     Raises:
         MediaError: A field has the wrong type, or the text is not a URL.
@@ -139,7 +139,7 @@ class Media:
 
     __repr__ = short_repr
 
-    source: Annotated[Source, _Stored]
+    source: Annotated[Source, _SourceSchema]
     media_type: str | None = None
     name: str | None = None
     kind: MediaKind = field(default="file", kw_only=True)
@@ -166,7 +166,7 @@ class Media:
 
     @property
     def id(self) -> str:
-        """32 hex digits: the BLAKE2b hash of the content (of the address, for a URL).
+        """The BLAKE2b hash of the content, or of the address of a URL: 32 hex digits.
 
         Raises:
             MediaError: The file cannot be read.
@@ -211,7 +211,9 @@ class Media:
 
     @property
     def mime(self) -> str:
-        """The media type; by default guessed from the name."""
+        """The media type: `media_type`, else guessed from the name, the path or the address, else the default of the
+        kind.
+        """
         if self.media_type:
             return self.media_type
         guesses = [mimetypes.guess_type(name)[0] for name in (self.name or "", self._address())]
@@ -229,7 +231,7 @@ class Media:
     def __reduce__(self) -> tuple[Any, ...]:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         if isinstance(self.source, Url):
-            # Old pickle protocols have no form of it.
+            # Old pickle protocols cannot write a `Url`.
             values["source"] = str(self.source)
         return partial(type(self), **values), ()
 
@@ -285,7 +287,7 @@ Part: TypeAlias = Text | Image | Audio | Video | File
 
 
 def is_plain(part: Part) -> TypeGuard[Text]:
-    """True for text without opaque data."""
+    """True for a text part, except a refusal or a part with opaque data."""
     return isinstance(part, Text) and part.kind == "text" and not part.opaque
 
 
@@ -299,20 +301,20 @@ _FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
 
 
 def _read_source(source: Any, kind: str) -> Source:
-    """Return the source for text, another path class, bytes or a pydantic URL.
+    """Return the source for a value of another type: text, a path, a buffer of bytes or a URL of pydantic.
 
     Raises:
         MediaError: The source has another type, or the text is not a URL.
     """
     if isinstance(source, str):
-        # On Windows a drive looks like a scheme.
+        # On Windows, the drive of a path looks like the scheme of a URL.
         is_url = _URL.match(source) is not None and not Path(source).drive
         return _url(source) if is_url else Path(source)
     if isinstance(source, PathLike):
         return Path(source)
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
-    # URL types of pydantic, which are not subclasses of `Url`.
+    # Some URL types of pydantic are not subclasses of `Url`.
     if hasattr(source, "unicode_string"):
         return Url(str(source))
     reason = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
@@ -329,20 +331,19 @@ def _url(text: str) -> Url:
 
 
 def _digest(data: bytes, form: bytes = b"") -> str:
-    return hashlib.blake2b(data, digest_size=_DIGEST, person=form).hexdigest()
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, person=form).hexdigest()
 
 
 def _digest_of_file(path: Path) -> str:
-    """Hash a file once per (path, size, mtime)."""
+    """Return the hash of the content of a file; cached while path, size and modification time stay the same."""
     try:
         status = path.stat()
-        # A file that changes gets a new id.
         key = (str(path), status.st_size, status.st_mtime_ns)
         digest = _FILE_DIGESTS.get(key)
         if digest is None:
             with open_regular(path) as stream:
-                digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
-            # A long-running server sees many files.
+                digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST_BYTES)).hexdigest()
+            # A limit, because a server that runs for a long time reads many files.
             if len(_FILE_DIGESTS) >= 4096:
                 _FILE_DIGESTS.clear()
             _FILE_DIGESTS[key] = digest

@@ -1,4 +1,4 @@
-"""`PromptContext`: all input of prompts in one frozen value."""
+"""`PromptContext`: one frozen object with all input of prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, Ty
 from pydantic import ConfigDict
 
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.frozen import Derived
+from agentkit_prompts.context.frozen import DerivedSlot
 from agentkit_prompts.context.items import (
     Document,
     Example,
@@ -21,8 +21,8 @@ from agentkit_prompts.context.items import (
     Selection,
     ToolSpec,
     Trust,
-    labelled_apart,
     short_form,
+    with_unique_labels,
 )
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
@@ -66,7 +66,7 @@ _Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
 if TYPE_CHECKING:
 
     class _Values(TypedDict, total=False):
-        """Types that type checkers accept for the fields of a context, except the input."""
+        """Types of the arguments of a context, except the input, for type checkers."""
 
         elements: _Documents
         conversation: _Messages
@@ -109,26 +109,28 @@ def _read_session_key(value: Any, place: str, problems: Problems) -> Any:
 _read_text = one_of(str)
 
 
-class _Declaration(NamedTuple):
-    """Reader, trust and visibility of a field."""
+class _FieldRules(NamedTuple):
+    """Rules of a field: its reader, its trust, and True as `hidden` if templates cannot read it."""
 
     read: Reader
     trust: Trust
     hidden: bool
 
 
-def _read_by(read: Reader, *, trust: Trust = "untrusted", hidden: bool = False) -> dict[str, _Declaration]:
+def _read_by(read: Reader, *, trust: Trust = "untrusted", hidden: bool = False) -> dict[str, _FieldRules]:
     """Return the metadata of a field.
 
     Args:
         read: Reader of a value for the field; it also checks the value.
-        trust: Trust of its text. Copies of the fence nonce are removed from untrusted fields.
+        trust: Trust of the text of the field. In untrusted fields, copies of the nonce of fences are broken.
         hidden: True if templates cannot read the field.
     """
-    return {"declaration": _Declaration(read, trust, hidden)}
+    return {"rules": _FieldRules(read, trust, hidden)}
 
 
-class _WithNonce(Derived):
+class _WithNonce(DerivedSlot):
+    """Base of `PromptContext` with a slot for the nonce, which is not a field."""
+
     __slots__ = ("_nonce",)
 
     _nonce: str
@@ -137,12 +139,12 @@ class _WithNonce(Derived):
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class PromptContext(_WithNonce):
-    """Input of every prompt: a frozen value. Templates receive its values unchanged, never dumped or copied.
+    """Input of every prompt; frozen. Templates receive the objects in its fields, not copies of them.
 
-    Documents, facts, messages, examples and tools can be mappings of their fields; documents and facts can also be
-    text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it as JSON and reads it back.
-    `allow_media=True` accepts media in local files or at private addresses in messages of a provider format; it is not
-    a field.
+    Documents, facts, messages, examples and tools can be passed as mappings of their fields, documents and facts also
+    as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes a context as JSON and reads
+    it back. The argument `allow_media=True`, which is not a field, accepts messages in the format of a provider with
+    media in local files or at private addresses.
 
     Raises:
         ContextError: A value has the wrong type, or a field is unknown; names all problems with their places.
@@ -184,7 +186,8 @@ class PromptContext(_WithNonce):
     selections: tuple[Selection, ...] = field(
         default=(), metadata=_read_by(ItemsReader(Selection), trust="trusted", hidden=True)
     )
-    """Selected examples of each prompt, see `select_examples`; valid while input and pool stay the same."""
+    """Selected examples of each prompt, see `select_examples`. A selection is valid while the input and the available
+    examples stay the same."""
     kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
     """Names of the additional kwargs that come from the session, not from this input."""
 
@@ -193,14 +196,14 @@ class PromptContext(_WithNonce):
         def __init__(self, user_input: _Input, *, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
 
     else:
-        # The input is in `args`, not a separate parameter: problems are listed in the order of the arguments.
+        # The input is a part of `args`, because an error lists its problems in the order of the arguments.
         def __init__(self, *args, allow_media=False, **values):
             if args:
                 values = _with_input(args, values)
             _fill(self, None, values, allow_media)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Only the fields: the view and the nonce are derived again.
+        # `vars` contains only the fields. The view and the nonce, which are in slots, are derived again.
         return dict(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -208,18 +211,18 @@ class PromptContext(_WithNonce):
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
-        """Read-only mapping of template names to values, built once.
+        """Read-only mapping of the names that templates can read to their values, built once.
 
-        A hash is appended to document labels that are not unique.
+        A hash is appended to labels of documents that are not unique.
         """
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
             values: dict[str, Any] = dict(zip(_VISIBLE, _visible_values(self), strict=True))
-            # Prompts and citations refer to documents by their labels.
+            # Prompts and citations refer to documents by their labels, so labels must be unique.
             if len({document.label for document in self.documents}) < len(self.documents):
-                values["documents"] = labelled_apart(self.documents)
-            # Templates can also read the kwargs of the input by this shorter name.
+                values["documents"] = with_unique_labels(self.documents)
+            # `additional_kwargs` is a shorter name of `user_input.additional_kwargs`.
             values["additional_kwargs"] = self.user_input.additional_kwargs
             view = MappingProxyType(values)
             object.__setattr__(self, "_derived", view)
@@ -232,20 +235,20 @@ class PromptContext(_WithNonce):
             return None
         try:
             return self._nonce
-        # Copies and stored contexts have no nonce, because it is not part of the value.
+        # The nonce is not a field, so a copied or stored context lacks it.
         except AttributeError:
             object.__setattr__(self, "_nonce", nonce_of(self.session_key))
             return self._nonce
 
     def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Changes]) -> Self:
-        """Return a copy with some fields replaced and checked. Raises like the class."""
+        """Return a copy in which `changes` replace fields; the new values are checked. Raises like the class."""
         copy = object.__new__(type(self))
         _fill(copy, self, cast("dict[str, Any]", changes), allow_media)
         return copy
 
 
-_DECLARED: Mapping[str, _Declaration] = {item.name: item.metadata["declaration"] for item in fields(PromptContext)}
-_READERS = {name: declared.read for name, declared in _DECLARED.items()}
+_FIELD_RULES: Mapping[str, _FieldRules] = {item.name: item.metadata["rules"] for item in fields(PromptContext)}
+_READERS = {name: rules.read for name, rules in _FIELD_RULES.items()}
 _READERS_WITH_MEDIA = {
     **_READERS,
     "conversation": read_conversation_with_media,
@@ -253,16 +256,16 @@ _READERS_WITH_MEDIA = {
 }
 _DEFAULTS = {item.name: item.default for item in fields(PromptContext) if item.default is not MISSING}
 _DEFAULTS["extra"] = NO_DATA
-_UNTRUSTED = frozenset({name for name, declared in _DECLARED.items() if declared.trust == "untrusted"})
-_VISIBLE = tuple([name for name, declared in _DECLARED.items() if not declared.hidden])
+_UNTRUSTED = frozenset({name for name, rules in _FIELD_RULES.items() if rules.trust == "untrusted"})
+_VISIBLE = tuple([name for name, rules in _FIELD_RULES.items() if not rules.hidden])
 _visible_values = attrgetter(*_VISIBLE)
-CONTEXT_FIELDS = tuple(_DECLARED)
+CONTEXT_FIELDS = tuple(_FIELD_RULES)
 CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
 """Names that every template can read."""
 
 
 def _with_input(args: Sequence[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values of fields with the positional argument, the input."""
+    """Return the keyword arguments together with the positional argument, which is the user input."""
     if len(args) > 1:
         raise TypeError(f"PromptContext() takes 1 positional argument, the user input, but {len(args)} were given")
     if "user_input" in values:
@@ -275,8 +278,8 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
 
     Args:
         context: The new context.
-        source: Context with the values of the other fields; None for their defaults.
-        values: Values of fields, in any form that a field accepts.
+        source: Context that contains the values of the other fields; None if they have their defaults.
+        values: Values by the names of fields, in any type that a field accepts.
         allow_media: See `PromptContext`.
 
     Raises:
@@ -292,7 +295,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
             fresh[name] = readers[name](value, name, problems)
         else:
             problems.append(unknown_field("", name, CONTEXT_FIELDS))
-    # The only field without a default.
+    # `user_input` is the only field without a default.
     if source is None and "user_input" not in values:
         problems.append(Problem("user_input", "missing"))
     if problems:
@@ -306,7 +309,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
 
 
 def _readers(allow_media: object, problems: Problems) -> Mapping[str, Reader]:
-    """Return the reader of each field."""
+    """Return the readers by the names of fields."""
     if allow_media is True:
         return _READERS_WITH_MEDIA
     if allow_media is not False:
@@ -315,9 +318,9 @@ def _readers(allow_media: object, problems: Problems) -> Mapping[str, Reader]:
 
 
 def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
-    """Derive the nonce of a context, and remove copies of it from its untrusted fields."""
+    """Store the nonce of a context, and break the copies of the nonce in its untrusted fields."""
     nonce = nonce_of(cast("str", context.session_key))
-    # Fields of the source do not contain its nonce, but can contain another nonce.
+    # Fields of a source with the same key have no copies; with a new key, all fields must be searched.
     names = _UNTRUSTED if "session_key" in values else _UNTRUSTED & values.keys()
     for name in names:
         vars(context)[name] = without_nonce(getattr(context, name), nonce)
@@ -325,7 +328,7 @@ def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
 
 
 def _by_field_name(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return values by the names of fields: `elements` is `documents`."""
+    """Return the values with the name `documents` instead of `elements`."""
     named = dict(values)
     elements = named.pop("elements")
     if "documents" in named:

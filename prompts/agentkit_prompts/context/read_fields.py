@@ -1,4 +1,4 @@
-"""Readers of the fields of a context, which record every problem with its place."""
+"""Readers of the fields of a context. They record all problems with their places, instead of raising the first."""
 
 from __future__ import annotations
 
@@ -32,46 +32,52 @@ __all__ = [
 ]
 
 Reader: TypeAlias = Callable[[Any, str, Problems], Any]
-"""Function that returns the field value for an input value at a place, and adds problems to a list."""
+"""Function of an input value, its place, and a list of problems. It returns the value of the field, and adds the
+problems of the input value to the list."""
 NO_DATA = ReadOnlyDict()
 NO_MESSAGES = Conversation()
 
 
-def _items(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
-    """Return the items of a sequence; none for any other value."""
+def _items(value: Any, place: str, expected: str, problems: Problems) -> list[Any]:
+    """Return the items of an iterable; empty, with a problem, for text, a mapping or any other value."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
         return list(value)
-    problems.append(Problem(place, f"expected a sequence of {what}, got {type(value).__name__}"))
+    problems.append(Problem(place, f"expected a sequence of {expected}, got {type(value).__name__}"))
     return []
 
 
-def unknown_field(place: str, name: object, names: Iterable[str], kind: str = "PromptContext") -> Problem:
-    """Return the problem of a field of the value at `place`, of the class `kind`, that is not in `names`."""
+def unknown_field(place: str, name: object, names: Iterable[str], class_name: str = "PromptContext") -> Problem:
+    """Return the problem of the unknown field `name` in the value at `place`; `names` are the fields of its class."""
     if not isinstance(name, str):
         return Problem(place, f"names must be str, got {type(name).__name__}")
-    hint = option_hint(kind, name)
+    hint = option_hint(class_name, name)
     if hint is not None:
         return Problem(_inner(place, name), f"unknown field; use {hint}")
     return Problem(_inner(place, name[:MAX_NAME_CHARS]), f"unknown field{nearest(name, names)}")
 
 
 def _inner(place: str, name: str) -> str:
-    """Return the place of a field of the value at `place`; both can be empty."""
+    """Return the place of the field `name` of the value at `place`; both can be empty."""
     return ".".join([step for step in (place, name) if step])
 
 
-def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
-    """Create an item from a mapping of its fields; `aliases` are other names that `kind` accepts."""
-    names = [*[field.name for field in fields(kind)], *aliases]
-    problems += [unknown_field(place, name, names, kind.__name__) for name in given if name not in names]
-    data = {name: value for name, value in given.items() if name in names}
-    for name in _required_names(kind):
+def make_item(
+    item_class: type, values: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()
+) -> Any:
+    """Create an item from a mapping of its fields, or return None and add its problems to `problems`.
+
+    `aliases` are other names of arguments that the class accepts.
+    """
+    names = [*[field.name for field in fields(item_class)], *aliases]
+    problems += [unknown_field(place, name, names, item_class.__name__) for name in values if name not in names]
+    data = {name: value for name, value in values.items() if name in names}
+    for name in _required_names(item_class):
         if name not in data:
             problems.append(Problem(f"{place}.{name}", "missing"))
-            # A placeholder, so that problems of the other fields are reported, too.
+            # With a placeholder the class can check the other fields, so that all problems are reported.
             data[name] = ""
     try:
-        return kind(**data)
+        return item_class(**data)
     except ContextError as error:
         problems += [Problem(_inner(place, problem.place), problem.text) for problem in error.problems]
     except PromptError as error:
@@ -79,9 +85,9 @@ def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Proble
     return None
 
 
-def _required_names(kind: type) -> list[str]:
+def _required_names(item_class: type) -> list[str]:
     """Return the names of the fields of a dataclass that have no default."""
-    return [field.name for field in fields(kind) if field.default is MISSING is field.default_factory]
+    return [field.name for field in fields(item_class) if field.default is MISSING is field.default_factory]
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class ItemsReader:
 
     kind: type
     from_text: bool = False
-    """True if an item can be the text of its first field."""
+    """True if an item can be passed as text, the value of its first field."""
 
     def __call__(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
         # Fast path: most turns pass the documents of the previous turn.
@@ -114,7 +120,7 @@ class ItemsReader:
 
 
 def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
-    """Return names."""
+    """Return names as a tuple of plain `str`; any other item is a problem."""
     names: list[str] = []
     for index, name in enumerate(_items(value, place, "names", problems)):
         if isinstance(name, str):
@@ -125,10 +131,10 @@ def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
 
 
 def read_conversation(value: Any, place: str, problems: Problems, *, allow_media: bool = False) -> Conversation:
-    """Return messages of this library or in the form of a provider; `allow_media` as in `read_messages`."""
+    """Return a conversation of messages of this library or of a provider; `allow_media` as in `read_messages`."""
     if type(value) is Conversation:
         return value
-    # Import late: most programs pass a `Conversation` and need no reader of wire forms.
+    # Imported here, because programs that pass a `Conversation` need no reader of wire forms.
     from agentkit_prompts.context.wire.read_messages import read_messages
 
     try:
@@ -142,7 +148,7 @@ read_conversation_with_media: Reader = partial(read_conversation, allow_media=Tr
 
 
 def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, ...]:
-    """Return text unchanged, any other value as parts."""
+    """Return text as plain `str`, and a part or an iterable of parts as a tuple."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -162,8 +168,8 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
 
 
 def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
-    """Return a mapping of names, read-only."""
-    # Not copied: `compose` caches by identity.
+    """Return a mapping of names to values as a read-only dict."""
+    # The same object instead of a copy, because `compose` caches by identity.
     if type(value) is ReadOnlyDict:
         return value
     if not isinstance(value, Mapping):
@@ -176,7 +182,7 @@ def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
 
 
 def one_of(kind: type) -> Reader:
-    """Return the reader of a value of one type, or None."""
+    """Return a reader that accepts a value of one type, or None."""
 
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):

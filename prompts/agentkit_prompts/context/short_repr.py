@@ -18,7 +18,7 @@ _MAX_LEVELS = 3
 
 
 class _Short(reprlib.Repr):
-    """A `reprlib.Repr` that also shortens bytes and mappings of other classes, and keeps the order of mappings."""
+    """A `reprlib.Repr` that also shortens bytes and any class of mappings, and does not sort the keys of mappings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = _MAX_ITEMS
 
     def repr1(self, x: Any, level: int) -> str:
-        """Return the representation of a nested value; its class if `repr` fails, as for a very long number."""
+        """Return the representation of a value; its class and id if `repr` fails, as it does for a very long number."""
         try:
             return self._shown(x, level)
-        # A foreign class can raise any exception, and an error message must not fail.
+        # A class of the caller can raise any exception, and error messages, which contain this text, must not fail.
         except Exception:
             return f"<{type(x).__name__} instance at {id(x):#x}>"
 
@@ -50,7 +50,7 @@ class _Short(reprlib.Repr):
             return "{}"
         if level <= 0:
             return "{...}"
-        # `reprlib` would sort the keys, which compares values of any type.
+        # `reprlib` sorts the keys, which calls comparisons of any type.
         pairs: list[str] = []
         for key, value in x.items():
             if len(pairs) == self.maxdict:
@@ -70,7 +70,10 @@ _short = _Short()
 
 
 def short_repr(self: Any) -> str:
-    """Return the representation of a dataclass, as its `__repr__`: long texts and lists are shortened in the middle."""
+    """Return the representation of a dataclass, with long texts cut in the middle and long lists cut at the end.
+
+    Classes use this function as their `__repr__`.
+    """
     fields_text = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
     return f"{type(self).__qualname__}({', '.join(fields_text)})"
 

@@ -18,7 +18,7 @@ _TEXT_OR_NONE = (str, type(None))
 class Thinking:
     """Thinking of a model before its answer, or a step of its provider, such as a web search.
 
-    It is not content: it is sent back to its provider, and chat templates can show its `text`.
+    Thinking is not content: it is sent back to its provider only, and chat templates can show its `text`.
 
     Raises:
         MessageError: Fields have the wrong type; names all of them.
@@ -29,15 +29,16 @@ class Thinking:
     text: str = ""
     """Text of the thinking; empty if the provider does not send it."""
     provider: str = "openai"
-    """Receiver: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
+    """Receiver of the thinking: every endpoint of a wire form (`openai` for chat completions, `responses`,
+    `anthropic`), or one endpoint by its name."""
     signature: str | None = None
-    """Signature with which the provider verifies the text."""
+    """Signature with which the provider verifies the text; None without a signature."""
     redacted: str | None = None
-    """The thinking, encrypted by the provider."""
+    """The thinking, encrypted by the provider; None if it is sent as text."""
     at: int = 0
-    """Number of content parts and tool calls of the message before it."""
+    """Number of content parts and tool calls of the message before the thinking."""
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
-    """The whole block under its provider, if it has more than text, signature and redacted."""
+    """The complete block as the provider sent it, if it has more than text, signature and redacted; else empty."""
 
     def __post_init__(self) -> None:
         set_plain_text(self, "text", "provider", "signature", "redacted")

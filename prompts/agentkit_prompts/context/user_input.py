@@ -82,11 +82,11 @@ class UserInput:
 
 
 def _kwargs_by_alias(kwargs: ReadOnlyDict, others: Mapping[str, Any], problems: Problems) -> ReadOnlyDict:
-    """Return the additional kwargs, which can be passed as `additional_info`."""
+    """Return the additional kwargs; they can be in `others` under their other name, `additional_info`."""
     for name, value in others.items():
         if name != "additional_info":
             problems.append(unknown_field("", name, ("input", "additional_kwargs")))
-        # Reject two values for one field instead of ignoring one silently.
+        # Two values for one field are an error: one of them would be ignored silently.
         elif kwargs is not NO_DATA:
             problems.append(Problem(name, "another name of additional_kwargs, which are passed, too: pass one of them"))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from agentkit_prompts.context.frozen import Deriving
+from agentkit_prompts.context.frozen import DerivedCache
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.context.short_repr import short_text
@@ -14,7 +14,7 @@ from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 __all__ = ["Joined", "Rendered", "count_tokens"]
 
 
-class Rendered(Deriving):
+class Rendered(DerivedCache):
     """Text of one prompt or of joined prompts, with its origin. Read-only.
 
     Attributes:

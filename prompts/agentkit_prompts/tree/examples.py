@@ -169,11 +169,11 @@ class ExamplesPrompt(BasePrompt):
         """Return the earlier selection for this prompt and input, bound to the prompt; None if it is missing."""
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
-            if item.answers(path, self, query, pool):
+            if item.is_valid_for(path, self, query, pool):
                 # Without a path, several equal prompts are possible, so the selection must not be bound to one of them.
                 if path is None:
                     return item
-                return item.bound(self, pool)
+                return item.bound_to(self, pool)
         return None
 
     def select(self, ctx: PromptContext, path: str = "") -> Selection:
@@ -210,7 +210,7 @@ class ExamplesPrompt(BasePrompt):
                 f"{selector}: expected select to return a sequence of Example, got {got}", name=selector, value=got
             )
         pool = self.pool(ctx)
-        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(result)).bound(self, pool)
+        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(result)).bound_to(self, pool)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

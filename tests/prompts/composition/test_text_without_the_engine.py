@@ -95,7 +95,7 @@ def test_a_joined_history_grows_into_what_joining_it_anew_gives(
         if data.draw(st.booleans()):
             view = talk[data.draw(st.integers(0, 4)) : data.draw(st.integers(0, 12))]
         for separator in data.draw(st.permutations(["\n\n", "|"])):
-            assert view.joined(heading, separator) == separator.join(map(heading, view))
+            assert view.join(heading, separator) == separator.join(map(heading, view))
 
 
 @pytest.mark.parametrize(

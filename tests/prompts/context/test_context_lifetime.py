@@ -135,7 +135,7 @@ def test_counters_of_a_request_leave_no_lists_in_a_conversation() -> None:
         counter = Counter()
         assert compose(Layers("x"), context(number, conversation), counter=counter).tokens > 0
         assert conversation.total(lambda message: len(message.text)) > 0
-        assert conversation.joined(lambda message: message.text, "\n").startswith("message 0")
+        assert conversation.join(lambda message: message.text, "\n").startswith("message 0")
         marks = conversation.derive(lambda message: Value())
         kept.append(weakref.ref(marks[0]))
     del marks

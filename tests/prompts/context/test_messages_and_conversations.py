@@ -172,9 +172,9 @@ def test_folds_by_two_functions_are_kept_apart() -> None:
         return texts[-1]
 
     for _ in range(2):
-        assert conversation.joined(text_of, ",") == "a,b,c"
-        assert conversation.folded(text_of, count) == 3
-        assert conversation.folded(text_of, last) == "c"
+        assert conversation.join(text_of, ",") == "a,b,c"
+        assert conversation.fold(text_of, count) == 3
+        assert conversation.fold(text_of, last) == "c"
 
 
 def test_a_result_given_twice_or_late_is_dropped() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
-from agentkit_prompts.context.wire.write_anthropic import OPENING, Turn, anthropic_blocks, anthropic_message
+from agentkit_prompts.context.wire.write_anthropic import OPENING, RoleAndBlocks, anthropic_blocks, anthropic_message
 from agentkit_prompts.errors import MediaError
 from agentkit_prompts.schemas.provider_tools import anthropic_form
 
@@ -36,18 +36,18 @@ def anthropic_payload(composition: CallContent) -> dict[str, Any]:
     """
     points = breakpoints(composition)
     borders = [point.offset for point in points if point.after in ("static", "session")]
-    turns = composition.conversation.folded(anthropic_message, _with_turns).copy()
-    system = _system(composition.system, borders) + turns.system
+    builder = composition.conversation.fold(anthropic_message, _with_messages).copy()
+    system = _system(composition.system, borders) + builder.system
     if any(point.after == "conversation" for point in points):
-        turns.mark_end()
-    turns.add_text(composition.user)
-    for turn in composition.intermediate.derive(anthropic_message):
-        turns.add(turn)
-    turns.add_text(composition.closing)
+        builder.mark_end()
+    builder.add_text(composition.user)
+    for message in composition.intermediate.derive(anthropic_message):
+        builder.add(message)
+    builder.add_text(composition.closing)
     payload: dict[str, Any] = {}
     if system:
         payload["system"] = system
-    return payload | {"messages": turns.opened()} | _tool_and_output_fields(composition)
+    return payload | {"messages": builder.starting_with_user()} | _tool_and_output_fields(composition)
 
 
 def _tool_and_output_fields(composition: CallContent) -> dict[str, Any]:
@@ -60,17 +60,17 @@ def _tool_and_output_fields(composition: CallContent) -> dict[str, Any]:
     return fields
 
 
-def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
-    """Return a copy of `turns` (None: without messages) with the messages in `new` added."""
-    result = _Turns()
-    if turns is not None:
-        result = turns.copy()
-    for turn in new:
-        result.add(turn)
+def _with_messages(builder: _MessageBuilder | None, new: list[RoleAndBlocks]) -> _MessageBuilder:
+    """Return a copy of `builder` (None: without messages) with the messages in `new` added."""
+    result = _MessageBuilder()
+    if builder is not None:
+        result = builder.copy()
+    for message in new:
+        result.add(message)
     return result
 
 
-class _Turns:
+class _MessageBuilder:
     """Builder of the messages of a request: merges neighbouring messages of one role, and renames repeated call ids.
 
     The API requires unique ids, but some models number their calls from the start again in each run.
@@ -90,16 +90,16 @@ class _Turns:
         self._renamed: dict[str, str] = {}
         """New ids of repeated call ids of the latest assistant message, by their old ids."""
 
-    def copy(self) -> _Turns:
-        turns = _Turns()
-        turns.system, turns._messages = [*self.system], [*self._messages]
-        turns._role, turns._blocks = self._role, [*self._blocks]
-        turns._seen, turns._next_of, turns._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
-        return turns
+    def copy(self) -> _MessageBuilder:
+        builder = _MessageBuilder()
+        builder.system, builder._messages = [*self.system], [*self._messages]
+        builder._role, builder._blocks = self._role, [*self._blocks]
+        builder._seen, builder._next_of, builder._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
+        return builder
 
-    def add(self, turn: Turn) -> None:
+    def add(self, message: RoleAndBlocks) -> None:
         """Add the blocks of one message, to the last message if its role is equal."""
-        role, blocks = turn
+        role, blocks = message
         if role == "system":
             self.system += blocks
         elif blocks:
@@ -128,7 +128,7 @@ class _Turns:
                 blocks[index] = _cached(blocks[index])
                 return
 
-    def opened(self) -> list[FrozenDict]:
+    def starting_with_user(self) -> list[FrozenDict]:
         """Return the messages; before a message of the assistant at the start, a message of the user is inserted."""
         messages = [*self._messages, *self._last()]
         if messages and messages[0]["role"] == "assistant":

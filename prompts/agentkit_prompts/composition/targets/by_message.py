@@ -88,7 +88,7 @@ class _StoredText(NamedTuple):
         """Return the text of the messages."""
         runs = self._runs_of_results()
         if not runs:
-            return self.messages.joined(self.writer.text, "")
+            return self.messages.join(self.writer.text, "")
         opening, closing = self.writer.frame.around_results
         texts = list(self.messages.derive(self.writer.text))
         for first, last in runs:

@@ -26,7 +26,7 @@ def plain_text(composition: CallContent) -> str:
     pieces: list[str] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
-            pieces += (SEPARATOR, entry.joined(plain_line, SEPARATOR))
+            pieces += (SEPARATOR, entry.join(plain_line, SEPARATOR))
         elif entry.role == "system":
             # The system message is usually the same in each turn, so it is cached.
             pieces += (SEPARATOR, "system: ", entry.derive(_section_text))

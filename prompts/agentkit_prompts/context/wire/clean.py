@@ -1,4 +1,4 @@
-"""Text that can be encoded, for every wire format."""
+"""Text without lone surrogates, which every wire format can encode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["clean"]
 
 
 def clean(text: str) -> str:
-    """Return `text` with lone surrogates, which no encoding has, replaced by U+FFFD; pairs are joined."""
+    """Return `text` with lone surrogates replaced by U+FFFD; a pair of surrogates becomes its character."""
     if text.isascii():
         return text
     try:

@@ -1,4 +1,4 @@
-"""Reader of external messages: OpenAI chat, OpenAI Responses and Anthropic, recognised by their shape."""
+"""Reader of messages in the wire forms of OpenAI chat, OpenAI Responses and Anthropic."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentkit_prompts.names import nearest
 __all__ = ["REASONING", "read_messages", "thought_in"]
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Keys of the thinking of a model; senders use different keys."""
+"""Keys under which servers send the thinking of a model."""
 
 _CHAT_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "refusal"))
 _CONTENT_KEYS = frozenset(("content", "tool_calls", "refusal", *REASONING))
-"""Keys of the content of a message; at least one is required."""
+"""Keys of the content of a message; a message must have at least one of these keys."""
 _CALLS = ("tool_use", "function_call")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _STEPS = ("reasoning", "item_reference", "compaction", "container_upload", "search_result")
@@ -31,7 +31,7 @@ _STEP_ENDINGS = (
     *("_call", "_call_output", "_tool_use", "_tool_result", "_tools"),
     *("_approval_request", "_approval_response"),
 )
-"""Suffixes of the types of blocks for a step of the provider."""
+"""Suffixes of the types of blocks and items for steps of the provider, such as `web_search_call`."""
 _LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "AIMessageChunk", "HumanMessageChunk", "remove"))
 _LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) converts them to a supported form"
 
@@ -45,18 +45,18 @@ def read_messages(
     is_linked: bool = True,
     allow_media: bool = False,
 ) -> tuple[Message, ...]:
-    """Return external messages as `Message` objects. `Message` objects are returned unchanged.
+    """Return messages in a wire form as `Message` objects. `Message` objects are returned unchanged.
 
     An Anthropic message with tool results becomes one tool message per result; items of the Responses form that belong
     to one reply become one message. A tool message gets the name of its call. Arguments that are not JSON are
-    unchanged. Unknown keys are stored for the provider, see `Message`.
+    unchanged. Unknown keys become opaque data of the provider, see `Message`.
 
     Args:
         value: Messages, mappings, or objects with a `model_dump`, such as the classes of SDKs.
         where: Name of the messages in errors.
-        form: The wire form: `openai`, `responses` or `anthropic`; recognised by the shape of the messages if None.
+        form: The wire form: `openai`, `responses` or `anthropic`; None to recognise the form by keys and block types.
         before: Earlier messages, whose calls can have results in `value`.
-        is_linked: True if every result requires an earlier call. A call without a result is valid.
+        is_linked: True if a result without an earlier call is an error. A call without a result is always valid.
         allow_media: True to accept media in local files and at private addresses.
 
     Raises:
@@ -77,7 +77,7 @@ def read_messages(
         problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
         raise error_of_problems(MessageError, "", problems)
     if form == "anthropic" and messages[:1] == [Message("user", OPENING)]:
-        # The writer of this form adds this message, because the API requires a user message at the start.
+        # `anthropic_payload` adds this message, because the API requires a user message at the start.
         del messages[0]
     return tuple(messages)
 
@@ -100,12 +100,12 @@ def _as_mapping(item: object) -> object:
 
 
 def _index(problem: Problem, where: str) -> int:
-    """Return the index of the invalid message."""
+    """Return the index of the message at the place of a problem."""
     return int(problem.place[len(where) + 1 :].partition("]")[0])
 
 
 def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return key and text of the reasoning of a message in the chat form."""
+    """Return the key and the text of the reasoning of a message in the chat form; None without reasoning."""
     for key in REASONING:
         text = message.get(key)
         if isinstance(text, str) and text:
@@ -120,7 +120,7 @@ class _Draft:
     where: str
     role: str = "assistant"
     text: str = ""
-    """Text before the parts, if the content of the message is a text."""
+    """The content of the message if it is a text; `parts` then contains only a refusal."""
     parts: list[Part] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     call_places: list[str] = field(default_factory=list)
@@ -138,14 +138,14 @@ class _Draft:
         return bool(self.text) + len(self.parts) + len(self.calls)
 
     def add_content(self, content: str | tuple[Part, ...]) -> None:
-        """Add content, which can be a text."""
+        """Set the text, or add the parts, of the content."""
         if isinstance(content, str):
             self.text = content
         else:
             self.parts += content
 
     def add_call(self, call: ToolCall, where: str) -> None:
-        """Add the tool call at a place."""
+        """Add a tool call; `where` is its place in the input, for errors."""
         self.calls.append(call)
         self.call_places.append(where)
 
@@ -167,20 +167,24 @@ class _Draft:
             return self.text
         if self.text:
             return (Text(self.text), *self.parts)
-        # Other forms write text as one text block.
+        # Except for OpenAI chat, a list of one text block is the usual form of a text.
         if form != "openai" and len(self.parts) == 1 and is_plain(self.parts[0]):
             return self.parts[0].text
         return tuple(self.parts)
 
 
 class _MessageReader(PartReader):
-    """Reader of single messages."""
+    """Reader of messages in one wire form. It collects drafts, which become messages after calls and results are
+    linked.
+    """
 
     def __init__(self, form: str, allow_media: bool) -> None:
         super().__init__([], form, allow_media=allow_media)
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
-        """Reply to which the next item of the Responses form can belong."""
+        """The draft of a reply to which the next item of the Responses form belongs if it is a call or thinking; else
+        None.
+        """
 
     def read(self, item: object, where: str) -> None:
         """Read one message or item."""
@@ -189,12 +193,12 @@ class _MessageReader(PartReader):
         elif not isinstance(item, Mapping):
             self.note(where, f"expected a message or its mapping, got {type(item).__name__}")
         elif "role" not in item and isinstance(item.get("type"), str):
-            self._item(item, where)
+            self._read_item(item, where)
         else:
-            self._message(item, where)
+            self._read_mapping(item, where)
 
     def link(self, before: Sequence[Message]) -> None:
-        """Set the tool name of each result; record results without a call, and duplicate ids of calls."""
+        """Set the tool name of each result; results without a call and duplicate ids of calls become problems."""
         waiting = _open_calls(before)
         for draft in self._drafts:
             if isinstance(draft, Message):
@@ -205,7 +209,7 @@ class _MessageReader(PartReader):
                 self._link_result(draft, waiting)
 
     def messages(self) -> list[Message]:
-        """Return the messages read."""
+        """Return the messages of the drafts; errors of their fields become problems."""
         messages: list[Message] = []
         for draft in self._drafts:
             if isinstance(draft, Message):
@@ -223,7 +227,7 @@ class _MessageReader(PartReader):
 
     # --- a mapping with a role
 
-    def _message(self, item: Mapping[str, Any], where: str) -> None:
+    def _read_mapping(self, item: Mapping[str, Any], where: str) -> None:
         role = self._text(item, "role", where)
         name = self._text(item, "name", where)
         tool_call_id = self._text(item, "tool_call_id", where)
@@ -245,7 +249,7 @@ class _MessageReader(PartReader):
             self._reply = last
 
     def _draft(self, role: str, where: str) -> _Draft:
-        """Return a new draft; in the Responses form, the draft with the thinking before a reply."""
+        """Return the draft for a message: a new draft, or the draft with the thinking before a reply, if any."""
         draft = self._reply
         if role != "assistant" or draft is None or draft.size:
             draft = _Draft(where, role)
@@ -268,16 +272,16 @@ class _MessageReader(PartReader):
         del draft.unknown[key]
         opaque: dict[str, Any] = {}
         if key != REASONING[0]:
-            # The writer uses the first key, unless the opaque data contains another key.
+            # `openai_message` writes the key `reasoning_content`, unless the opaque data contains another key.
             opaque[self.provider] = {key: text}
         draft.thinking.append(Thinking(text, self.provider, opaque=opaque))
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
-        """Read content, refusal and calls of a message; return the last draft."""
+        """Read content, refusal and calls of a message; return its last draft, because tool results split a message."""
         where, content = draft.where, item.get("content")
         if isinstance(content, list | tuple):
             for index, block in enumerate(content):
-                draft = self._block(block, draft, f"{where}.content[{index}]")
+                draft = self._read_block(block, draft, f"{where}.content[{index}]")
         else:
             draft.add_content(self.content(content, f"{where}.content"))
         refusal = self._text(item, "refusal", where)
@@ -289,42 +293,42 @@ class _MessageReader(PartReader):
 
     # --- blocks of content, and items of the Responses form
 
-    def _block(self, block: object, draft: _Draft, where: str) -> _Draft:
-        """Read a content block; return the draft of the next block, which is a new draft after a tool result."""
+    def _read_block(self, block: object, draft: _Draft, where: str) -> _Draft:
+        """Read a content block; return the draft for the next block: after a tool result, a new draft."""
         if isinstance(block, Mapping):
             if block.get("type") == "tool_result":
                 draft.is_split = True
-                self._result(block, where, "tool_use_id", "content")
+                self._read_result(block, where, "tool_use_id", "content")
                 rest = _Draft(where, draft.role, is_split=True)
                 self._add(rest)
                 return rest
-            if self._work(block, draft, where):
+            if self._read_call_or_thinking(block, draft, where):
                 return draft
         part = self.part(block, where)
         if part is not None:
             draft.parts.append(part)
         return draft
 
-    def _item(self, item: Mapping[str, Any], where: str) -> None:
+    def _read_item(self, item: Mapping[str, Any], where: str) -> None:
         """Read an item of the Responses form that is not a message."""
         kind = item["type"]
         if kind == "function_call_output":
-            self._result(item, where, "call_id", "output")
+            self._read_result(item, where, "call_id", "output")
             return
         reply = self._reply or _Draft(where)
-        if not self._work(item, reply, where):
+        if not self._read_call_or_thinking(item, reply, where):
             self.note(where, f"unknown type {brief(kind)}{_advice_for_type(kind)}")
         elif self._reply is None:
             self._add(reply)
             self._reply = reply
 
     def _add_step(self, block: Mapping[str, Any], draft: _Draft, where: str) -> None:
-        """Add a step of the provider as thinking."""
+        """Add a step of the provider, such as a web search, as thinking."""
         if fits_json(dict(block), where, self.problems):
             opaque = {self.provider: dict(block)}
             draft.thinking.append(Thinking(_summary(block), self.provider, at=draft.size, opaque=opaque))
 
-    def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
+    def _read_call_or_thinking(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
         """Read a tool call, thinking or a step of the provider; return False for any other block."""
         kind = block.get("type")
         if not isinstance(kind, str):
@@ -350,7 +354,7 @@ class _MessageReader(PartReader):
         redacted = self._text(block, "data", where)
         return Thinking(text, self.provider, signature, redacted, at, opaque=opaque)
 
-    def _result(self, block: Mapping[str, Any], where: str, id_key: str, content_key: str) -> None:
+    def _read_result(self, block: Mapping[str, Any], where: str, id_key: str, content_key: str) -> None:
         """Read the result of a tool call."""
         draft = _Draft(where, "tool", tool_call_id=self._text(block, id_key, where))
         draft.unknown = self.extras(block, {"type", id_key, content_key}, where)
@@ -368,7 +372,7 @@ class _MessageReader(PartReader):
 
     def _link_calls(self, draft: _Draft, waiting: dict[str, str]) -> None:
         if draft.role != "assistant":
-            # The constructor of `Message` rejects such a message.
+            # `Message` raises the error for calls in such a message. Their results must not cause a second error.
             self.refused_calls.update([call.id for call in draft.calls])
             return
         for call, place in zip(draft.calls, draft.call_places, strict=True):
@@ -377,22 +381,22 @@ class _MessageReader(PartReader):
             waiting[call.id] = call.name
 
     def _link_result(self, draft: _Draft, waiting: dict[str, str]) -> None:
-        # The constructor of `Message` rejects a tool message without an id.
+        # `Message` raises the error for a tool message without an id.
         if draft.role != "tool" or not draft.tool_call_id:
             return
         if draft.tool_call_id in waiting:
             name = waiting.pop(draft.tool_call_id)
             if draft.name is None:
                 draft.name = name
-        # The problem of the invalid call is already recorded.
+        # If the call was refused, its own problem is already recorded.
         elif draft.tool_call_id not in self.refused_calls:
             self.note(draft.where, f"no earlier call has the id {brief(draft.tool_call_id)}")
 
 
 def _open_calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the ids and names of the calls at the end of the messages that have no result yet."""
+    """Return the names, by id, of the calls at the end of the messages that have no result yet."""
     last = len(messages)
-    # Calls before the last message that is not a result have all results.
+    # Only the last message that is not a tool result can have calls without results.
     while last > 0 and messages[last - 1].role == "tool":
         last -= 1
     if last == 0:

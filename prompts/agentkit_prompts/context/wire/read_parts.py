@@ -25,7 +25,7 @@ _TEXT_KINDS: dict[str, Literal["text", "refusal"]] = {
     "output_text": "text",
     "refusal": "refusal",
 }
-"""Type of a text part -> its kind, which is also the key of the text."""
+"""Kinds of text parts by the type in the wire form. The kind is also the key of the text."""
 _MEDIA_CLASSES: dict[str, type[Image | Audio | Video | File]] = {
     **dict.fromkeys(("image", "image_url", "input_image"), Image),
     **dict.fromkeys(("audio", "audio_url", "input_audio"), Audio),
@@ -38,14 +38,13 @@ _INNER_NAMES = (
     *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
     *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
 )
-"""Suffixes of host names that are not public: reserved names, and names of internal networks."""
+"""Suffixes of host names that are not public: reserved names, and usual names of internal networks."""
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
-"""Keys of the arguments of a call; senders use different keys."""
+"""Keys under which servers send the arguments of a call."""
 _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys of a media part, and of the mapping inside it."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
-"""Values of unknown keys that are ignored. Cache marks of Anthropic are also ignored: the composition sets its own
-cache marks."""
+"""Values for which an unknown key is ignored."""
 
 
 class PartReader:
@@ -54,8 +53,9 @@ class PartReader:
     Args:
         problems: List to which problems are added.
         provider: Provider to which unknown keys and file ids are sent back.
-        allow_media: True to accept media in local files, at private hosts, and at schemes other than http, https and
-            data. Never use it for external data: a message could send a local file, or request an internal address.
+        allow_media: True to accept media in local files, at private hosts, and at addresses with schemes other than
+            http, https and data. Never pass True for external data: a message could send a local file to the provider,
+            or cause a request to an internal address.
     """
 
     def __init__(self, problems: Problems, provider: str = "", *, allow_media: bool = False) -> None:
@@ -63,7 +63,7 @@ class PartReader:
         self.provider = provider
         self.allow_media = allow_media
         self.refused_calls = set[str]()
-        """Ids of invalid calls."""
+        """Ids of invalid calls; a result of such a call is not a second problem."""
 
     def note(self, where: str, text: str) -> None:
         """Add a problem."""
@@ -72,7 +72,7 @@ class PartReader:
     # --- content
 
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
-        """Return content as text or parts; None is empty text."""
+        """Return content as text or parts; None and invalid content become empty text."""
         if content is None:
             return ""
         if isinstance(content, str):
@@ -115,7 +115,11 @@ class PartReader:
         return Text(text, kind=kind, opaque=self._opaque(unknown))
 
     def extras(self, data: Mapping[str, Any], known_keys: Collection[str], where: str) -> dict[str, Any]:
-        """Return the entries of `data` whose keys are not in `known_keys`, without empty values. They must be JSON."""
+        """Return the entries of `data` whose keys are not in `known_keys`, without empty values.
+
+        Entries that are not JSON become problems. Cache marks of Anthropic are ignored: the composition sets its own
+        cache marks.
+        """
         unknown: dict[str, Any] = {}
         if self.provider == "anthropic":
             known_keys = {*known_keys, "cache_control"}
@@ -137,7 +141,9 @@ class PartReader:
     # --- tool calls
 
     def calls(self, calls: object, where: str) -> tuple[ToolCall, ...]:
-        """Return tool calls: `ToolCall` objects, calls of the chat form, or mappings with a name and arguments."""
+        """Return the tool calls in a list of `ToolCall` objects, calls of the chat form, or mappings with a name and
+        arguments. Invalid calls become problems and are left out.
+        """
         if calls is None:
             return ()
         if not isinstance(calls, list | tuple):
@@ -147,7 +153,7 @@ class PartReader:
         return tuple([call for call in items if call is not None])
 
     def call(self, call: object, where: str) -> ToolCall | None:
-        """Return a tool call, or None if it is invalid."""
+        """Return a tool call; or None, with a problem, if it is invalid."""
         if isinstance(call, ToolCall):
             return call
         if not isinstance(call, Mapping):
@@ -162,7 +168,7 @@ class PartReader:
         return self._call(call, where, function, place)
 
     def _call(self, call: Mapping[str, Any], where: str, function: Mapping[str, Any], place: str) -> ToolCall | None:
-        """Read a call whose name and arguments are in `function`, which can be the call itself."""
+        """Read a call whose name and arguments are in the mapping `function` at `place`; it can be the call itself."""
         before = len(self.problems)
         name = function.get("name")
         if not isinstance(name, str) or not name:
@@ -188,14 +194,14 @@ class PartReader:
     def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
         keys = {"id", "call_id", "type", "function", "name", "index", arguments}
         if "call_id" in call:
-            # An item has a second id, which is sent back to the provider.
+            # An item of the Responses form also has an `id` of the item, which is sent back to the provider.
             keys.remove("id")
         return self.extras(call, keys, where)
 
     def _extras_inside(
         self, key: str, data: Mapping[str, Any], known_keys: Collection[str], where: str
     ) -> dict[str, Any]:
-        """Return the unknown entries of a mapping under its key, if it has any."""
+        """Return `{key: unknown entries of data}`; empty without unknown entries."""
         unknown = self.extras(data, known_keys, where)
         if not unknown:
             return {}
@@ -204,7 +210,7 @@ class PartReader:
     # --- media
 
     def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
-        """Read media, whose source is in the part itself, or in an entry of it."""
+        """Read media. The source is in the part itself, or in a mapping or an address under one of its keys."""
         before = len(self.problems)
         media_class = _MEDIA_CLASSES[kind]
         word = media_class.__name__.lower()
@@ -252,12 +258,12 @@ class PartReader:
         return media_type
 
     def _source(self, fields: Mapping[str, Any], where: str, media_type: str | None) -> _Source | None:
-        """Return the source of media, or None if it is invalid.
+        """Return the source of media; or None, with a problem, if it is invalid.
 
         Args:
-            fields: The fields of the media.
-            where: Their place.
-            media_type: Media type in the fields.
+            fields: The mapping that contains the source.
+            where: The place of that mapping.
+            media_type: Media type that the mapping names, if any.
         """
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
@@ -282,18 +288,20 @@ class PartReader:
 
 
 class _Source(NamedTuple):
+    """Source of media and its media type, if known."""
+
     value: str | bytes | Url
     media_type: str | None
 
 
 def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
-    """Return the address or the data in a text.
+    """Return the address or the decoded data in a text.
 
     Raises:
         ValueError: The text cannot be decoded.
         MediaError: The text starts like a data URL, but is not a URL.
     """
-    # Some senders use a whole address as data.
+    # Some servers send a `data:` URL as data.
     if text[:5].lower() == "data:":
         content = decode_data_url(str(File(cast("Any", text)).source))
         return _Source(content.data, content.mime)
@@ -303,15 +311,15 @@ def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
 
 
 def _first_key(data: Mapping[str, Any], keys: Iterable[str]) -> str | None:
-    """Return the first of the keys that has a value."""
+    """Return the first of `keys` whose value in `data` is not None; None if all values are None or missing."""
     return next((key for key in keys if data.get(key) is not None), None)
 
 
 _ALLOW = "or allow_media=True for messages that you trust"
 
 
-def _require_allowed(source: Path | Url | bytes, given: object) -> None:
-    """Reject a media source that an external message must not use.
+def _require_allowed(source: Path | Url | bytes, original: object) -> None:
+    """Raise an error for a media source that a message from outside must not use.
 
     Raises:
         MediaError: The source is a path, or an address that is not public.
@@ -328,7 +336,7 @@ def _require_allowed(source: Path | Url | bytes, given: object) -> None:
         refusal = "a message must not contain an address of a private host: pass data"
     else:
         return
-    raise MediaError(f"{refusal}, {_ALLOW}: {brief(given)}")
+    raise MediaError(f"{refusal}, {_ALLOW}: {brief(original)}")
 
 
 def _is_public_host(name: str) -> bool:
@@ -344,12 +352,14 @@ class PlainPart(NamedTuple):
     """A part as plain text."""
 
     text: str
-    """The text, or the alt text of media."""
+    """The text of a text part, or the alt text of media."""
     is_text: bool
 
 
 def plain_text_of(part: object, where: str, problems: Problems) -> PlainPart:
-    """Return a part as plain text; media are replaced by their alt text. No file is read."""
+    """Return a part as plain text, media as their alt text; no file is read. An invalid part is empty, with a
+    problem.
+    """
     kind = None
     if isinstance(part, Mapping):
         kind = part.get("type")
@@ -369,7 +379,7 @@ def plain_text_of(part: object, where: str, problems: Problems) -> PlainPart:
 
 
 def _arguments(arguments: Any, where: str, problems: Problems) -> str:
-    """Return arguments as JSON text. Text stays as the model wrote it, even if it is not JSON."""
+    """Return the arguments of a call as JSON text. Text stays as the model wrote it, even if it is not JSON."""
     if arguments is None:
         return "{}"
     if isinstance(arguments, str):

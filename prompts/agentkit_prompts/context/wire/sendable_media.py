@@ -1,7 +1,7 @@
 """Conversion of media for providers.
 
-The type of media in a tool result is checked by their content: a provider that rejects a part rejects the whole
-request, so an unclear part is replaced by a text.
+A provider that rejects a part rejects the whole request. The media type of media in tool results is therefore taken
+from their content, and a part that could be rejected is replaced by a text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "file_id_address",
     "file_id_of",
     "image_type",
-    "of_result",
+    "sendable_result_part",
 ]
 
 FILE_ID = "file-id"
@@ -42,15 +42,15 @@ IMAGE_TYPES = frozenset(mime for _, mime in _MAGIC)
 
 _PDF = b"%PDF-"
 _MAX_BYTES = {"image": 3_750_000, "audio": 20_000_000, "file": 20_000_000}
-"""Kind of a part -> maximum bytes at the large providers. The limit of an image is 5 MB in base64."""
+"""Maximum number of bytes at the large providers, by the kind of the part. The limit of an image is 5 MB of base64."""
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the media type of an image by its first bytes; None if models do not accept it."""
+    """Return the media type of an image by its first bytes; None for other data and other formats."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
-            # Other formats, such as sound, also start with RIFF.
+            # Other formats, such as wave audio, also start with RIFF.
             if kind == "image/webp" and data[8:12] != b"WEBP":
                 return None
             return kind
@@ -58,17 +58,17 @@ def image_type(data: bytes) -> str | None:
 
 
 class Content(NamedTuple):
-    """Content of media."""
+    """Decoded content of a `data:` URL."""
 
     data: bytes
     mime: str
 
 
 class SourceContent(NamedTuple):
-    """Content of the source of a part."""
+    """Content of a media part."""
 
     data: bytes | None
-    """None for an address that the provider fetches."""
+    """The bytes; None for an address that the provider fetches."""
     mime: str
 
 
@@ -76,7 +76,7 @@ def content_of(part: Media) -> SourceContent:
     """Return the bytes and the media type of a part.
 
     Raises:
-        MediaError: The file cannot be read, or a `data:` URL not decoded.
+        MediaError: The file cannot be read, or the `data:` URL cannot be decoded.
     """
     if not isinstance(part.source, Url):
         return SourceContent(part.read(), part.mime)
@@ -132,9 +132,11 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
     return unquote(file_id, errors="surrogatepass")
 
 
-def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:
-    """Return the form of a tool result part that can be sent: text files as text, media of `kinds` with the type of
-    their content, and a text with the reason instead of media that would be rejected.
+def sendable_result_part(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:
+    """Return a part of a tool result in the form that can be sent.
+
+    A text file becomes text. Media of `kinds` get the media type of their content. Media that the provider would reject
+    become a text with the reason.
     """
     if isinstance(part, Text):
         return part
@@ -142,7 +144,7 @@ def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file
     if text:
         return Text(text)
     try:
-        proven = _proven(part)
+        proven = _with_type_of_content(part)
     except MediaError as error:
         # The model reads the reason, and the request stays valid.
         return Text(f"{part.alt} (not shown: {error})")
@@ -151,10 +153,8 @@ def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file
     return Text(f"{part.alt} (not shown: this API accepts no {proven.kind})")
 
 
-def _proven(part: Media) -> Image | Audio | File:
-    """Return a part with the media type of its content.
-
-    Accepted are images of the usual types, PDFs, wave and MP3 audio, and http addresses of images.
+def _with_type_of_content(part: Media) -> Image | Audio | File:
+    """Return a part with the media type of its content: an image, a PDF, wave or MP3 audio, or the address of an image.
 
     Raises:
         MediaError: The content has another type, is too large, or cannot be read; the message names the reason.
@@ -171,7 +171,7 @@ def _proven(part: Media) -> Image | Audio | File:
 
 
 def _fetched(part: Media) -> Image:
-    """Return a part with an address, whose content the provider fetches and checks itself."""
+    """Return the image at an http address, whose content the provider fetches and checks."""
     if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
         return Image(part.source, media_type=part.media_type, name=part.name)
     raise MediaError("only images are fetched from an address")

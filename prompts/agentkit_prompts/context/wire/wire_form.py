@@ -1,4 +1,4 @@
-"""The wire form of messages, recognised by their shape."""
+"""The wire form of messages, recognised by the keys of messages and the types of content blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Shape(NamedTuple):
 
 
 def form_of(items: object) -> str:
-    """Return the wire form of a list of messages: `openai`, `responses` or `anthropic`."""
+    """Return the wire form of a list of messages: `openai` (the default), `responses` or `anthropic`."""
     messages = mappings_in(items)
     contents = [message.get("content") for message in messages]
     blocks = [block for content in contents for block in mappings_in(content)]

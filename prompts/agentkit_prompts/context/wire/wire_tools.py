@@ -32,27 +32,27 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
     return FrozenDict(type="function", function=FrozenDict(function))
 
 
-def read_tools(given: object, problems: Problems, *, needs_name: bool = True) -> list[dict[str, Any]]:
-    """Return copies of tools as plain dicts; problems are recorded with their places.
+def read_tools(tools: object, problems: Problems, *, needs_name: bool = True) -> list[dict[str, Any]]:
+    """Return copies of tools as plain dicts; invalid tools become problems and are left out.
 
     Args:
-        given: Tool specs, or mappings: the tool, or its function alone.
+        tools: List of `ToolSpec` objects or mappings. A mapping is a tool in the chat form, or the function in it.
         problems: List to which problems are added.
-        needs_name: True if every tool needs a name.
+        needs_name: True if a tool without a name is a problem.
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        problems.append(Problem("tools", f"expected a list of tools, got {type(given).__name__}"))
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        problems.append(Problem("tools", f"expected a list of tools, got {type(tools).__name__}"))
         return []
-    tools: list[dict[str, Any]] = []
-    for index, tool in enumerate(given):
-        wire = _read_tool(tool, f"tools[{index}]", problems, needs_name=needs_name)
-        if wire is not None:
-            tools.append(wire)
-    return tools
+    copies: list[dict[str, Any]] = []
+    for index, tool in enumerate(tools):
+        tool_copy = _read_tool(tool, f"tools[{index}]", problems, needs_name=needs_name)
+        if tool_copy is not None:
+            copies.append(tool_copy)
+    return copies
 
 
 def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool) -> dict[str, Any] | None:
-    """Return a copy of a tool, or None if it is invalid."""
+    """Return a copy of a tool; or None, with a problem, if it is invalid."""
     if isinstance(tool, ToolSpec):
         tool = openai_tool(tool)
     function = _function_of(tool)
@@ -72,7 +72,7 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
 
 
 def _function_of(tool: object) -> object:
-    """Return the mapping inside a tool that contains its name and parameters."""
+    """Return the mapping with the name and parameters of a tool: its `function`, or the tool itself."""
     if isinstance(tool, Mapping):
         return tool.get("function", tool)
     return tool

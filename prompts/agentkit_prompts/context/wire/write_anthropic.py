@@ -15,26 +15,33 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.context.wire.sendable_media import IMAGE_TYPES, content_of, file_id_of, image_type, of_result
+from agentkit_prompts.context.wire.sendable_media import (
+    IMAGE_TYPES,
+    content_of,
+    file_id_of,
+    image_type,
+    sendable_result_part,
+)
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["OPENING", "Turn", "anthropic_blocks", "anthropic_message"]
+__all__ = ["OPENING", "RoleAndBlocks", "anthropic_blocks", "anthropic_message"]
 
 _FORM = ("anthropic",)
-_TAKEN: tuple[MediaKind, ...] = ("image", "file")
+_ACCEPTED_KINDS: tuple[MediaKind, ...] = ("image", "file")
 
 OPENING = "(The conversation starts here.)"
-"""First user message if a conversation starts with the assistant, which the API rejects."""
+"""Text of the user message that is inserted before a conversation that starts with the assistant, because the API
+rejects such a conversation."""
 
-Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
-"""Role and content blocks."""
+RoleAndBlocks: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
+"""Role and content blocks of a message."""
 
 _PDF = "application/pdf"
 _UNKNOWN_TYPE = "application/octet-stream"
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def anthropic_message(message: Message) -> Turn:
+def anthropic_message(message: Message) -> RoleAndBlocks:
     """Return the role and the content blocks of one message; no blocks for an empty message."""
     if message.role == "tool":
         return "user", (_result(message),)
@@ -44,7 +51,7 @@ def anthropic_message(message: Message) -> Turn:
 
 
 def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
-    """Return the blocks of a message with calls and thinking; without opaque data, all text is one block."""
+    """Return the blocks of a system or assistant message. Without thinking and opaque data, all text is one block."""
     calls = _calls(message)
     thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
     if thoughts or any(part.opaque for part in message.parts):
@@ -56,20 +63,20 @@ def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
 
 
 def _result(message: Message) -> FrozenDict:
-    """Return the block of a tool message. The API rejects blank content."""
+    """Return the block of a tool message; blank content is omitted, because the API rejects it."""
     wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
     if isinstance(message.content, str):
         if message.content and not message.content.isspace():
             wire["content"] = message.content
     else:
-        blocks = anthropic_blocks([of_result(part, _TAKEN) for part in message.content])
+        blocks = anthropic_blocks([sendable_result_part(part, _ACCEPTED_KINDS) for part in message.content])
         if blocks:
             wire["content"] = FrozenList(blocks)
     return with_opaque(wire, message.opaque, _FORM)
 
 
 def _calls(message: Message) -> list[FrozenDict]:
-    # Each call needs one result: of two calls with the same id the first is sent.
+    # Each call needs exactly one result, so only the first of two calls with the same id is sent.
     unique: dict[str, ToolCall] = {}
     for call in message.tool_calls:
         unique.setdefault(call.id, call)
@@ -83,11 +90,11 @@ def _calls(message: Message) -> list[FrozenDict]:
 def _with_thinking(
     parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking]
 ) -> Iterator[FrozenDict]:
-    """Yield the blocks of text and calls of an assistant, with thinking at its original places."""
+    """Yield the blocks of text and calls of an assistant message, and its thinking at the original positions."""
     waiting = deque(thinking)
     texts = [anthropic_blocks([Text(part.alt) if isinstance(part, Media) else part]) for part in parts]
     for place, blocks in enumerate([*texts, *[[call] for call in calls]]):
-        # The API rejects thinking that is not at its original place.
+        # The API rejects thinking at another position.
         while waiting and waiting[0].at <= place:
             yield _thought(waiting.popleft())
         yield from blocks
@@ -109,13 +116,13 @@ def _tool_id(name: str) -> str:
     """Return an id with the characters that the API accepts; different ids stay different."""
     if name and not _NOT_IN_ID.search(name):
         return name
-    # Two ids can differ only in characters that are replaced.
+    # A hash, because two ids can differ only in characters that are replaced.
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"{_NOT_IN_ID.sub('_', name)}_{digest}"
 
 
 def _arguments(text: str) -> FrozenDict:
-    """Return the arguments as an object; text that is not JSON is sent in an object, as the model wrote it."""
+    """Return the arguments as an object. Text that is not a JSON object becomes the value of `invalid_arguments`."""
     if not text.strip():
         return FrozenDict()
     try:
@@ -129,7 +136,7 @@ def _arguments(text: str) -> FrozenDict:
 
 
 def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
-    """Return content blocks; blank text is left out.
+    """Return the content blocks of parts; blank text is left out.
 
     Raises:
         MediaError: The API does not accept the media, or a file cannot be read.
@@ -157,14 +164,16 @@ def _media(part: Media) -> FrozenDict:
 
 
 def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict]) -> FrozenDict:
-    """Return the id of a file of the provider, an address that it fetches, or the content as `write` returns it."""
+    """Return the source of media: the id of a file at the provider, an address that the provider fetches, or the
+    content as `write` returns it.
+    """
     file_id = file_id_of(part, _FORM)
     if file_id is not None:
         return FrozenDict(type="file", file_id=file_id)
     data, mime = content_of(part)
     if data is not None:
         return write(part, data, mime)
-    # An address of a document without a media type is assumed to be a PDF.
+    # Without a media type, the document at an address is assumed to be a PDF.
     if part.kind == "file" and mime not in (_PDF, _UNKNOWN_TYPE):
         if not _is_text(mime):
             raise _refused(part, mime)

@@ -13,7 +13,7 @@ from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
@@ -22,22 +22,22 @@ _FORM: tuple[str, ...] = ("openai",)
 
 
 def openai_message(message: Message) -> FrozenDict:
-    """Return the wire form of one message, with the opaque data of this form."""
+    """Return the wire form of one message, with the opaque data whose provider is `openai`."""
     return _message(message, _FORM)
 
 
 Required: TypeAlias = Literal["reasoning_content", "thought_signature"]
-"""Entry that an endpoint requires in every assistant message, also of other models: DeepSeek the reasoning, Gemini a
-signature of the first tool call (and tools in its own form)."""
+"""Entry that an endpoint requires in every assistant message, also in messages of other models. DeepSeek requires the
+reasoning; Gemini requires a signature of the first tool call, and its own form of tools."""
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""Value that Google defines for a call of another model."""
+"""Signature that Google defines for a call of another model."""
 
 
 @lru_cache(maxsize=64)
 def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
-    """Return the writer of messages for one provider, which includes the data of this form and of that provider.
+    """Return the writer of messages with the opaque data of `openai` and of one other provider, if any.
 
-    Equal arguments return the same function, so that conversations write each message once.
+    Equal arguments return the same function, because conversations cache the wire forms of messages by function.
     """
     providers = _FORM
     if provider is not None and provider not in _FORM:
@@ -50,7 +50,7 @@ def openai_writer(provider: str | None, required: Required | None = None) -> Cal
 
 
 def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
-    """Return the wire form of a message with the entry that an endpoint requires, if it is missing."""
+    """Return the wire form of a message; in an assistant message, add the required entry if it is missing."""
     if wire["role"] != "assistant":
         return wire
     if required == "reasoning_content":
@@ -58,7 +58,7 @@ def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
             return wire
         return FrozenDict({**wire, "reasoning_content": ""})
     calls = wire.get("tool_calls")
-    # Only the first call of a step needs a signature.
+    # Gemini checks the signature of the first call of a step only.
     if not calls or "thought_signature" in str(calls[0].get("extra_content")):
         return wire
     google = FrozenDict(google=FrozenDict(thought_signature=_NO_SIGNATURE))
@@ -84,14 +84,14 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
 
 
 def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:
-    """Add the thinking of these providers, in their form or as reasoning."""
+    """Add the thinking for these providers: the entries as the provider sent them, else `reasoning_content`."""
     for thought in thinking:
         if thought.provider in providers:
             _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
 
 
 def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...]) -> Any:
-    """Return the content of a message; a refusal alone becomes an entry of `wire`."""
+    """Return the content of a message; if the content is only a refusal, set `refusal` in `wire` and return None."""
     content = message.content
     if isinstance(content, str):
         return clean(content)
@@ -102,14 +102,14 @@ def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...])
         return None
     parts = FrozenList(openai_part(part, providers) for part in content)
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-        # Use one form for a text: a list with only a text could also be a message of another provider.
+        # One text is sent as `str`, because a list with only one text could also be a message in another wire form.
         return parts[0]["text"]
     return parts
 
 
 def _text_of_result(part: Part) -> str:
-    """Return the text of a part of a tool result; media are sent in the next message."""
-    result = of_result(part)
+    """Return the text of a part of a tool result, for media the alt text: the media are sent in the next message."""
+    result = sendable_result_part(part)
     if isinstance(result, Text):
         return result.text
     return cast("Media", part).alt
@@ -154,14 +154,14 @@ def _media(part: Media, file_id: str | None) -> dict[str, Any]:
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
-    """Return the media of a tool message that can be sent, each after a line that names it."""
+    """Return the media of a tool message that can be sent, each after a text part that names its origin."""
     if message.role != "tool" or isinstance(message.content, str):
         return ()
     content: list[FrozenDict] = []
     for part in message.content:
-        result = of_result(part)
+        result = sendable_result_part(part)
         if isinstance(part, Media) and isinstance(result, Media):
-            # A tool message contains only text, so media follow in a user message.
+            # A tool message can contain only text, so the caller sends the media in a user message.
             origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
             content += (FrozenDict(type="text", text=clean(origin)), openai_part(result))
     return tuple(content)

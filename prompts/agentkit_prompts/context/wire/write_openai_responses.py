@@ -11,15 +11,16 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url, is_plain
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["ITEMS", "responses_items"]
 
 ITEMS = "items"
-"""Key of the order of the items of a reply: keys and number of parts of a message, type of another item."""
+"""Key in the opaque data of a reply for the original order of its items. An entry of the order describes one item: the
+keys and the number of parts of a message, or the type of another item."""
 _FORM = ("responses",)
-_TAKEN: tuple[MediaKind, ...] = ("image", "file")
+_ACCEPTED_KINDS: tuple[MediaKind, ...] = ("image", "file")
 
 
 def responses_items(message: Message) -> tuple[FrozenDict, ...]:
@@ -29,7 +30,7 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
         MediaError: The format cannot represent a part, or its file cannot be read.
     """
     if message.role == "tool":
-        content = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
+        content = _content([sendable_result_part(part, _ACCEPTED_KINDS) for part in message.parts], "input_text")
         result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": content}
         return (with_opaque(result, message.opaque, _FORM),)
     unknown = message.opaque.get("responses")
@@ -41,25 +42,27 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     return items
 
 
-class _Placed(NamedTuple):
-    """An item, and the number of parts and calls before it."""
+class _PlacedItem(NamedTuple):
+    """An item, and the number of content parts and calls of the message before the item."""
 
     place: int
     item: FrozenDict
 
 
 def _items(message: Message, unknown: Any) -> tuple[FrozenDict, ...]:
-    """Return the content of a message as one item, followed by its calls, with thinking at its original places."""
+    """Return the content of a message as one item, then its calls, and its thinking at the original positions."""
     placed = _thoughts(message)
     if message.parts or not message.tool_calls:
-        placed.append(_Placed(0, _text_item(message, unknown)))
-    placed += [_Placed(place, _call(call)) for place, call in enumerate(message.tool_calls, len(message.parts))]
+        placed.append(_PlacedItem(0, _text_item(message, unknown)))
+    placed += [_PlacedItem(place, _call(call)) for place, call in enumerate(message.tool_calls, len(message.parts))]
     placed.sort(key=lambda item: item.place)
     return tuple([item.item for item in placed])
 
 
 def _items_as_received(message: Message, order: Any) -> tuple[FrozenDict, ...] | None:
-    """Return the items of a reply in their original order; None if the message was changed and has other items."""
+    """Return the items of a reply in their original order; None if the order does not fit the message, because the
+    message was changed.
+    """
     if not isinstance(order, list | tuple):
         return None
     parts = deque(message.parts)
@@ -79,7 +82,9 @@ def _items_as_received(message: Message, order: Any) -> tuple[FrozenDict, ...] |
 
 
 def _next_item(entry: Any, parts: deque[Part], waiting: Mapping[str, deque[FrozenDict]]) -> FrozenDict | None:
-    """Return the next item, as an entry of the order describes it; None if the message has no such item."""
+    """Return the next item, which `entry` of the order describes, and remove its content from `parts` or `waiting`;
+    None if the message has no such item.
+    """
     if not isinstance(entry, Mapping):
         return None
     keys = dict(entry)
@@ -92,13 +97,13 @@ def _next_item(entry: Any, parts: deque[Part], waiting: Mapping[str, deque[Froze
     return None
 
 
-def _thoughts(message: Message) -> list[_Placed]:
-    """Return the items of thinking that came in this form."""
-    placed: list[_Placed] = []
+def _thoughts(message: Message) -> list[_PlacedItem]:
+    """Return the items of thinking that was read from this form."""
+    placed: list[_PlacedItem] = []
     for thought in message.thinking:
         whole = thought.opaque.get("responses")
         if isinstance(whole, Mapping) and "type" in whole:
-            placed.append(_Placed(thought.at, FrozenDict(freeze(whole))))
+            placed.append(_PlacedItem(thought.at, FrozenDict(freeze(whole))))
     return placed
 
 
@@ -129,7 +134,7 @@ def _part(part: Part, kind: str) -> FrozenDict:
     wire: dict[str, Any]
     if isinstance(part, Text):
         wire = _text(part, kind)
-    elif part.kind in _TAKEN:
+    elif part.kind in _ACCEPTED_KINDS:
         wire = {"type": f"input_{part.kind}", **_media_source(part)}
     else:
         reason = f"{part.alt}: a Responses request cannot contain {part.kind}; describe it in text instead"
