@@ -1,4 +1,4 @@
-"""Selectors of rows as worked examples: by position, and in one call for a whole split."""
+"""Selectors of rows as worked examples: by position, and in one call for a checked_count split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import InContextError, PromptError
 from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.ranking.embedder import give_up
-from agentkit_prompts.tree.example_selectors import KeywordSelector, whole
+from agentkit_prompts.tree.example_selectors import KeywordSelector, checked_count
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 __all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "fixed_rows", "retrieve"]
@@ -32,8 +32,8 @@ class BM25Selector(KeywordSelector):
 
     __slots__ = ()
 
-    _ranked = Okapi
-    _refused = InContextError
+    _index_class = Okapi
+    _error_class = InContextError
 
     def __init__(self, k: int = 1, *, tokenize: Callable[[str], Sequence[str]] = terms) -> None:
         super().__init__(k, tokenize=tokenize)
@@ -52,14 +52,14 @@ class RandomSelector:
 
     Args:
         k: Number of examples.
-        seed: A whole number from 0 to 2**32 - 1.
+        seed: A checked_count number from 0 to 2**32 - 1.
     """
 
     __slots__ = ("k", "seed")
 
     def __init__(self, k: int = 1, *, seed: int = _SEED) -> None:
-        self.k = whole("RandomSelector: k", k, InContextError)
-        self.seed = whole("RandomSelector: seed", seed, InContextError)
+        self.k = checked_count("RandomSelector: k", k, InContextError)
+        self.seed = checked_count("RandomSelector: seed", seed, InContextError)
         if seed > _WORD:
             raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}", name="seed", value=seed)
 
@@ -90,7 +90,7 @@ class WindowSelector:
     __slots__ = ("k",)
 
     def __init__(self, k: int) -> None:
-        self.k = whole("WindowSelector: k", k, InContextError)
+        self.k = checked_count("WindowSelector: k", k, InContextError)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the last `k` examples."""

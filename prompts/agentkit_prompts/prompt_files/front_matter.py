@@ -17,10 +17,10 @@ from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
-__all__ = ["FrontMatter", "Source", "read_source"]
+__all__ = ["FrontMatter", "PromptSource", "read_source"]
 
 _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-"""Pattern of a locale."""
+"""Pattern of a language tag, such as `en` or `zh-CN`."""
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
@@ -37,6 +37,8 @@ _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class _Strict(BaseModel):
+    """Model that rejects unknown keys and values of another type."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
@@ -64,37 +66,38 @@ class FrontMatter(_Strict):
     order: float = 0
     engine: Literal["jinja", "fstring"] = "jinja"
 
-    def given(self) -> dict[str, Any]:
-        """Return the keys in the file, with their original spelling and values."""
+    def keys_in_file(self) -> dict[str, Any]:
+        """Return the keys and values that the file sets, with the spelling of the file."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 _KEYS = tuple(item.alias or name for name, item in FrontMatter.model_fields.items())
 _TEXTS = frozenset({"locale", "version", "name"})
-"""Keys whose value is the text in the file: `version: 1.10` is not the number 1.1."""
+"""Keys whose value is not parsed as YAML: `version: 1.10` is the text `1.10`, not the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Content of a prompt file: its front matter, and the text below it."""
+class PromptSource:
+    """Content of a prompt file: its front matter, and the body after it."""
 
     file: str
     """Name of the file in errors."""
     name: str
-    """Name of its prompt."""
+    """Name of the prompt."""
     locale: str | None
-    of_name: bool
-    """True if the locale is in the name of the file."""
+    """Language tag of the body; None for the fallback of all locales."""
+    has_locale_in_name: bool
+    """True if the name of the file contains the locale."""
     body: str
     first_line: int
     """Line of the file at which the body starts, counted from 1."""
     front: FrontMatter
     lines: Mapping[str, int]
-    """Key of the front matter -> line of the file."""
+    """Lines of the file, counted from 1, by the keys of the front matter."""
 
 
 class _Fault(NamedTuple):
-    """Problem of the front matter: line and key, if known, and text of the error."""
+    """Problem of the front matter: its line and key, None if unknown, and the text of the error."""
 
     line: int | None
     key: str | None
@@ -102,7 +105,7 @@ class _Fault(NamedTuple):
 
 
 class _FileName(NamedTuple):
-    """Name of the prompt and locale in the name of a file."""
+    """Name of a file, split into the name of the prompt and the locale."""
 
     prompt: str
     locale: str | None
@@ -115,16 +118,21 @@ def _file_name(name: str) -> _FileName:
     return _FileName(name, None)
 
 
-def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
-    """Split `text` into front matter and body; problems of the front matter are added to `problems`.
+def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> PromptSource | None:
+    """Split the text of a file into front matter and body; return None if the front matter is invalid.
 
-    `name` is the name of the file, without its suffix; `greeting.zh` is the prompt `greeting` in the locale `zh`.
+    Args:
+        file: Name of the file in errors.
+        name: Path of the file in its folder, without the suffix; `greeting.zh` is the prompt `greeting` in the locale
+            `zh`.
+        text: Text of the file.
+        problems: List to which the errors of the front matter are added.
     """
     prompt, locale = _file_name(name)
     has_locale = locale is not None
     opening = _OPENING.match(text)
     if opening is None:
-        return Source(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
+        return PromptSource(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         reason = "the front matter has no end: add a line of --- after it"
@@ -136,11 +144,11 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
     if faults:
         problems += _errors(file, faults)
         return None
-    return Source(
+    return PromptSource(
         file=file,
         name=front.name or prompt,
         locale=front.locale or locale,
-        of_name=has_locale,
+        has_locale_in_name=has_locale,
         body=text[closing.end() :],
         first_line=text.count("\n", 0, closing.end()) + 1,
         front=front,
@@ -149,14 +157,14 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
 
 
 class _Keys(NamedTuple):
-    """Values and lines of the keys of front matter."""
+    """Values of the keys of front matter, and their lines in the file."""
 
     values: dict[str, Any]
     lines: dict[str, int]
 
 
 def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMatter:
-    """Return the front matter; `locale` is the locale in the file name."""
+    """Return the front matter of the keys, and add its faults; `locale` is the locale in the file name."""
     front = FrontMatter()
     try:
         front = FrontMatter.model_validate(keys.values)
@@ -169,7 +177,7 @@ def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMa
 
 
 def _errors(file: str, faults: list[_Fault]) -> list[TemplateError]:
-    """Return the first errors of a file, in the order of lines."""
+    """Return the first `MAX_LISTED` faults of a file as errors, in the order of lines, and the number of the others."""
     faults.sort(key=lambda fault: fault.line or 0)
     errors = [TemplateError(fault.text, file=file, line=fault.line, name=fault.key) for fault in faults[:MAX_LISTED]]
     if len(faults) > MAX_LISTED:
@@ -178,7 +186,7 @@ def _errors(file: str, faults: list[_Fault]) -> list[TemplateError]:
 
 
 def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
-    """Return value and line of each key."""
+    """Return the keys of front matter with their values and lines, and add the faults of the YAML text."""
     import yaml
 
     from agentkit_prompts.strict_yaml import StrictLoader
@@ -196,7 +204,7 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
             _read_keys(loader, root, keys, faults)
         elif root is not None:
             faults.append(_Fault(2, None, "the front matter must be keys with values, such as `role: system`"))
-    # A value can be invalid, too, such as an integer of 5,000 digits.
+    # PyYAML raises the other errors for an invalid value, such as an integer of 5,000 digits.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         line, reason = _place_in_yaml(text, error)
         faults.append(_Fault(line, None, f"the front matter cannot be read: {reason}"))
@@ -204,7 +212,7 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
 
 
 def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
-    """Return the line of a YAML error in the file, if known, and the reason."""
+    """Return the line of a YAML error in the file, None if unknown, and the reason."""
     import yaml
 
     if isinstance(error, yaml.MarkedYAMLError):
@@ -219,7 +227,7 @@ def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
 
 
 def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> None:
-    """Read the entries of the root. The loader would use the last of two equal keys, and drop the lines."""
+    """Read the entries of the root node one by one, because the loader would accept a key twice and drop the lines."""
     import yaml
 
     for key, value in root.value:
@@ -247,14 +255,14 @@ _EXPECTED = {
     "string_too_short": "text",
     "string_type": "text",
 }
-"""Error type of pydantic -> description of the expected value."""
+"""Descriptions of the expected value, by the error type of pydantic."""
 
 
 def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
-    """Return the problem for a pydantic error about a value of the front matter."""
+    """Return the fault for an error that pydantic found in the front matter."""
     loc, value = error["loc"], error["input"]
     line = lines[str(loc[0])]
-    # In JSON data pydantic names the type of a value between two steps of its path.
+    # In the path of a `JsonValue`, every second step is the type of a value, which the text of the error omits.
     steps = loc
     if loc[0] == "schema":
         steps = (loc[0], *loc[1::2])

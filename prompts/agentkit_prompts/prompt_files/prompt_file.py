@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.prompt_files.front_matter import FrontMatter, Source, read_source
+from agentkit_prompts.prompt_files.front_matter import FrontMatter, PromptSource, read_source
 from agentkit_prompts.prompt_files.prompt_kinds import PROMPT_KINDS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
@@ -18,170 +18,172 @@ from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["SUFFIX", "Entry", "PromptFile", "content_hash", "entries_of"]
+__all__ = ["SUFFIX", "LoadedPrompt", "PromptFile", "content_hash", "entries_of"]
 
 SUFFIX = ".prompt.j2"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """Origin of a prompt in a folder, and other settings of its front matter."""
+    """Files and settings of a prompt in a `PromptFolder`."""
 
     name: str
     files: tuple[str, ...]
-    """One file per locale; the file with the fallback text is first."""
+    """Names of the files, one per locale; the file without a locale, which is the fallback, is first."""
     role: Place | None
     """Place in `Layers`; None for a prompt that is only used by name."""
     order: float
     """Prompts of one place are sorted by order, then by name."""
     version: str | None
-    """Version set by the author."""
+    """Version that the front matter sets; None if it sets none."""
     hash: str
     """Hash of the files, 16 hex digits."""
 
 
-class Entry(NamedTuple):
-    """A prompt and its files, as (file, text)."""
+class LoadedPrompt(NamedTuple):
+    """A loaded prompt, its settings, and the (name, text) pairs of its files."""
 
-    sources: tuple[tuple[str, str], ...]
+    file_texts: tuple[tuple[str, str], ...]
     prompt: BasePrompt
     file: PromptFile
 
 
 def entries_of(
-    texts: Mapping[str, str], label: str, before: Mapping[str, Entry], problems: list[PromptError]
-) -> dict[str, Entry]:
-    """Return the prompts of the files, by name; problems are added to `problems`.
+    texts: Mapping[str, str], label: str, before: Mapping[str, LoadedPrompt], problems: list[PromptError]
+) -> dict[str, LoadedPrompt]:
+    """Return the loaded prompts of a folder by name, without the invalid prompts.
 
     Args:
-        texts: Text of each file, by its name in errors: `label`, a slash, and its path.
-        label: Name of their folder.
-        before: Earlier prompts, which are reused if their files are unchanged.
-        problems: List to which errors are added.
+        texts: Texts of the files by their names, which are `label`, a slash, and the path of the file in the folder.
+        label: Name of the folder in errors.
+        before: Prompts of the previous load, which are reused if their files are unchanged.
+        problems: List to which the errors of invalid files are added.
     """
-    entries: dict[str, Entry] = {}
-    for name, parts in sorted(_groups(texts, label, problems).items()):
-        sources = tuple([(part.file, texts[part.file]) for part in parts])
+    entries: dict[str, LoadedPrompt] = {}
+    for name, sources in sorted(_groups(texts, label, problems).items()):
+        file_texts = tuple([(source.file, texts[source.file]) for source in sources])
         entry = before.get(name)
-        # Reuse the object of an unchanged prompt, because caches identify prompts by identity.
-        if entry is None or entry.sources != sources:
-            errors = _errors(parts)
+        # Reuse the object of an unchanged prompt, because caches compare prompts by identity.
+        if entry is None or entry.file_texts != file_texts:
+            errors = _errors(sources)
             problems += errors
             if errors:
                 continue
-            entry = _entry(name, parts, sources, label)
+            entry = _entry(name, sources, file_texts, label)
         entries[name] = entry
     return entries
 
 
-def _errors(parts: Sequence[Source]) -> list[PromptError]:
-    # Contradictions would cause more errors when prompts are created.
-    return [*_contradictions(parts)] or [*_broken(parts)]
+def _errors(sources: Sequence[PromptSource]) -> list[PromptError]:
+    # After a contradiction, the creation of prompts would report its consequences as more errors.
+    return [*_contradictions(sources)] or [*_errors_of_files(sources)]
 
 
-def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -> dict[str, list[Source]]:
-    """Return the files of each prompt. The file without a locale comes first: its front matter applies to all files."""
-    groups: dict[str, list[Source]] = {}
+def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -> dict[str, list[PromptSource]]:
+    """Return the files of each prompt by its name, the file without a locale first: its front matter applies to all."""
+    groups: dict[str, list[PromptSource]] = {}
     faults: list[TemplateError] = []
     for file, text in texts.items():
         source = read_source(file, file.removeprefix(f"{label}/").removesuffix(SUFFIX), text, faults)
         if source is not None:
             groups.setdefault(source.name, []).append(source)
     problems += faults
-    for parts in groups.values():
-        parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
+    for sources in groups.values():
+        sources.sort(key=lambda source: (source.locale is not None, source.has_locale_in_name, source.locale or ""))
     return groups
 
 
-def _entry(name: str, parts: Sequence[Source], sources: tuple[tuple[str, str], ...], label: str) -> Entry:
-    front = parts[0].front
+def _entry(
+    name: str, sources: Sequence[PromptSource], file_texts: tuple[tuple[str, str], ...], label: str
+) -> LoadedPrompt:
+    front = sources[0].front
     role = None
     if front.role != "none":
         role = front.role
-    files = tuple([part.file for part in parts])
-    file = PromptFile(name, files, role, front.order, front.version, content_hash(sources, label))
-    return Entry(sources, _prompt(front, parts), file)
+    files = tuple([source.file for source in sources])
+    file = PromptFile(name, files, role, front.order, front.version, content_hash(file_texts, label))
+    return LoadedPrompt(file_texts, _prompt(front, sources), file)
 
 
-def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
+def _contradictions(sources: Sequence[PromptSource]) -> Iterator[TemplateError]:
     """Yield the contradictions between the first file of a prompt and the other files."""
-    first = parts[0]
-    counts = first.front.given()
+    first = sources[0]
+    counts = first.front.keys_in_file()
     names: dict[str | None, str] = {}
-    for part in parts:
-        other = names.setdefault(part.locale, part.file)
-        if other != part.file:
-            yield _taken(part, other)
-        for key, value in part.front.given().items():
+    for source in sources:
+        other = names.setdefault(source.locale, source.file)
+        if other != source.file:
+            yield _duplicate_error(source, other)
+        for key, value in source.front.keys_in_file().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
                 message = f"{key} differs from {first.file}, which applies to every locale: set it there"
-                yield TemplateError(message, file=part.file, line=part.lines[key], name=key)
+                yield TemplateError(message, file=source.file, line=source.lines[key], name=key)
 
 
-def _taken(part: Source, other: str) -> TemplateError:
-    text = f"the prompt {part.name!r}"
-    if part.locale:
-        text = f"the text of {part.name!r} for {part.locale}"
-    line = part.lines.get("name") or part.lines.get("locale")
-    return TemplateError(f"{text} is also in {other}: rename one of them", file=part.file, line=line, name="name")
+def _duplicate_error(source: PromptSource, other: str) -> TemplateError:
+    text = f"the prompt {source.name!r}"
+    if source.locale:
+        text = f"the text of {source.name!r} for {source.locale}"
+    line = source.lines.get("name") or source.lines.get("locale")
+    return TemplateError(f"{text} is also in {other}: rename one of them", file=source.file, line=line, name="name")
 
 
-def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
-    """Create a prompt of each file separately, so that an error names the right file."""
-    first = parts[0]
+def _errors_of_files(sources: Sequence[PromptSource]) -> Iterator[PromptError]:
+    """Yield the errors of a prompt: create a prompt of each file separately, so that an error names the right file."""
+    first = sources[0]
     try:
-        # Check the budget first: its errors would be reported for each file.
+        # Check the budget first, because its errors would be reported once per file.
         _size(first.front)
     except PromptError as error:
         yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"], name="budget")
         return
-    for part in parts:
+    for source in sources:
         try:
-            _prompt(first.front, [part])
+            _prompt(first.front, [source])
         except TemplateError as error:
             yield error
         except PromptError as error:
-            # The first file contains the schema, so all files have the same error.
+            # The error is about the schema, which is in the first file, so all files have the same error.
             yield TemplateError(str(error), file=first.file, line=first.lines.get("schema"), name="schema")
             return
 
 
-def _kind(front: FrontMatter) -> type[BasePrompt]:
+def _prompt_class(front: FrontMatter) -> type[BasePrompt]:
     if front.kind == "text" and front.schema_ is not None:
         return AdditionalInfoPrompt
     return PROMPT_KINDS[front.kind]
 
 
 @lru_cache(maxsize=64)
-def _default(kind: type[BasePrompt]) -> BasePrompt:
-    """Return a prompt of the kind with default settings."""
-    if kind is TextPrompt:
-        return kind("")
-    return kind()
+def _default_prompt(prompt_class: type[BasePrompt]) -> BasePrompt:
+    """Return a prompt of a class with default settings."""
+    if prompt_class is TextPrompt:
+        return prompt_class("")
+    return prompt_class()
 
 
 def _size(front: FrontMatter) -> Size:
-    kind = _kind(front)
-    if front.budget.cut == "items" and kind.items is None:
+    prompt_class = _prompt_class(front)
+    if front.budget.cut == "items" and prompt_class.items is None:
         raise PromptError("cut: items needs a kind that shows items: memo, recalled, knowledge or examples", name="cut")
-    return replace(_default(kind).size, **front.budget.model_dump(exclude_unset=True))
+    return replace(_default_prompt(prompt_class).size, **front.budget.model_dump(exclude_unset=True))
 
 
-def _prompt(front: FrontMatter, parts: Sequence[Source]) -> BasePrompt:
-    kind, first = _kind(front), parts[0]
+def _prompt(front: FrontMatter, sources: Sequence[PromptSource]) -> BasePrompt:
+    prompt_class, first = _prompt_class(front), sources[0]
     options = {"volatility": front.volatility, "fence": front.fence}
     fields: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if front.schema_ is not None or any(part.body.strip() for part in parts):
-        fields["template"] = _template(front, parts, str(_default(kind).template.text))
-    elif kind is TextPrompt:
+    if front.schema_ is not None or any(source.body.strip() for source in sources):
+        fields["template"] = _template(front, sources, str(_default_prompt(prompt_class).template.text))
+    elif prompt_class is TextPrompt:
         fields["template"] = Template("", file=first.file)
-    return kind(name=first.name, size=_size(front), **fields)
+    return prompt_class(name=first.name, size=_size(front), **fields)
 
 
-def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Template:
+def _template(front: FrontMatter, sources: Sequence[PromptSource], default: str) -> Template:
     """Return the template of the files; `default` is the text of a file without a body."""
-    first = parts[0]
-    texts: Any = {part.locale or "": part.body if part.body.strip() else default for part in parts}
+    first = sources[0]
+    texts: Any = {source.locale or "": source.body if source.body.strip() else default for source in sources}
     if texts.keys() == {""}:
         texts = texts[""]
     return Template(
@@ -190,13 +192,13 @@ def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Temp
         params_schema=front.schema_,
         file=first.file,
         first_line=first.first_line,
-        places={part.locale or "": (part.file, part.first_line) for part in parts},
+        places={source.locale or "": (source.file, source.first_line) for source in sources},
     )
 
 
 def content_hash(files: Any, label: str) -> str:
-    """Hash files with their names relative to the folder."""
-    # The lengths keep the borders between names and texts unambiguous.
+    """Return a hash of files, given as (name, text) pairs, with their names relative to the folder; 16 hex digits."""
+    # With the lengths, a character cannot move from a name to a text without changing the hash.
     state = hashlib.blake2b(digest_size=8)
     for file, text in files:
         name = file.removeprefix(f"{label}/")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
 from agentkit_prompts.limits import MAX_FILE_BYTES
-from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
+from agentkit_prompts.prompt_files.prompt_file import SUFFIX, LoadedPrompt, PromptFile, content_hash, entries_of
 from agentkit_prompts.system.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -29,20 +29,22 @@ class Reload:
     """Result of `PromptFolder.reload`."""
 
     changed: tuple[str, ...] = ()
-    """Names of new, changed and removed prompts; empty if nothing changed or a file is broken."""
+    """Names of new, changed and removed prompts; empty if nothing changed or a file is invalid."""
     error: PromptError | None = None
-    """Reason why the old prompts are still used; names every broken file."""
+    """Error that names every invalid file: the old prompts are then still used. None if all files are valid."""
 
 
 class _State(NamedTuple):
+    """Content of a folder after one read."""
+
     texts: Mapping[str, str]
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, LoadedPrompt]
     layers: Layers
     version: str
 
 
-class _Extended(NamedTuple):
-    """The layers of the last call of `layers`, with their inputs."""
+class _ExtendedLayers(NamedTuple):
+    """Result of the last call of `PromptFolder.layers`, and its inputs."""
 
     state: _State
     fields: dict[str, Any]
@@ -59,13 +61,13 @@ class PromptFolder(Mapping[str, BasePrompt]):
     - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo` (documents), `recalled` (messages of earlier
       conversations), `knowledge` (facts), `summary`, `tools` or `examples`. A file without text uses the default
       template of its kind.
-    - `schema`: JSON Schema of the additional kwargs, which the template reads by name (`text`, `info`), or of all
-      values of the template (other kinds).
+    - `schema`: JSON Schema. In the kinds `text` and `info` it describes the additional kwargs, which the template reads
+      by name; in other kinds it describes all values of the template.
     - `budget`: fields of `Size`.
     - `volatility`, `fence`: as in `BasePrompt`.
     - `engine`: `jinja` or `fstring`.
-    - `name`, `locale`: replace the name and the locale in the file name.
-    - `version`: text for readers, stored in `files`.
+    - `name`, `locale`: name and locale, if they differ from the name of the file.
+    - `version`: version for people, in `files`.
 
     `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale. The file without a locale is
     the fallback, and its front matter applies to all locales. A prompt in an inner folder is named `folder/greeting`. A
@@ -85,7 +87,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         self._root = root
         self._label = label
         self._lock = Lock()
-        self._latest: _Extended | None = None
+        self._latest: _ExtendedLayers | None = None
         self._state = self._read(None)
 
     @classmethod
@@ -116,7 +118,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
     @property
     def files(self) -> Mapping[str, PromptFile]:
-        """Origin of each prompt."""
+        """Files and settings of each prompt, by the name of the prompt."""
         return MappingProxyType({name: entry.file for name, entry in self._state.entries.items()})
 
     @property
@@ -128,7 +130,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         """Return `Layers` with the prompts in their places; the same object until a prompt changes.
 
         Args:
-            fields: Other fields of `Layers`; prompts in these fields follow the prompts of the folder.
+            fields: Fields of `Layers`. Prompts in these fields follow the prompts of the folder at the same place.
 
         Raises:
             SchemaConflict: Prompts in `fields` and prompts of the folder require the same kwarg with different schemas.
@@ -138,15 +140,15 @@ class PromptFolder(Mapping[str, BasePrompt]):
             return state.layers
         latest = self._latest
         if latest is None or latest.state is not state or latest.fields != fields:
-            latest = self._latest = _Extended(state, fields, _layers(state.entries, fields))
+            latest = self._latest = _ExtendedLayers(state, fields, _layers(state.entries, fields))
         return latest.layers
 
     def reload(self) -> Reload:
         """Read the files again. All prompts are replaced at once; unchanged prompts are the same objects as before.
 
-        If a file is broken, the old prompts are still used, and the result names the problem.
+        If a file is invalid, the old prompts are still used, and the result contains the error.
         """
-        # One reload at a time; readers use the old state until it is replaced.
+        # Only reloads take the lock: readers see either the old or the new state.
         with self._lock:
             before = self._state
             try:
@@ -176,7 +178,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         texts = _texts(self._root, self._label, problems)
         if not texts and not problems:
             problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
-        earlier: Mapping[str, Entry] = {}
+        earlier: Mapping[str, LoadedPrompt] = {}
         if before is not None:
             # Return the same objects, so that caches by identity are still valid.
             if not problems and texts == before.texts:
@@ -192,7 +194,9 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
 
 class _Folder(NamedTuple):
-    """A folder to read: its name in errors and, on a disk, the folder that must contain the targets of links."""
+    """A folder to read, and its name in errors. `top` is the folder that must contain the targets of links; None at the
+    start and in a zipped package.
+    """
 
     name: str
     folder: Traversable
@@ -200,7 +204,7 @@ class _Folder(NamedTuple):
 
 
 def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[str, str]:
-    """Return the text of every prompt file by its name in errors, sorted."""
+    """Return the texts of all prompt files by their names in errors, sorted; add the errors of unreadable files."""
     texts: dict[str, str] = {}
     seen: set[str] = set()
     waiting = [_Folder(label, root, None)]
@@ -212,14 +216,16 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                 waiting += _read_item(item, file, current.top, label, texts)
             except TemplateError as error:
                 problems.append(error)
-            # For example, a path is too long for the system.
+            # For example, the path is too long for the system, or the file is not UTF-8.
             except (OSError, ValueError) as error:
                 problems.append(_unreadable(file, error))
     return dict(sorted(texts.items()))
 
 
 def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> list[Traversable]:
-    """Return the items of a folder, in reverse order of names; empty for a folder that was already read."""
+    """Return the items of a folder, sorted by name in reverse; empty, with an error, for a folder that was already
+    read or cannot be read.
+    """
     try:
         if isinstance(current.folder, Path):
             real = os.path.realpath(current.folder)
@@ -235,7 +241,7 @@ def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> lis
 
 
 def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts: dict[str, str]) -> list[_Folder]:
-    """Read a prompt file into `texts`; return a folder.
+    """Add the text of a prompt file to `texts`; return a folder in a list, to be read later. Ignore other items.
 
     Raises:
         TemplateError: The target of a link is outside of `top`.
@@ -246,7 +252,7 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
     if item.name.startswith(".") or not (is_prompt or _is_folder(item)):
         return []
     if isinstance(item, Path):
-        # The folders of a package can be at several places, so each item has its folder.
+        # A package can have several folders on the disk, so `top` is the folder of the first item on the path.
         top = top or Path(os.path.realpath(item.parent))
         _check_inside(item, file, top, label)
     if not is_prompt:
@@ -270,20 +276,24 @@ def _unreadable(file: str, error: Exception) -> TemplateError:
 
 
 def _is_folder(item: Traversable) -> bool:
-    """True for a folder. Raises if the path cannot be read: `Path.is_dir` of Python 3.14 would return False."""
+    """True for a folder.
+
+    Raises:
+        OSError: The path cannot be read. `Path.is_dir` of Python 3.14 would return False.
+    """
     if not isinstance(item, Path):
         return item.is_dir()
     try:
         return stat.S_ISDIR(item.stat().st_mode)
     except OSError as error:
-        # A link can have no target.
+        # The target of a link can be missing.
         if error.errno in (ENOENT, ENOTDIR, ELOOP):
             return False
         raise
 
 
 def _text(item: Traversable, top: Path | None) -> str:
-    """Read UTF-8 text with or without a byte order mark and with any line ends."""
+    """Read a file of UTF-8 text, without its byte order mark and with line feeds as line ends."""
     if not item.is_file():
         raise ValueError("not a regular file")
     opened = open_inside(item, top) if isinstance(item, Path) and top is not None else item.open("rb")
@@ -294,7 +304,7 @@ def _text(item: Traversable, top: Path | None) -> str:
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _prompts_by_place(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+def _prompts_by_place(entries: Iterable[LoadedPrompt]) -> dict[str, list[Any]]:
     placed: dict[str, list[Any]] = {place: [] for place in PLACES}
     for entry in sorted(entries, key=lambda entry: (entry.file.order, entry.file.name)):
         if entry.file.role is not None:
@@ -302,7 +312,7 @@ def _prompts_by_place(entries: Iterable[Entry]) -> dict[str, list[Any]]:
     return placed
 
 
-def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
+def _layers(entries: Mapping[str, LoadedPrompt], fields: Mapping[str, Any]) -> Layers:
     placed = _prompts_by_place(entries.values())
     for place in placed.keys() & fields.keys():
         added = fields[place]

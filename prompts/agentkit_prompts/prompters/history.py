@@ -1,4 +1,4 @@
-"""Readers of the history and the tools of a caller, which name all problems at once."""
+"""Readers of the history and the tools that a caller passes. An error names all problems."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ class SpecifiedTool(Protocol):
 
 GivenTool: TypeAlias = Mapping[str, Any] | ToolSpec | SpecifiedTool
 Tools: TypeAlias = Sequence[GivenTool]
-"""Tools, their specs, or `{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}`."""
+"""Tools; each is an object with a spec, a spec, or a dict `{"type": "function", "function": {"name": ...,
+"description": ..., "parameters": {...}}}`."""
 
 
-def read_history(given: History | None) -> list[Message]:
-    """Return the messages of a history.
+def read_history(history: History | None) -> list[Message]:
+    """Return the messages of a history; empty for None.
 
     Raises:
-        PrompterError: Items are neither messages nor pairs, or a tool call has no result; names all problems.
+        PrompterError: Items are neither messages nor pairs, or a tool call lacks its result; names all problems.
     """
-    if given is None:
+    if history is None:
         return []
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        text = f"expected a list of [question, answer] pairs or of messages, got {type(given).__name__}"
+    if isinstance(history, str | Mapping) or not isinstance(history, Sequence):
+        text = f"expected a list of [question, answer] pairs or of messages, got {type(history).__name__}"
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
     problems: Problems = []
     cause: MessageError | None = None
-    # Identity of a question -> its answer. Positions would change, because a message of a provider can become several
-    # messages.
+    # Answers by the `id` of the question. An index would not stay valid, because a message in the form of a provider
+    # can become several messages.
     answers: dict[int, Message] = {}
-    items = [*given]
+    items = [*history]
     for index, item in enumerate(items):
         if isinstance(item, list | tuple):
             items[index] = _question(item, f"history[{index}]", answers, problems)
@@ -66,7 +67,7 @@ def read_history(given: History | None) -> list[Message]:
 
 
 def _require_complete(messages: Sequence[Message]) -> None:
-    # A provider refuses calls without results, and composing would drop them without an error.
+    # A provider refuses calls without results, and `compose` would drop such calls without an error.
     if len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; pass both or neither"
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
@@ -82,10 +83,10 @@ def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) 
 
 
 def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], problems: Problems) -> Message:
-    """Return the question of a pair as a message; its answer is added to `answers`."""
+    """Return the question of a pair as a message, and add the answer to `answers` under the `id` of this message."""
     if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         problems.append(Problem(place, _expected_pair(pair)))
-        # An invalid pair becomes an empty message, so that other problems have the right places.
+        # An empty message instead of the invalid pair, so that the indices of later items are right.
         return Message("user")
     question = Message("user", pair[0])
     answers[id(question)] = Message("assistant", pair[1])
@@ -99,23 +100,23 @@ def _expected_pair(item: Sequence[object]) -> str:
     return f"expected two texts, [question, answer], got [{', '.join(kinds)}]"
 
 
-def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
-    """Return the tools in the form of a chat request, as copies.
+def read_tools(tools: Tools | None) -> list[Mapping[str, Any]]:
+    """Return copies of the tools in the form of a chat-completions request; empty for None.
 
     Raises:
         PrompterError: Values are not tools or not JSON, or names are repeated; names all problems.
     """
     problems: Problems = []
-    items: Any = () if given is None else given
+    items: Any = () if tools is None else tools
     if isinstance(items, list | tuple):
         items = [_specified(tool) for tool in items]
-    tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
+    copies: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
     # `wire_tools` also accepts the function of a tool alone, but a prompter does not.
     if isinstance(items, list):
         problems += _problems_of_tools(items)
-    problems += _repeated_names(tools)
+    problems += _repeated_names(copies)
     raise_problems(PrompterError, "", problems, name="tools")
-    return tools
+    return copies
 
 
 def _repeated_names(tools: Sequence[Mapping[str, Any]]) -> Problems:
@@ -133,7 +134,7 @@ def _problems_of_tools(tools: Sequence[object]) -> Problems:
 
 
 def _specified(tool: object) -> object:
-    """Return the spec of a tool, any other value unchanged."""
+    """Return the spec of an object with a spec; return any other value unchanged."""
     spec = getattr(tool, "spec", None)
     if isinstance(spec, ToolSpec):
         return spec
@@ -143,7 +144,7 @@ def _specified(tool: object) -> object:
 def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     """Return the spec of a tool that `read_tools` returned.
 
-    In the LazyLLM document `required` is next to `parameters`; it is moved inside.
+    The LazyLLM document writes `required` next to `parameters`; the spec contains it inside the parameters.
     """
     function = tool["function"]
     description = function.get("description")

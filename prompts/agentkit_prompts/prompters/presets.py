@@ -18,7 +18,7 @@ _PREAMBLE = (
 class AlpacaPrompter(Prompter):
     """Prompter whose input fills slots; it rejects history.
 
-    With an instruction in two parts, the block of the `extra_keys` follows the user part.
+    If the instruction is a dict, the block of the `extra_keys` follows its user part.
     """
 
     layout: ClassVar[str] = "{system}\n{instruction}\n{tools}\n{user}### Response:\n"
@@ -32,9 +32,9 @@ class AlpacaPrompter(Prompter):
 
 
 class ChatPrompter(Prompter):
-    """Prompter whose input fills the slots of the instruction; without slots, it is the user message.
+    """Prompter whose input fills the slots of the instruction; without slots, the input is the user message.
 
-    With an instruction in two parts, the block of the `extra_keys` follows the user part.
+    If the instruction is a dict, the block of the `extra_keys` follows its user part.
     """
 
     layout: ClassVar[str] = "{sos}{system}{instruction}{tools}{eos}\n\n{history}\n{soh}\n{user}{input}\n{eoh}{soa}\n"
@@ -50,7 +50,7 @@ class ChatPrompter(Prompter):
 
 
 class EmptyPrompter(Prompter):
-    """Prompter whose text is the unchanged input; only requests contain history and tools."""
+    """Prompter whose text is the unchanged input; history and tools are contained only in requests."""
 
     layout: ClassVar[str] = "{tools}{history}{input}"
 
@@ -64,8 +64,8 @@ class EmptyPrompter(Prompter):
         show: bool = False,
         return_dict: bool = False,
     ) -> Any:
-        """Return the input, or with `return_dict` a request with the input as last message."""
-        # Only a request contains history and tools, so they are not read, and the input can have any type.
+        """Return the input unchanged, or with `return_dict` a request with the input as last message."""
+        # The text ignores history and tools, so they are not checked, and the input can have any type.
         if not return_dict:
             self._log(input, show)
             return input

@@ -28,7 +28,7 @@ from agentkit_prompts.tree.layers import Layers
 __all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
-"""Input of a call: text, or the text of every slot by its name; numbers become text."""
+"""Input of a call: text, or a mapping of the names of slots to their values; numbers become text."""
 PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 """Function that replaces (input, history, tools, label) before they are read."""
 
@@ -39,41 +39,41 @@ _MARKERS = {
     **{"sos": "system", "eos": "eosys", "soh": "user", "eoh": "eoh"},
     **{"soa": "assistant", "eoa": "eoa", "soe": "tool", "eoe": "eotool"},
 }
-"""Token of a prompter -> field of a chat template."""
+"""Field of a role-marker template, by the name of the token that has the same meaning."""
 _OPTIONS = ("instruction", "extra_keys", "tools", "history", "pre_hook", "show", "system")
 _EXTRA = "Here are some extra messages you can referred to:\n\n"
 
 
 class Prompter:
-    """Base of all prompters. A subclass sets `layout` and its texts.
+    """Base of all prompters. A subclass sets `layout`, and can override `instruct`.
 
     Args:
-        instruction: The instruction, with slots such as `{context}`; a str belongs to the system message, a dict can
-            have a `system` and a `user` part.
+        instruction: The instruction, with slots such as `{context}`. A str is text of the system message; a dict can
+            have text for the system message under `system`, and text before the user's input under `user`.
         extra_keys: Additional slots, each shown under its name after the instruction.
         tools: Tools of every call; a call must then not pass tools.
         history: Turns before the history of every call.
         pre_hook: Function that replaces (input, history, tools, label) of every call.
-        show: True to log the results, under `agentkit.prompters`.
-        system: Line before the instruction that introduces the model.
+        show: True to log the result of every call to the logger `agentkit.prompters`.
+        system: Line before the instruction that introduces the model; None uses the line of the class.
         tokens: Tokens of the model by name; see `for_model`.
 
     Attributes:
         slots: Names of all slots, in the order of the text.
-        layers: Layers of the messages.
-        chat_template: Chat template of the same messages for a local model.
+        layers: Layers that compose the messages.
+        chat_template: Chat template that writes the same messages as text, for a local model.
 
     Raises:
         PrompterError: The prompter has no place for some arguments; names all of them.
     """
 
     layout: ClassVar[str] = ""
-    """The text for a local model: places `{system}{instruction}{tools}{history}{user}{input}`, and tokens such as
-    `{soh}`. Arguments without a place are rejected."""
+    """The text for a local model, with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}`
+    and tokens such as `{soh}`. Arguments without a place are rejected."""
     split: ClassVar[str] = ""
-    """Text of the layout after which the model replies, such as `{soa}`."""
+    """Part of the layout after which the reply of the model starts, such as `{soa}`."""
     system: str | None = None
-    """Line before the instruction that introduces the model; None for no line. LazyLLM uses `LAZYLLM_SYSTEM`."""
+    """Line before the instruction that introduces the model; None omits the line. LazyLLM uses `LAZYLLM_SYSTEM`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -96,15 +96,15 @@ class Prompter:
             raise PrompterError(
                 f"{type(self).__name__} has no layout: use a subclass that sets `layout`", name="layout"
             )
-        own, user = _parts_of(instruction)
-        extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
-        self._words = self.instruct(own, user, extra and _EXTRA + extra)
+        system_text, user_text = _texts_of_instruction(instruction)
+        extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _checked_keys(extra_keys))
+        self._texts = self.instruct(system_text, user_text, extra and _EXTRA + extra)
         self.tools = tuple(read_tools(tools))
         self.history = tuple(read_history(history))
         self._pre_hook = pre_hook
         self._show = show
-        self.slots = slots_of(*self._words)
-        options = _checked(type(self).__name__, system, tokens, _OPTIONS)
+        self.slots = slots_of(*self._texts)
+        options = _checked_tokens(type(self).__name__, system, tokens, _OPTIONS)
         self._set_up({**dict.fromkeys(TOKENS, ""), **options}, self.system if system is None else system)
         self._require_system_place()
         if self.history:
@@ -113,7 +113,10 @@ class Prompter:
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
         """Return the text of the system message and the text before the user's input; both can have slots.
 
-        `user` is None if the instruction is a str; `extra` is the block of the `extra_keys`, or empty.
+        Args:
+            system: The instruction, or its system part.
+            user: User part of the instruction; None if the instruction is a str.
+            extra: Block of text with the slots of the `extra_keys`; empty without such keys.
         """
         if user is None:
             if extra:
@@ -124,38 +127,38 @@ class Prompter:
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
         if system is None and "{instruction}" in layout:
-            # Without the line of the system text, its line break is removed, too.
+            # Remove the line of the system text together with its line break.
             layout = layout.replace("{system}\n", "").replace("{system}", "")
         places = set(slots_of(layout))
         self.system = system
-        name, user = type(self).__name__, self._words[1]
+        name, user = type(self).__name__, self._texts[1]
         self.layers = Layers(
             system=self._system_prompts(places),
-            input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
+            input=SlotPrompt.of(user, self.slots, other_input="append" if "input" in places else "reject", name=name),
             conversation="history" in places,
             empty_messages=True,
         )
         self._skip_volatility_warning()
-        self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
+        self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._texts)
 
     def _skip_volatility_warning(self) -> None:
-        # The layout defines the places of the slots.
+        # The layout defines the order of the prompts, so the user cannot follow the advice of the warning.
         plan_of(self.layers).is_checked = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Copied layers, also in another process, have a new plan.
+        # The plan is not copied with the layers, so the copy has to skip the warning again.
         vars(self).update(state)
         self._skip_volatility_warning()
 
     def _system_prompts(self, places: Set[str]) -> tuple[SlotPrompt, ...]:
-        """Return the prompt of the system message, if the layout has a place for one."""
-        instruction = self._words[0]
-        lead = None
+        """Return the prompt of the system message; empty if the layout has no place for it."""
+        instruction = self._texts[0]
+        first_line = None
         if "system" in places:
-            lead = self.system or ""
+            first_line = self.system or ""
         elif not instruction or "instruction" not in places:
             return ()
-        return (SlotPrompt.of(instruction, self.slots, lead=lead, name=type(self).__name__),)
+        return (SlotPrompt.of(instruction, self.slots, first_line=first_line, name=type(self).__name__),)
 
     def for_model(self, model: str | None = None, /, *, system: str | None = None, **tokens: str | None) -> Self:
         """Return the prompter with the system text and the tokens of a model.
@@ -163,16 +166,16 @@ class Prompter:
         Args:
             model: A model, or the name of a registered chat template, whose markers become the tokens.
             system: Line that introduces the model; None keeps the current line.
-            tokens: `sos`, `eos`, `soh`, `eoh`, `soa`, `eoa`, `soe`, `eoe`: start and end of system, human, assistant
-                and environment (a tool result); `tool_start_token`, `tool_args_token`, `tool_end_token`. None keeps the
-                current token.
+            tokens: `sos` and `eos` (start and end of a system message), `soh` and `eoh` (human), `soa` and `eoa`
+                (assistant), `soe` and `eoe` (environment: a tool result); `tool_start_token`, `tool_args_token`,
+                `tool_end_token`. None keeps the current token.
 
         Raises:
-            PrompterError: Names every unknown token and every token that is not text; or the model is unknown.
+            PrompterError: Tokens are unknown or not text, or the model is unknown; names all invalid tokens.
         """
-        own_tokens = _checked("for_model", system, tokens, ("system",))
+        new_tokens = _checked_tokens("for_model", system, tokens, ("system",))
         other = copy.copy(self)
-        merged = {**self.chat_template.tokens, **_tokens_of_model(model), **own_tokens}
+        merged = {**self.chat_template.tokens, **_tokens_of_model(model), **new_tokens}
         other._set_up(merged, self.system if system is None else system)
         return other
 
@@ -184,7 +187,7 @@ class Prompter:
         Raises:
             PrompterError: Names all missing and unexpected slots, or the problems of the history or the tools.
         """
-        return self._turn(input, history, tools, None)[0]
+        return self._read_call(input, history, tools, None)[0]
 
     @overload
     def generate_prompt(
@@ -220,28 +223,29 @@ class Prompter:
     ) -> str | dict[str, Any]:
         """Return the prompt of one call: text for a local model, or with `return_dict` a request to a hosted model.
 
+        Control tokens in the input are not broken; use `Composition.to_text` for untrusted input.
+
         Args:
-            input: Text of the user, or a dict of slots; one key that is not a slot can contain text of the user.
+            input: Text of the user, or a dict of the values of slots. One more key of the dict, with any name, can
+                contain text of the user.
             history: `[question, answer]` pairs or message dicts.
             tools: Tool specs of a chat request.
             label: Reply to learn, appended to the text; ignored for a request.
             show: True to log the result, also if the prompter has `show=False`.
-            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` if empty.
-
-        Control tokens in the input are not broken; use `Composition.to_text` for untrusted input.
+            return_dict: True to return `{"messages": [...], "tools": [...]}`; `tools` is missing if empty.
 
         Raises:
             PrompterError: Names all missing and unexpected slots, or the problems of the history or the tools.
         """
-        ctx, listed, label = self._turn(input, history, tools, label)
+        ctx, call_tools, label = self._read_call(input, history, tools, label)
         composition = compose(self.layers, ctx)
         prompt: str | dict[str, Any]
         if return_dict:
             prompt = {"messages": thawed(composition.to_openai()["messages"])}
-            if listed:
-                prompt["tools"] = copy.deepcopy(listed)
+            if call_tools:
+                prompt["tools"] = copy.deepcopy(call_tools)
         else:
-            prompt = self.chat_template.render(composition.messages, listed) + (label or "")
+            prompt = self.chat_template.render(composition.messages, call_tools) + (label or "")
         self._log(prompt, show)
         return prompt
 
@@ -250,31 +254,34 @@ class Prompter:
             _LOG.info("%s: %s", type(self).__name__, prompt)
 
     def get_response(self, output: str, input: str | None = None) -> str:
-        """Return the reply in the output of a local model: the text after the repeated prompt, or after the split."""
-        # The output of some local models starts with the prompt.
+        """Return the reply in the output of a local model.
+
+        The output of some local models starts with `input`, the prompt; the reply is the text after it. Otherwise the
+        reply is the text after the last `split`.
+        """
         if input and output.startswith(input):
             return output[len(input) :]
         if not self.chat_template.split:
             return output
         return output.rsplit(self.chat_template.split, 1)[-1]
 
-    def _turn(
+    def _read_call(
         self, values: SlotValues, history: Any, tools: Any, label: Any
     ) -> tuple[PromptContext, list[Mapping[str, Any]], str | None]:
         if self._pre_hook is not None:
             values, history, tools, label = _checked_result(self._pre_hook(values, history, tools, label))
         if not isinstance(label, str | None):
             raise PrompterError(f"label: expected text, got {type(label).__name__}", name="label")
-        listed = self._tools_of_call(tools)
+        call_tools = self._tools_of_call(tools)
         earlier = read_history(history)
         if earlier:
             self._refuse_history()
         ctx = PromptContext(
             user_input=self._user_input(values),
             conversation=Conversation([*self.history, *earlier]),
-            tools=tuple(map(tool_spec, listed)),
+            tools=tuple(map(tool_spec, call_tools)),
         )
-        return ctx, listed, label
+        return ctx, call_tools, label
 
     def _tools_of_call(self, tools: Any) -> list[Mapping[str, Any]]:
         """Return the tools of a call; without them, the tools of the prompter."""
@@ -286,7 +293,7 @@ class Prompter:
         return call_tools or list(self.tools)
 
     def _require_system_place(self) -> None:
-        if self._words[0] and not self.layers.system:
+        if self._texts[0] and not self.layers.system:
             reason = f"{type(self).__name__} has no place for a system instruction"
             raise PrompterError(reason, name="instruction")
 
@@ -294,44 +301,44 @@ class Prompter:
         if not self.layers.conversation:
             raise PrompterError(f"{type(self).__name__} has no place for history: use ChatPrompter", name="history")
 
-    def _user_input(self, given: Any) -> UserInput:
-        if isinstance(given, UserInput):
-            return given
-        if isinstance(given, Mapping):
-            return self._filled(given)
-        if not isinstance(given, str | int | float | None):
-            kind = type(given).__name__
+    def _user_input(self, value: Any) -> UserInput:
+        if isinstance(value, UserInput):
+            return value
+        if isinstance(value, Mapping):
+            return self._input_of_dict(value)
+        if not isinstance(value, str | int | float | None):
+            kind = type(value).__name__
             raise PrompterError(f"input: expected text or a dict of slots, got {kind}", name="input", value=kind)
-        # Text fills the only slot; with several slots, its slot is unknown.
-        if len(self.slots) > 1 or (self.slots and given is None):
-            raise self._needs_dict(given)
-        return UserInput(_text(given))
+        # Text fills the only slot. With several slots, only a dict can assign values to them.
+        if len(self.slots) > 1 or (self.slots and value is None):
+            raise self._needs_dict(value)
+        return UserInput(_text(value))
 
-    def _needs_dict(self, given: object) -> PrompterError:
+    def _needs_dict(self, value: object) -> PrompterError:
         slots = ", ".join(map(repr, self.slots))
         hint = ""
-        if given:
+        if value:
             hint = "; text can fill one slot only"
         return PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
 
-    def _filled(self, given: Mapping[str, Any]) -> UserInput:
-        """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
-        shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
-        other_keys = [key for key in given if key not in self.slots]
+    def _input_of_dict(self, values: Mapping[str, Any]) -> UserInput:
+        """Return the input in a dict: the values of all slots, and at most one other text, the text of the user."""
+        shows_input = self.layers.input[0].other_input == "append"  # type: ignore[attr-defined]
+        problems = [Problem(slot, "missing") for slot in self.slots if slot not in values]
+        other_keys = [key for key in values if key not in self.slots]
         advice = ""
-        has_input = len(other_keys) == 1 and not problems and (shows_input or not given[other_keys[0]])
+        has_input = len(other_keys) == 1 and not problems and (shows_input or not values[other_keys[0]])
         if not has_input:
             problems += self._unexpected(other_keys)
             if other_keys and shows_input:
                 advice = "; one key that is not a slot can contain text of the user"
-        problems += _problems_of_values(given)
+        problems += _problems_of_values(values)
         raise_problems(PrompterError, "input", problems, advice=advice)
-        # Convert values after the checks, because `str` of other values can fail.
-        slots = {slot: _text(given[slot]) for slot in self.slots}
+        # Values are converted after the checks, because `str` of a value of another type can fail.
+        slots = {slot: _text(values[slot]) for slot in self.slots}
         text = ""
         if has_input:
-            text = _text(given[other_keys[0]])
+            text = _text(values[other_keys[0]])
         return UserInput(text, additional_kwargs=slots)
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:
@@ -339,12 +346,12 @@ class Prompter:
         return [Problem(str(key), f"unexpected{nearest(str(key), self.slots) or advice}") for key in keys]
 
 
-def _problems_of_values(given: Mapping[str, Any]) -> Problems:
-    invalid = {str(key): type(value) for key, value in given.items() if not isinstance(value, str | int | float)}
+def _problems_of_values(values: Mapping[str, Any]) -> Problems:
+    invalid = {str(key): type(value) for key, value in values.items() if not isinstance(value, str | int | float)}
     return [Problem(key, f"expected text, got {kind.__name__}") for key, kind in invalid.items()]
 
 
-def _parts_of(instruction: Any) -> tuple[str, str | None]:
+def _texts_of_instruction(instruction: Any) -> tuple[str, str | None]:
     """Return the system part of an instruction and, for a dict, its user part."""
     if isinstance(instruction, str | None):
         return instruction or "", None
@@ -371,8 +378,18 @@ def _checked_result(replaced: Any) -> Sequence[Any]:
     return replaced
 
 
-def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, Any]:
-    """Return the checked tokens; an error names all invalid tokens, with similar names in `options`."""
+def _checked_tokens(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, Any]:
+    """Return the tokens that are not None.
+
+    Args:
+        where: Name of the class or method in errors.
+        system: Value of the argument `system`, which is checked, too.
+        tokens: Tokens by name.
+        options: Names of other valid arguments, which an error can suggest.
+
+    Raises:
+        PrompterError: Tokens are unknown or not text; names all of them.
+    """
     valid = (*TOKENS, *options)
     problems: Problems = []
     for name, value in {**tokens, "system": system}.items():
@@ -385,7 +402,7 @@ def _checked(where: str, system: object, tokens: Mapping[str, object], options: 
 
 
 def _tokens_of_model(model: str | None) -> dict[str, str]:
-    """Return the tokens of a model: the markers of its chat template."""
+    """Return the tokens of a model, which are the markers of its chat template; empty without a model."""
     if model is None:
         return {}
     try:
@@ -402,7 +419,7 @@ def _tokens_of_model(model: str | None) -> dict[str, str]:
     return {token: getattr(template, field) for token, field in _MARKERS.items()}
 
 
-def _keys(keys: Any) -> tuple[str, ...]:
+def _checked_keys(keys: Any) -> tuple[str, ...]:
     if not keys:
         return ()
     if isinstance(keys, str):
@@ -424,7 +441,6 @@ def _is_slot(key: object) -> bool:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    # Convert to plain str, because a subclass can mark trusted text.
     if isinstance(value, str):
         return value
     return str(value)

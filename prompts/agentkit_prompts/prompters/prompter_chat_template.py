@@ -1,6 +1,7 @@
-"""`PrompterLayout`: chat template of a prompter, a text with named places and the tokens of a model.
+"""`PrompterLayout`: chat template of a prompter, a layout with named places and the tokens of a model.
 
-It formats the messages that the layers of the prompter compose, so local and hosted models receive the same messages.
+The layout writes the messages that the layers of the prompter compose, so local and hosted models receive the same
+messages.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _HEADING = re.compile(r"^#{1,6} ?[^\s{}][^\n{}]*:[ \t]*$", re.MULTILINE)
 
 
 def check_layout(name: str, layout: str, split: str) -> None:
-    """Reject a layout with an unknown place, or without a place for a message.
+    """Reject a layout with unknown places, with a place twice, or without a place for the input.
 
     Raises:
-        PrompterError: Names every unknown place.
+        PrompterError: The layout or the split is invalid; names all problems.
     """
     fields = _FIELD.findall(layout)
     problems = _unknown("place", fields, (*PLACES, *TOKENS)) + _unknown("token", _FIELD.findall(split), TOKENS)
@@ -62,21 +63,21 @@ class PrompterLayout:
 
     Args:
         layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
-        split: Text of the layout after which the model replies.
-        system: System text of the prompter before its instruction.
+        split: Part of the layout after which the reply of the model starts.
+        system: Line of the prompter before its instruction.
         tokens: Tokens of the model by name; missing tokens are empty.
-        words: Texts of the prompter; their headings, such as `### Instruction:`, are also markers.
+        texts: Instruction texts of the prompter. Their headings, such as `### Instruction:`, are control tokens, too.
     """
 
     def __init__(
-        self, layout: str, split: str, system: str, tokens: Mapping[str, str], words: Sequence[str] = ()
+        self, layout: str, split: str, system: str, tokens: Mapping[str, str], texts: Sequence[str] = ()
     ) -> None:
         self.layout = layout
         self.tokens = dict(tokens)
         self.system = system
-        self._headings = [heading for text in words for heading in _HEADING.findall(text)]
+        self._headings = [heading for text in texts for heading in _HEADING.findall(text)]
         self.split = self._fill(split, {})
-        # Without a split, the complete layout precedes the reply.
+        # Without a split, the reply starts after the complete layout.
         self._body, _, reply = layout.rpartition(split) if split else (layout, "", "")
         self._reply = split + reply
         self._places = frozenset(_FIELD.findall(layout))
@@ -85,8 +86,8 @@ class PrompterLayout:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """The bracketed markers of the tokens, tokens without brackets, the split, the lines of the layout, and the
-        headings of the texts of the prompter.
+        """Control tokens: the tokens of the model, the split, the lines of the layout, and the headings of the
+        instruction. Of a text with markers in brackets, only the markers are control tokens.
         """
         lines = [line for text in _PLACE.split(self.layout) for line in text.splitlines()]
         return tokens_and_markers((), [*self.tokens.values(), self.split, *lines, *self._headings])
@@ -98,8 +99,9 @@ class PrompterLayout:
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return the text of the conversation: the last user message is the input, and the messages after it are tool
-        traffic.
+        """Return the text of the conversation.
+
+        The last user message fills the place of the input; the messages after it are tool traffic.
 
         Raises:
             ChatTemplateError: The layout has no place for one of the messages.
@@ -107,7 +109,7 @@ class PrompterLayout:
         if kwargs:
             options = ", ".join(map(repr, sorted(kwargs)))
             raise ChatTemplateError(f"the layout of a prompter accepts no {options}", name=", ".join(sorted(kwargs)))
-        turns = _turns_of(messages)
+        turns = _read_turns(messages)
         head = ""
         if turns and turns[0].role == "system":
             head = turns.pop(0).text
@@ -115,25 +117,25 @@ class PrompterLayout:
         values = {
             **self._system(head),
             "tools": self._tools(tools),
-            "history": "".join(map(self._turn, before)),
+            "history": "".join(map(self._message_text, before)),
             "input" if "input" in self._places else "user": question,
         }
         self._check_places({**values, "history": values["history"] or after})
-        text = self._fill(self._body, values) + "".join(map(self._turn, after))
+        text = self._fill(self._body, values) + "".join(map(self._message_text, after))
         if not add_generation_prompt:
             return text
         return text + self._fill(self._reply, values)
 
     def _check_places(self, values: Mapping[str, object]) -> None:
-        """Reject values without a place in the layout."""
+        """Raise an error for values that are not empty and have no place in the layout."""
         lost = ", ".join(sorted(name for name, value in values.items() if value and name not in self._places))
         if lost:
             raise ChatTemplateError(f"this layout has no place for {lost}: {self.layout!r}", name=lost)
 
     def _system(self, text: str) -> dict[str, str]:
-        """Split a system message into the system text of the prompter and its instruction.
+        """Split a system message into the values of the places `system` and `instruction`.
 
-        A system message without this text is an instruction.
+        A system message that does not start with the system line of the prompter is an instruction.
         """
         if "system" not in self._places:
             return {"instruction": text}
@@ -149,13 +151,13 @@ class PrompterLayout:
         listed = [openai_tool(tool) if isinstance(tool, ToolSpec) else tool for tool in tools]
         return f"### Function-call Tools. \n\n{json.dumps(listed)}\n\n"
 
-    def _turn(self, message: Message) -> str:
+    def _message_text(self, message: Message) -> str:
         start, end = _AROUND[message.role]
         calls = "".join(map(self._call, message.tool_calls))
         return f"{self.tokens[start]}{message.text}{calls}{self.tokens[end]}"
 
     def _call(self, call: ToolCall) -> str:
-        """Return a call with the tokens of the model, or as JSON if it has no token for the arguments."""
+        """Return a tool call in the form of the model; as JSON if the model has no token before the arguments."""
         separator = self.tokens["tool_args_token"]
         text = call_text(call)
         if separator:
@@ -163,11 +165,11 @@ class PrompterLayout:
         return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
-        """Fill the places of a layout; places inside values are not filled."""
+        """Return a layout with its places and tokens filled; braces inside values are not filled."""
         return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
 
 
-def _turns_of(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
+def _read_turns(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
     try:
         return [*read_messages(messages, where="messages", is_linked=False)]
     except MessageError as error:
@@ -175,7 +177,10 @@ def _turns_of(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
 
 
 def _around_last_question(turns: list[Message]) -> tuple[list[Message], str, list[Message]]:
-    """Return the messages before the last user message, its text, and the messages after it."""
+    """Return the messages before the last user message, the text of that message, and the messages after it.
+
+    Without a user message, all messages are before it, and the text is empty.
+    """
     for index in reversed(range(len(turns))):
         if turns[index].role == "user":
             return turns[:index], turns[index].text, turns[index + 1 :]

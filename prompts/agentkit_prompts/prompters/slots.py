@@ -1,13 +1,13 @@
-"""Text with slots: `{word}` is replaced by input of the user; other braces are text.
+"""Text with slots: `{name}` is replaced by input of the user; other braces are text.
 
-A slot is one or more word characters, of any script. Values are not scanned for slots, so their braces are unchanged.
+The name of a slot is one or more word characters of any script. Braces in the values of slots are not slots.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
@@ -32,111 +32,125 @@ def slots_of(*texts: str) -> tuple[str, ...]:
 class SlotPrompt(BasePrompt):
     """Text of a prompter with slots filled from `user_input.additional_kwargs`.
 
-    If the prompter has only one slot and its kwarg is missing, the input of the user fills it.
+    If the prompter has only one slot and its kwarg is missing, the input of the user fills the slot.
     """
 
     slots: tuple[str, ...] = ()
-    """The slots of the whole prompter."""
-    own: tuple[str, ...] = ()
+    """The slots of all texts of the prompter."""
+    text_slots: tuple[str, ...] = ()
     """The slots of this text."""
-    lead: str | None = None
-    """Line before the text; also shown for an empty text."""
-    input: bool | None = None
-    """True if the input of the user follows the text. False rejects input that no slot shows; None ignores it."""
+    first_line: str | None = None
+    """Line before the text, also before an empty text; None for no line."""
+    other_input: Literal["append", "reject", "ignore"] = "ignore"
+    """Use of input that no slot shows: append it to the text, reject it, or ignore it."""
 
     @classmethod
-    def of(cls, text: str, slots: Sequence[str], *, input: bool | None = None, **data: Any) -> SlotPrompt:
-        """Create the prompt of a text that can contain some of the `slots`."""
+    def of(
+        cls,
+        text: str,
+        slots: Sequence[str],
+        *,
+        other_input: Literal["append", "reject", "ignore"] = "ignore",
+        **data: Any,
+    ) -> SlotPrompt:
+        """Create the prompt of a text; `slots` are the slots of all texts of the prompter."""
         pieces: list[str] = []
         for number, piece in enumerate(_SLOT.split(text)):
-            # Splitting by a pattern with one group returns text and slots alternately.
+            # `split` by a pattern with one group returns text and slots alternately.
             is_slot = number % 2 == 1
             if is_slot:
-                pieces.append(f"{{{_field(piece, slots.index(piece))}}}")
+                pieces.append(f"{{{_variable_of(piece, slots.index(piece))}}}")
             else:
                 pieces.append(piece.replace("{", "{{").replace("}", "}}"))
-        if input:
+        if other_input == "append":
             pieces.append("{user_input}")
         template = Template("".join(pieces), engine="fstring")
-        return cls(template, slots=tuple(slots), own=slots_of(text), input=input, **data)
+        return cls(template, slots=tuple(slots), text_slots=slots_of(text), other_input=other_input, **data)
 
-    def _declared(self) -> frozenset[str]:
-        return frozenset(self._fields)
+    def _additional_names(self) -> frozenset[str]:
+        return frozenset(self._slot_by_variable)
 
     @property
-    def _fields(self) -> Mapping[str, str]:
-        """Slots by their name in the template."""
-        return {_field(slot, self.slots.index(slot)): slot for slot in self.own}
+    def _slot_by_variable(self) -> Mapping[str, str]:
+        """Names of slots, by the names of their variables in the template."""
+        return {_variable_of(slot, self.slots.index(slot)): slot for slot in self.text_slots}
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """Schema in which every slot is text, a number or a boolean; a slot that the input can fill is not required."""
-        if not self.own:
+        """Schema in which every slot is text, a number or a boolean; None without slots.
+
+        The only slot of a prompter is not required, because the input can fill it.
+        """
+        if not self.text_slots:
             return None
-        schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_SLOT_TYPES)} for slot in self.own}}
+        schema: JsonSchema = {
+            "type": "object",
+            "properties": {slot: {"type": list(_SLOT_TYPES)} for slot in self.text_slots},
+        }
         if len(self.slots) > 1:
-            schema["required"] = list(self.own)
+            schema["required"] = list(self.text_slots)
         return schema
 
     @property
     def reads(self) -> frozenset[str] | None:
         """`user_input` if the prompt has a slot, shows the input or rejects unused input; otherwise nothing."""
-        if self.own or self.input is not None:
+        if self.text_slots or self.other_input != "ignore":
             return frozenset({"user_input"})
         return frozenset()
 
     def _takes_input(self, ctx: PromptContext) -> bool:
-        """True if the user's input fills the only slot."""
+        """True if the prompter has only one slot and the user's input fills it."""
         return len(self.slots) == 1 and self.slots[0] not in ctx.user_input.additional_kwargs
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """Return the value of every slot, and the input if no slot shows it.
+        """Return the values of the template: the slots, and the input, which is empty if it fills a slot.
 
         Raises:
-            PrompterError: A slot has no value; the error names all these slots. `compose` converts it to a KwargsError
-                for all prompts.
+            PrompterError: Slots have no value; names all of them. `compose` replaces the error by a KwargsError that
+                names the missing kwargs of all prompts.
         """
         kwargs = ctx.user_input.additional_kwargs
         if self._takes_input(ctx):
-            return {"user_input": "", **dict.fromkeys(self._fields, ctx.user_input.input)}
-        missing = [slot for slot in self.own if slot not in kwargs]
+            return {"user_input": "", **dict.fromkeys(self._slot_by_variable, ctx.user_input.input)}
+        missing = [slot for slot in self.text_slots if slot not in kwargs]
         if missing:
             raise PrompterError(
                 f"additional_kwargs lack the slots {', '.join(map(repr, missing))}", name=", ".join(missing)
             )
-        return {"user_input": ctx.user_input, **{field: kwargs[slot] for field, slot in self._fields.items()}}
+        return {"user_input": ctx.user_input, **{field: kwargs[slot] for field, slot in self._slot_by_variable.items()}}
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the lead and the text.
+        """Render the text, after its first line if any.
 
         Raises:
-            PrompterError: The input is not empty, but no slot or text of the prompter shows it, or a slot has no value.
+            PrompterError: A slot has no value; or the prompter has no place for the input, which is not empty.
         """
         values = self.values(ctx)
-        if self.input is False and values["user_input"] and ctx.user_input.input:
+        if self.other_input == "reject" and values["user_input"] and ctx.user_input.input:
             raise PrompterError(
                 "the input has no place: this prompter shows input only in slots; write a slot such as {input} into "
                 "its instruction, or add a slot to extra_keys",
                 name="input",
             )
         body = self.template.run(values, prefixes=self._context_paths(ctx))
-        if self.lead is None:
+        if self.first_line is None:
             return body
         if not body.text:
-            return Rendered.from_text(self.lead)
-        return Joined([body], before=f"{self.lead}\n")
+            return Rendered.from_text(self.first_line)
+        return Joined([body], before=f"{self.first_line}\n")
 
     def _context_paths(self, ctx: PromptContext) -> dict[str, str]:
-        """Return the path in the context of each value that the template shows."""
+        """Return the path in the context of each slot, by the name of the variable in the template."""
         if self._takes_input(ctx):
-            return dict.fromkeys(self._fields, "user_input")
-        return {field: f"additional_kwargs.{slot}" for field, slot in self._fields.items()}
+            return dict.fromkeys(self._slot_by_variable, "user_input")
+        return {field: f"additional_kwargs.{slot}" for field, slot in self._slot_by_variable.items()}
 
 
-def _field(slot: str, index: int) -> str:
-    """Return the name of a slot in the template.
+def _variable_of(slot: str, index: int) -> str:
+    """Return the name of the variable of a slot in the template.
 
-    The name is the slot, or `slot_N` if the slot is not a valid identifier or is a name of the context.
+    The variable has the name of the slot; or it is `slot_N`, with the index, if templates cannot use this name as a
+    variable or use it for a value of the context or a function.
     """
     is_name = slot.isidentifier() and len(slot) <= MAX_NAME_CHARS and not slot.startswith(("_", "slot_"))
     if is_name and slot not in CONTEXT_NAMES and slot not in FUNCTIONS:

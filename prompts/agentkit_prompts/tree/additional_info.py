@@ -22,10 +22,10 @@ __all__ = ["AdditionalInfoPrompt"]
 
 
 class AdditionalInfoPrompt(BasePrompt):
-    """Renders `user_input.additional_kwargs`; its template reads each kwarg by its name.
+    """Prompt that shows `user_input.additional_kwargs`; its template reads each kwarg by its name.
 
-    `template.params_schema` declares the required kwargs and their defaults. Without a schema, every name that the
-    template reads and the context does not contain is required.
+    `template.params_schema` declares the kwargs and their defaults. Without a schema, every name that the template
+    reads and that is not a name of the context is a required kwarg.
     """
 
     template: Template = Field(
@@ -58,17 +58,17 @@ class AdditionalInfoPrompt(BasePrompt):
         schema = self.additional_kwargs_schema or {}
         return schema.get("properties", {})  # type: ignore[no-any-return]  # an object in JSON Schema
 
-    def _declared(self) -> frozenset[str]:
+    def _additional_names(self) -> frozenset[str]:
         if self.template.params_schema is None:
             return frozenset(self.template.names)
         return frozenset((self.template.json_schema or {}).get("properties", {}))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """The template's params schema, or a schema inferred from the names that the template reads."""
+        """The params schema of the template; without it, a schema inferred from the names that the template reads."""
         if self.template.params_schema is not None:
             return self.template.json_schema
-        # Unknown names are kwargs. A kwarg can also be read as `additional_kwargs.NAME`.
+        # Names that the context lacks are kwargs. A template can also read a kwarg as `additional_kwargs.NAME`.
         names = {name: name in self.template.required for name in self.template.names if name not in CONTEXT_NAMES}
         read = super().additional_kwargs_schema or {}
         for name in read.get("properties", {}):
@@ -76,7 +76,7 @@ class AdditionalInfoPrompt(BasePrompt):
         return schema_of_names(names)
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of `kwargs`, checked with the params schema."""
+        """Return the problems of `kwargs`, checked by the params schema, else by the inferred schema."""
         if self.template.params_schema is not None:
             return self.template.problems(kwargs)
         return super().kwargs_problems(kwargs)
@@ -89,7 +89,7 @@ class AdditionalInfoPrompt(BasePrompt):
         return (CONTEXT_NAMES & self.template.reads) | {"additional_kwargs"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """The values of the context, and each additional kwarg under its name."""
+        """Return each additional kwarg under its name, and the values of the context, which have precedence."""
         return ctx.user_input.additional_kwargs | ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:

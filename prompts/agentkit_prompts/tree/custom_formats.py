@@ -1,4 +1,4 @@
-"""Renderings of the results of the `format_2_*` methods of custom prompt classes."""
+"""Conversion of the results of the `format_2_*` methods of custom prompt classes to renderings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video
 
 
 def from_text(method: str, result: Any, trust: Trust) -> Rendered:
-    """Return the rendering of a result of `format_2_str`; `method` names it in errors.
+    """Return the rendering of a result of `format_2_str`; `method` is the name of the method in errors.
 
     Raises:
         PromptError: The result is not text.
@@ -31,7 +31,7 @@ def from_text(method: str, result: Any, trust: Trust) -> Rendered:
 
 
 def from_multimodal(method: str, result: Any, trust: Trust) -> Rendered:
-    """Return the rendering of a result of `format_2_multimodal`; media without a marker follow the text.
+    """Return the rendering of a result of `format_2_multimodal`. Media without a marker in the text follow the text.
 
     Raises:
         PromptError: The result is not a tuple of text and media.
@@ -59,7 +59,7 @@ def from_multimodal(method: str, result: Any, trust: Trust) -> Rendered:
 
 
 def _media_of(table: Any, method: str) -> Iterator[tuple[tuple[str, str], Media]]:
-    """Yield the media parts of a table, each with its kind and id."""
+    """Yield the media parts of a table of payloads, each after its kind and id."""
     if not (isinstance(table, Mapping) and all(isinstance(payloads, Mapping) for payloads in table.values())):
         returned = type(table).__name__
         raise PromptError(

@@ -14,14 +14,14 @@ from agentkit_prompts.ranking.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector", "whole"]
+__all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector", "checked_count"]
 
 _Selection: TypeAlias = tuple[Example, ...]
-_Likeness: TypeAlias = Callable[[int, int], float]
+_Similarity: TypeAlias = Callable[[int, int], float]
 
 
 class LengthSelector:
-    """The first examples that fit `max_tokens` together with the query.
+    """Selector of the first examples that fit `max_tokens` together with the query.
 
     Args:
         max_tokens: Maximum tokens of the query and of the inputs and outputs of the examples.
@@ -31,7 +31,7 @@ class LengthSelector:
     __slots__ = ("counter", "max_tokens")
 
     def __init__(self, max_tokens: int, counter: TokenCounter = ESTIMATE) -> None:
-        self.max_tokens = whole("LengthSelector: max_tokens", max_tokens)
+        self.max_tokens = checked_count("LengthSelector: max_tokens", max_tokens)
         if not callable(getattr(counter, "count", None)):
             raise PromptError(
                 f"LengthSelector: counter: expected an object with a method `count`, got {brief(counter)}",
@@ -40,7 +40,7 @@ class LengthSelector:
         self.counter = counter
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
-        """Return the examples before the first example that does not fit."""
+        """Return the examples up to the first example that does not fit, without this example."""
         count = self.counter.count
         remaining = self.max_tokens - count(query)
         for number, example in enumerate(examples):
@@ -51,34 +51,35 @@ class LengthSelector:
 
 
 class KeywordSelector:
-    """The `k` examples with the highest BM25 scores for the query, best first; equal scores keep their order.
+    """Selector of the `k` examples with the highest BM25 scores for the query, best first; equal scores keep their
+    order.
 
     Args:
-        k: Number of examples. Examples without a common word fill the rest in order, with score 0.
+        k: Number of examples. If fewer examples have a word of the query, others follow in order, with score 0.
         tokenize: Function that splits text into terms; by default Unicode words, and pairs of characters for CJK.
     """
 
     __slots__ = ("_pools", "k", "tokenize")
 
-    _ranked: ClassVar[type[BM25]] = BM25
-    _refused: ClassVar[type[PromptError]] = PromptError
+    _index_class: ClassVar[type[BM25]] = BM25
+    _error_class: ClassVar[type[PromptError]] = PromptError
 
     def __init__(self, k: int = 4, *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
         name = type(self).__name__
-        self.k = whole(f"{name}: k", k, self._refused)
+        self.k = checked_count(f"{name}: k", k, self._error_class)
         if not callable(tokenize):
-            raise self._refused(f"{name}: tokenize: expected a function, got {brief(tokenize)}", name="tokenize")
+            raise self._error_class(f"{name}: tokenize: expected a function, got {brief(tokenize)}", name="tokenize")
         self.tokenize = tokenize
         self._pools: dict[tuple[str, ...], BM25] = {}
 
     def index(self, examples: Sequence[Example]) -> BM25:
-        """Return the index of a pool, created on first use."""
+        """Return the index of the inputs of the examples; it is created once and cached."""
         texts = tuple([example.input for example in examples])
         index = self._pools.get(texts)
         if index is None:
             if len(self._pools) >= MAX_CACHED_PER_OBJECT:
                 self._pools.clear()
-            index = self._pools[texts] = self._ranked(texts, tokenize=self.tokenize)
+            index = self._pools[texts] = self._index_class(texts, tokenize=self.tokenize)
         return index
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
@@ -87,9 +88,9 @@ class KeywordSelector:
 
 
 class VectorSelector:
-    """The `k` examples with the highest cosine to the query, best first; equal scores keep their order.
+    """Selector of the `k` examples with the highest cosine to the query, best first; equal scores keep their order.
 
-    Each example is embedded once. An async embedder requires `select_examples`, which awaits the selection.
+    Vectors of examples are cached. An async embedder requires `select_examples`, which awaits the selection.
 
     Args:
         embedder: Embedder of queries and examples. `select_examples` calls a sync embedder in a thread.
@@ -99,10 +100,10 @@ class VectorSelector:
     __slots__ = ("_vectors", "blocking", "k")
 
     blocking: bool
-    """True if `select` can block its thread."""
+    """True if `select` can block its thread, as a sync embedder does."""
 
     def __init__(self, embedder: Embedder, k: int = 4) -> None:
-        self.k = whole(f"{type(self).__name__}: k", k)
+        self.k = checked_count(f"{type(self).__name__}: k", k)
         if isinstance(embedder, type) or not callable(getattr(embedder, "embed", None)):
             name = type(self).__name__
             raise PromptError(
@@ -132,18 +133,18 @@ class VectorSelector:
         scores = [cosine(query_vector, vector) for vector in vectors]
         return self._chosen(examples, scores, lambda first, second: cosine(vectors[first], vectors[second]))
 
-    def _chosen(self, examples: _Selection, scores: Sequence[float], likeness: _Likeness) -> _Selection:
+    def _chosen(self, examples: _Selection, scores: Sequence[float], similarity: _Similarity) -> _Selection:
         return _best(examples, scores, self.k)
 
 
 class MMRSelector(VectorSelector):
-    """`k` relevant and different examples by maximal marginal relevance, in the order of selection.
+    """Selector of `k` relevant and different examples by maximal marginal relevance, in the order of their selection.
 
     The score of an example is its relevance. An async embedder requires `select_examples`, which awaits the selection.
 
     Args:
-        embedder: Relevance and similarity are cosines of its vectors; None uses keywords instead: BM25 relative to the
-            best score, and the cosine of weighted terms.
+        embedder: Embedder; relevance and similarity are cosines of its vectors. None uses keywords instead: relevance
+            is BM25 relative to the best score, similarity is the cosine of weighted terms.
         k: Number of examples.
         diversity: 0.0 ranks by relevance only, 1.0 by difference only.
     """
@@ -158,7 +159,7 @@ class MMRSelector(VectorSelector):
         if embedder is not None:
             super().__init__(embedder, k)
         else:
-            self.k = whole("MMRSelector: k", k)
+            self.k = checked_count("MMRSelector: k", k)
             self.blocking = False
         self.diversity = diversity
         self._keywords = KeywordSelector(k) if embedder is None else None
@@ -171,9 +172,9 @@ class MMRSelector(VectorSelector):
         return self._chosen(examples, scores, index.similarity, max(scores, default=0.0) or 1.0)
 
     def _chosen(
-        self, examples: _Selection, scores: Sequence[float], likeness: _Likeness, top: float = 1.0
+        self, examples: _Selection, scores: Sequence[float], similarity: _Similarity, top: float = 1.0
     ) -> _Selection:
-        order = mmr([score / top for score in scores], likeness, self.k, diversity=self.diversity)
+        order = mmr([score / top for score in scores], similarity, self.k, diversity=self.diversity)
         return _scored(examples, scores, order)
 
 
@@ -185,9 +186,11 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
     return tuple([examples[position].scored(scores[position]) for position in order])
 
 
-def whole(place: str, number: int, refused: type[PromptError] = PromptError) -> int:
-    """Return a non-negative integer; raise `refused` for another value."""
+def checked_count(place: str, number: int, error_class: type[PromptError] = PromptError) -> int:
+    """Return `number` if it is a non-negative integer, else raise `error_class`; `place` ends with the name of the
+    argument.
+    """
     if type(number) is not int or number < 0:
         argument = place.rpartition(": ")[2]
-        raise refused(f"{place} must be a whole number of 0 or more, got {brief(number)}", name=argument)
+        raise error_class(f"{place} must be a checked_count number of 0 or more, got {brief(number)}", name=argument)
     return number

@@ -26,18 +26,21 @@ __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
 @runtime_checkable
 class ExampleSelector(Protocol):
-    """Selector of examples for a query, in the order of the prompt. Equal inputs have equal results.
+    """Selector of examples for a query. Equal arguments must give equal results.
 
-    A selector that blocks its thread sets `blocking = True`: `select_examples` calls it in a separate thread.
+    A selector that blocks its thread sets `blocking = True`, so that `select_examples` calls it in a separate thread.
     """
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
-        """Return some of `examples`, or an awaitable of them."""
+        """Return the examples to show, in the order of the prompt, or an awaitable of these examples."""
         ...
 
 
 class StaticSelector:
-    """The first `k` of all examples, or of the examples with the passed ids, in the order of the ids."""
+    """Selector of the first `k` examples: of all examples, or of the examples with `ids` in the order of the ids.
+
+    If `k` is None, all are selected.
+    """
 
     def __init__(self, k: int | None = None, *, ids: Sequence[str] | None = None) -> None:
         problems = _problems_of_count(k) + _problems_of_ids(ids)
@@ -55,7 +58,7 @@ class StaticSelector:
         """Return the chosen examples.
 
         Raises:
-            PromptError: `examples` lack an id of `ids`.
+            PromptError: No example has one of the `ids`; names all such ids.
         """
         if self.ids is not None:
             examples_by_id = {example.id: example for example in examples}
@@ -88,9 +91,9 @@ def _problems_of_ids(ids: object) -> Problems:
 
 
 class ExamplesPrompt(BasePrompt):
-    """Worked examples of the prompt or of the context, narrowed by the selector for this user input.
+    """Worked examples of the prompt or of the context, which the selector chooses for the input of the user.
 
-    If a budget is exceeded, whole examples are removed, the last selected example first.
+    A budget removes whole examples, the last selected example first.
     """
 
     _positional: ClassVar[tuple[str, ...]] = ("examples", "template")
@@ -99,7 +102,7 @@ class ExamplesPrompt(BasePrompt):
 
     size: Size = Size(cut="items", priority=20)
     examples: tuple[Example, ...] = ()
-    """The pool of the selector; if empty, the examples of the context."""
+    """Examples from which the selector chooses; if empty, the examples of the context."""
     selector: ExampleSelector = Field(default_factory=StaticSelector)
     """Selector of the examples to show."""
     template: Template = Field(
@@ -132,14 +135,14 @@ class ExamplesPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         if self.examples and type(self.selector) is StaticSelector:
-            # Select here, so that unknown ids are reported now and not in the first turn.
+            # An unknown id raises an error here, not in the first turn.
             self.selector.select("", self.examples)
 
     @property
     def reads(self) -> frozenset[str] | None:
         """Names of the context that the prompt reads; None if a subclass with custom code can read any name.
 
-        A static selector reads only the pool; other selectors also read the input and their earlier selections.
+        A static selector reads only the examples; other selectors also read the input and earlier selections.
         """
         if has_own_code(self):
             return None
@@ -156,31 +159,33 @@ class ExamplesPrompt(BasePrompt):
         return {**ctx.view, "examples": chosen}
 
     def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
-        """Return the selection of `ctx.selections` for this prompt, or else select now.
+        """Return the selected examples: of a selection for this prompt in the context, else of a call of the selector.
 
         Raises:
-            PromptError: The selector failed, or must be awaited and `select_examples` was not called.
+            PromptError: The selector failed; or the selector is async and `select_examples` was not called before.
         """
         if type(self.selector) is StaticSelector:
             return self.selector.select("", self.pool(ctx))
         return (self.selected(ctx) or self.select(ctx)).chosen
 
     def selected(self, ctx: PromptContext, path: str | None = None) -> Selection | None:
-        """Return the earlier selection for this prompt and input, bound to the prompt; None if it is missing."""
+        """Return the selection in the context for this prompt and input, or None. With a `path`, it is bound to this
+        prompt.
+        """
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
             if item.is_valid_for(path, self, query, pool):
-                # Without a path, several equal prompts are possible, so the selection must not be bound to one of them.
+                # Without a path, the selection can belong to an equal prompt, so it must not be bound to this prompt.
                 if path is None:
                     return item
                 return item.bound_to(self, pool)
         return None
 
     def select(self, ctx: PromptContext, path: str = "") -> Selection:
-        """Call the selector and return its selection.
+        """Return the selection of a call of the selector.
 
         Raises:
-            PromptError: The selector failed, or has to be awaited.
+            PromptError: The selector failed, or must be awaited.
         """
         result = self.ask(ctx)
         if isinstance(result, Awaitable):
@@ -199,7 +204,7 @@ class ExamplesPrompt(BasePrompt):
             return self.selector.select(ctx.user_input.text, self.pool(ctx))
 
     def selection(self, ctx: PromptContext, path: str, result: object) -> Selection:
-        """Return the result of the selector as a selection.
+        """Return a selection of the result of the selector, bound to this prompt.
 
         Raises:
             PromptError: The result is not a sequence of examples.
@@ -214,7 +219,7 @@ class ExamplesPrompt(BasePrompt):
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Context that converts exceptions other than a PromptError to a PromptError that names the selector."""
+        """Convert an exception in this context to a PromptError that names the selector; a PromptError is unchanged."""
         try:
             yield
         except PromptError:

@@ -14,7 +14,7 @@ __all__ = ["fenced", "without_forged_nonce"]
 
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put a rendering between two lines whose nonce it does not contain.
+    """Put a rendering between two lines with the nonce of the session; copies of the nonce in it are broken.
 
     Raises:
         PromptError: The context has no session key.
@@ -29,14 +29,18 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
 
 
 def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
-    """Return a rendering without the nonce in untrusted text; two neighbouring values can form it."""
+    """Return a rendering in which each copy of the nonce is broken, unless it is trusted text of one span.
+
+    Two neighbouring values can form a copy together.
+    """
     if nonce not in rendered.text:
         return rendered
     segments = rendered.segments()
     spans = [*tile(segments)]
     starts = [span.start for span in spans]
     cuts: list[int] = []
-    for match in re.finditer(f"(?={nonce})", rendered.text):  # a look-ahead matches overlapping copies, too
+    # A look-ahead also matches overlapping copies.
+    for match in re.finditer(f"(?={nonce})", rendered.text):
         span = spans[bisect_right(starts, match.start()) - 1]
         if span.trust == "untrusted" or match.start() + len(nonce) > span.end:
             cuts.append(match.start() + 1)

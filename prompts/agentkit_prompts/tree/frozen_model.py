@@ -1,4 +1,4 @@
-"""Base model of prompts and layers: frozen fields that are validated, also in an updated copy."""
+"""Base model of prompts and layers: its fields are frozen and validated, also in a copy with updated fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.hints import attribute_hint
 from agentkit_prompts.names import similar, unknown_fields
 
-__all__ = ["Declared"]
+__all__ = ["FrozenModel"]
 
 if TYPE_CHECKING:
 
     @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Field,))
-    class _Model:  # for type checkers: every field is keyword-only, and `Field(kw_only=False)` as positional
+    # For type checkers every field is keyword-only, except fields with `Field(kw_only=False)`.
+    class _Model:
         model_config: ClassVar[ConfigDict]
         model_fields: ClassVar[dict[str, Any]]
         model_fields_set: set[str]
@@ -28,7 +29,7 @@ else:
     _Model = BaseModel
 
 
-class Declared(_Model):
+class FrozenModel(_Model):
     """Frozen model whose first fields can be positional arguments.
 
     Raises:
@@ -40,7 +41,7 @@ class Declared(_Model):
     )
 
     _positional: ClassVar[tuple[str, ...]]
-    """Fields of the positional arguments, in order."""
+    """Names of the fields that can be positional arguments, in order."""
 
     def __init__(self, /, *args: Any, **data: Any) -> None:
         if args:
@@ -49,48 +50,48 @@ class Declared(_Model):
             _refuse_unknown(type(self), data)
         super().__init__(**data)
 
-    # Type checkers report unknown attributes themselves, unless they see this method.
+    # Hidden from type checkers, because with this method they would accept unknown attributes.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
             advice = attribute_hint(type(self), name)
             if advice is None:
                 return super().__getattr__(name)
-            kind = type(self).__name__
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}; use {advice}", name=name, obj=self)
+            model_class = type(self).__name__
+            raise AttributeError(f"{model_class!r} object has no attribute {name!r}; use {advice}", name=name, obj=self)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy. A copy with updated fields is validated like a new object."""
+        """Return a copy with the fields in `update` replaced; such a copy is validated like a new object."""
         if not update:
             return super().model_copy(deep=deep)
         # `BaseModel.model_copy` does not validate the updated fields.
         duplicate = type(self).__new__(type(self))
-        Declared.__init__(duplicate, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
+        FrozenModel.__init__(duplicate, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
         if deep:
             return copy.deepcopy(duplicate)
         return duplicate
 
 
-def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str, Any]) -> None:
-    """Add positional arguments to the arguments by name."""
-    fields = kind._positional
+def _name_arguments(model_class: type[FrozenModel], args: tuple[Any, ...], data: dict[str, Any]) -> None:
+    """Add the positional arguments to `data` under the names of their fields."""
+    fields = model_class._positional
     if len(args) > len(fields):
         plural = "s" * (len(fields) > 1)
         limit = f"at most {len(fields)} positional argument{plural} ({', '.join(fields)})"
-        raise PromptError(f"{kind.__name__}: expected {limit}, got {len(args)}")
+        raise PromptError(f"{model_class.__name__}: expected {limit}, got {len(args)}")
     for name, value in zip(fields, args, strict=False):
         if name in data:
-            raise PromptError(f"{kind.__name__}: {name} is passed twice", name=name)
+            raise PromptError(f"{model_class.__name__}: {name} is passed twice", name=name)
         data[name] = value
 
 
-def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
-    """Raise an error that names all unknown fields; pydantic checks a class with aliases or extra fields."""
-    fields = kind.model_fields
-    # With aliases or extra fields, the names of the fields are not the valid names.
-    if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
+def _refuse_unknown(model_class: type[FrozenModel], data: Mapping[str, Any]) -> None:
+    """Raise an error that names all unknown fields."""
+    fields = model_class.model_fields
+    # With aliases or extra fields, other names are valid, too, so pydantic has to check the names.
+    if model_class.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return
     unknown = [name for name in data if name not in fields]
     suggestion = similar(unknown[0], fields)
-    problems = unknown_fields(kind.__name__, data, fields)
-    raise PromptError(f"{kind.__name__}: {'; '.join(problems)}", name=", ".join(unknown), suggestion=suggestion)
+    problems = unknown_fields(model_class.__name__, data, fields)
+    raise PromptError(f"{model_class.__name__}: {'; '.join(problems)}", name=", ".join(unknown), suggestion=suggestion)

@@ -1,4 +1,4 @@
-"""`Layers`: the prompts of each message of a chat turn."""
+"""`Layers`: the prompts of the messages of a chat turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.extent import check_extent
-from agentkit_prompts.tree.frozen_model import Declared
+from agentkit_prompts.tree.frozen_model import FrozenModel
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.volatility import volatile_before_stable
@@ -31,8 +31,8 @@ def _user_input() -> Any:
     return (UserInputPrompt(),)
 
 
-class Layers(Declared):
-    """The prompts of a chat turn, by their place in its messages.
+class Layers(FrozenModel):
+    """The prompts of a chat turn, by their places in the messages of the turn.
 
     The messages of a turn are: a system message (`system`), the conversation, one user message (`before_input`,
     `input`, `after_input`), the tool traffic of this turn, and after tool traffic a closing user message
@@ -40,7 +40,7 @@ class Layers(Declared):
 
     Raises:
         SchemaConflict: Two prompts require the same additional kwarg with different schemas.
-        PromptError: A prompt contains itself.
+        PromptError: A field is invalid, or a prompt contains itself, nests too deeply or contains too many prompts.
     """
 
     __slots__ = ("_plan",)
@@ -54,17 +54,17 @@ class Layers(Declared):
     history: Size = Size(cut="items", priority=10)
     """Size of the conversation under a budget; the newest turns are sent."""
     history_block: int = 512
-    """Tokens between the points where a cut history may start. A larger block keeps the prefix stable for more turns,
-    and can leave up to `history_block` tokens unused."""
+    """Distance, in tokens, between the points at which a cut history can start; 0 for any turn. A larger distance keeps
+    the prefix of requests stable for more turns, but can leave up to `history_block` tokens of the budget unused."""
     traffic: Size = Size(cut="items", priority=50)
-    """Size of this turn's tool traffic under a budget; the newest steps are sent, always including the last step."""
+    """Size of the tool traffic of this turn under a budget; the newest steps are sent. The last step is always sent."""
     before_input: Prompts = _NOTHING
     input: Prompts = Field(default_factory=lambda: _user_input())
     after_input: Prompts = _NOTHING
     after_intermediate: Prompts = _NOTHING
     empty_messages: bool = False
-    """True if a system or user message is sent even when its prompts render to empty text, for models that were trained
-    with empty messages. An Anthropic request cannot contain an empty message."""
+    """True if a system or user message is also sent if its prompts have no text, for models that were trained with
+    empty messages. An Anthropic request cannot contain an empty message."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -84,26 +84,27 @@ class Layers(Declared):
                 name="history_block",
                 value=self.history_block,
             )
-        # Merge the schemas here, so that a conflict is reported now and not in the first turn.
+        # A conflict of schemas raises an error here, not in the first turn.
         _ = self.additional_kwargs_schema
         return self
 
     def volatile_before_stable(self) -> list[str]:
-        """Return advice on the prompts of `system` that change more often than later text, which ends a prompt
-        cache.
+        """Return advice on the prompts of `system` that change more often than the text after them, because a prompt
+        cache ends at such a prompt.
         """
         return volatile_before_stable(self.prompts("system"), conversation=self.conversation)
 
     def prompts(self, *places: Place) -> Iterator[tuple[str, BasePrompt]]:
-        """Yield the outermost prompts of these places, by default of all places, in the order they are sent, with their
-        paths, such as `system[0]`.
+        """Yield the outermost prompts of `places` in the order they are sent, each after its path, such as `system[0]`.
+
+        Without `places`, the prompts of all places are yielded.
         """
         for place in places or PLACES:
             for index, prompt in enumerate(getattr(self, place)):
                 yield f"{place}[{index}]", prompt
 
     def walk(self) -> Iterator[tuple[str, BasePrompt]]:
-        """Yield every prompt of the tree with its path."""
+        """Yield all prompts, including the prompts inside wrappers, each after its path."""
         stack = list(self.prompts())[::-1]
         while stack:
             path, prompt = stack.pop()
@@ -112,7 +113,10 @@ class Layers(Declared):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """Merged schema of the `additional_kwargs` of all prompts; `x-required-by` lists the prompts per property."""
+        """Merged schema of the `additional_kwargs` that the prompts require; None if they require nothing.
+
+        `x-required-by` in each property lists the paths of the prompts that require it.
+        """
         required = [(path, prompt.additional_kwargs_schema) for path, prompt in self.prompts()]
         if all(schema is None for _, schema in required):
             return None
@@ -121,7 +125,7 @@ class Layers(Declared):
         return merge_schemas(required)
 
     def check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
-        """Check additional kwargs against every prompt.
+        """Check additional kwargs by the schemas of all prompts.
 
         Raises:
             KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
@@ -136,8 +140,8 @@ class Layers(Declared):
 
 
 def _own_problems(prompt: BasePrompt, kwargs: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of kwargs that the prompt itself reads."""
-    # The schema of a wrapper contains the schemas of its children, which report their problems with their own paths.
+    """Return the problems of the kwargs that the prompt reads, without the kwargs of its children."""
+    # The schema of a wrapper contains the schemas of its children, whose problems are reported with their own paths.
     if not prompt.children or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems:
         return prompt.kwargs_problems(kwargs)
     schema = prompt.template.kwargs_schema

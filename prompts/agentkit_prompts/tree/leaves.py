@@ -1,4 +1,4 @@
-"""Prompts that show one value each: text of the developer, the user's input, or recalled items."""
+"""Prompts without inner prompts: text of the developer, the input of the user, or recalled items."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ __all__ = [
 
 _WORDS = "user|assistant|system|tool|turn|fact|document|message"
 _ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
-"""Start of a document or a message: a bracket with a label, a number, an author or a kind."""
+"""Head of a document or a message: a bracket before a number, a label, or a word such as `user` or `document`."""
 _BULLET = (
     r"([-+*\u00b7\u2010-\u2015\u2022\u2023\u2043\u2212\u2219\u25aa\u25cf\u25e6\u30fb\ufe58\ufe63\uff0d])"
     r"(?!(?![\u115f\u1160\u3164\uffa0])[\w.*\u200b-])"
 )
-"""Start of a fact: a dash or another list marker that no word follows directly."""
+"""Head of a fact: a dash or another list marker, unless a word follows directly."""
 _SLOT = re.compile(r"\{\{[-+]?\s*\w[^{}]*\}\}|\{%[-+]?\s*\w[^{}]*%\}")
 FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
-"""A field of `str.format`, the syntax of prompt variables in other frameworks; braces of code and JSON contain more
-than a name."""
+"""A field of `str.format`, the syntax of prompt variables in other frameworks. Braces of code and JSON do not match,
+because they contain more than a name."""
 
 
 @lru_cache(maxsize=64)
 def default_template(text: str) -> Template:
-    """Compile a default template at its first use, not at import."""
+    """Return the template of a text; equal texts share one template, which is compiled at its first use."""
     return Template(text)
 
 
 class TextPrompt(BasePrompt):
-    """Text of the developer; its template can read every name of the context."""
+    """Text of the developer. Its template can read all names of the context."""
 
     template: Template = Field(kw_only=False)
 
 
 def _prompts(value: Any) -> tuple[Any, ...]:
-    """Convert a prompt or a list to a tuple of prompts. A str is literal text; a `Template` becomes a `TextPrompt`."""
+    """Return a prompt or a list of prompts as a tuple. A `str` becomes literal text, a `Template` a `TextPrompt`."""
     if isinstance(value, str | Template | BasePrompt):
         value = (value,)
     if not isinstance(value, list | tuple):
@@ -92,12 +92,12 @@ def _prompt(value: Any) -> Any:
 
 
 AnyPrompt: TypeAlias = str | Template | BasePrompt
-"""One prompt, or its text."""
+"""A prompt, or the text or template of a `TextPrompt`."""
 
 if TYPE_CHECKING:
 
     class Prompts(tuple[BasePrompt, ...]):
-        """Prompts of one place. Type checkers accept text and lists for such a field, as validation does."""
+        """Prompts of one place. For type checkers: the field accepts text and lists, which validation converts."""
 
         def __get__(self, instance: object, owner: object) -> tuple[BasePrompt, ...]: ...
         def __set__(self, instance: object, value: AnyPrompt | Sequence[AnyPrompt]) -> None: ...
@@ -116,7 +116,7 @@ class UserInputPrompt(BasePrompt):
         around = self.template.around("user_input", ctx.locale)
         if around is None or not isinstance(text, str) or type(self).values is not UserInputPrompt.values:
             return super().render(ctx)
-        # The input differs every turn, and text around one slot needs no engine.
+        # Most templates are text around the input. Joining texts is faster than the engine, which would run every turn.
         rendered = Rendered.from_text(text, pointer="user_input", trust="untrusted")
         before, after = around
         if not before and not after:
@@ -224,7 +224,7 @@ class ToolPrompt(BasePrompt):
 
     def _check(self) -> None:
         super()._check()
-        # A custom `render` can show the tools without a template.
+        # `reads` is None if a class has a custom `render`, which can show the tools without the template.
         if "tools" not in self.template.names and self.reads is not None:
             raise TemplateError(
                 f"{self.label}: its template does not read `tools`, so it shows no tool: use the default template, or "

@@ -1,7 +1,7 @@
 """`BasePrompt`: base class of all prompts, after the TFRobot document.
 
-A prompt renders one `PromptContext`. Most subclasses only choose a default template. Other subclasses override
-`values` (the values of the template), `render`, or one of the two `format_2_*` methods of the document.
+A prompt renders a `PromptContext` to text and media. Most subclasses only choose a default template. Other subclasses
+override `values` (the values of the template), `render`, or one of the two `format_2_*` methods of the document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentkit_prompts.templates.template import MediaTable, Template, media_tabl
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.custom_formats import from_multimodal, from_text
 from agentkit_prompts.tree.fence import fenced, without_forged_nonce
-from agentkit_prompts.tree.frozen_model import Declared
+from agentkit_prompts.tree.frozen_model import FrozenModel
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
@@ -49,42 +49,43 @@ if TYPE_CHECKING:
         size: Size
 
 
-class BasePrompt(Declared, ABC):
-    """Base of prompts, which render a context to text and media.
+class BasePrompt(FrozenModel, ABC):
+    """Base of prompts.
 
     If a class defines one of `render`, `format_2_str` and `format_2_multimodal`, the other two methods are derived from
-    it. The most specific override has precedence.
+    that method. A definition in a subclass has precedence.
 
     Raises:
         TypeError: The class is `BasePrompt` itself.
-        PromptError: The prompt can never render: a template error, a name that the context cannot supply, a params
-            schema that rejects the context, an unknown field, or a class that defines nothing to render.
+        PromptError: The prompt can never render: its template is invalid or reads a name that the context cannot
+            supply, its params schema is invalid, a field is unknown, or its class defines nothing to render.
     """
 
     _positional: ClassVar[tuple[str, ...]] = ("template",)
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to the names of the context."""
     items: ClassVar[str | None] = None
-    """Name of the value whose items the prompt shows one by one: `Size(cut="items")` cuts them."""
+    """Name of the value whose items the prompt shows one by one, and `Size(cut="items")` cuts; None if it has none."""
     trust: ClassVar[Trust] = "untrusted"
     """Trust of the text that a custom class returns from `format_2_str` and `format_2_multimodal`."""
     _heads: ClassVar[LineHeads | None] = None
-    """Heads of the items of a list: untrusted text of one item cannot start another item."""
+    """Heads of the items that the prompt shows. Heads in untrusted text are broken, so that the text of an item cannot
+    imitate the start of another item. None if the prompt shows no items."""
 
     template: Template = Field(default_factory=_nothing, kw_only=False)
-    """Template of the text; its variables are the names of the context. A str is accepted."""
+    """Template of the text; its variables are the names of the context. A `str` is read as a template."""
     name: str | None = None
     """Name in tables and error messages; by default the class name."""
     volatility: Volatility | None = None
-    """Frequency of changes of the text: `static` (never), `session` (between sessions) or `turn` (every turn). If None,
-    inferred from the names it reads."""
+    """Frequency of changes of the text: `static` (never), `session` (between sessions) or `turn` (every turn). None
+    infers the frequency from the names that the prompt reads."""
     fence: bool = False
-    """True to put the prompt between two lines that untrusted text cannot forge: their nonce is derived from a secret
-    of the session. Needs `PromptContext.session_key`."""
+    """True to put the prompt between two lines that untrusted text cannot forge, because they contain a nonce that is
+    derived from `PromptContext.session_key`, a secret of the session."""
     size: Size = Size()
-    """Maximum tokens, and the kind of cut under a budget. By default the prompt is not cut."""
+    """Size in tokens, and the kind of cut under a budget. By default the prompt is not cut."""
 
-    # Type checkers report the operator themselves, unless they see this method.
+    # Hidden from type checkers, because with this method they would accept the operator.
     if not TYPE_CHECKING:
 
         def __add__(self, other):
@@ -106,7 +107,7 @@ class BasePrompt(Declared, ABC):
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
-        """Reject a prompt that can never render at construction, not at its first use."""
+        """Reject a prompt that can never render: an error at construction, not at its first use."""
         if self.template.params_schema is not None:
             from agentkit_prompts.schemas.params import check_params_schema
 
@@ -123,13 +124,15 @@ class BasePrompt(Declared, ABC):
                 name="cut",
                 value="items",
             )
-        names = CONTEXT_NAMES | self.supplies | self._declared()
+        names = CONTEXT_NAMES | self.supplies | self._additional_names()
         unknown = {name: line for name, line in self.template.names.items() if name not in names}
         if unknown:
             raise _unknown_names(self, unknown, names)
 
-    def _declared(self) -> frozenset[str]:
-        """Names for which the params schema has a default."""
+    def _additional_names(self) -> frozenset[str]:
+        """Return the names that the template can read in addition to the context: here, names with a default in the
+        params schema.
+        """
         if self.template.params_schema is None:
             return frozenset()
         properties = (self.template.json_schema or {}).get("properties", {})
@@ -137,19 +140,19 @@ class BasePrompt(Declared, ABC):
 
     @property
     def label(self) -> str:
-        """The name shown in tables and errors."""
+        """Name of the prompt in tables and errors: `name`, or the name of the class."""
         return self.name or type(self).__name__
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """JSON Schema of the user's `additional_kwargs` that this prompt requires; None if it requires nothing.
+        """JSON Schema of the `additional_kwargs` that this prompt requires; None if it requires nothing.
 
-        Inferred from the names that the template reads as `additional_kwargs.NAME`.
+        The schema is inferred from the names that the template reads as `additional_kwargs.NAME`.
         """
         return self.template.kwargs_schema
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
-        """Return every missing or invalid additional kwarg of this prompt alone, as (name, problem)."""
+        """Return the problems of `kwargs` for this prompt alone: one for each missing or invalid kwarg."""
         schema = self.additional_kwargs_schema
         if schema is None:
             return []
@@ -159,15 +162,15 @@ class BasePrompt(Declared, ABC):
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
-        """The prompts inside this prompt, each with its step in a path."""
+        """The prompts directly inside this prompt, each after its step in the path."""
         return ()
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Context names on which the rendering depends; None if they are unknown, as for a custom `render`.
+        """Context names on which the rendering depends; None if the class overrides `render` or `values`.
 
-        The rendering is reused while these values are the same objects. To reuse renderings of a class that overrides
-        `render` or `values`, override `reads` too.
+        A session reuses the rendering while these values are the same objects, and never reuses it for None. A class
+        that overrides `render` or `values` can override `reads`, too, so that its renderings are reused.
         """
         if has_own_code(self):
             return None
@@ -177,7 +180,7 @@ class BasePrompt(Declared, ABC):
         return self.template.reads
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """Return the values of the template: by default the context."""
+        """Return the values that the template can read: by default the values of the context."""
         return ctx.view
 
     @with_option_hints
@@ -188,29 +191,31 @@ class BasePrompt(Declared, ABC):
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
         values: Mapping[str, Any] = {}
-        # Text without slots needs no values, and the view of a context is created on first use.
+        # Without variables, no values are necessary, and the view of the context need not be created.
         if self.template.names or self.template.params_schema is not None:
             values = self.values(ctx)
         return render_values(self, values, ctx)
 
     def format_2_str(self, ctx: PromptContext) -> str:
-        """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
+        """Render to plain text; media are replaced by their alt text, `[KIND: NAME]`."""
         return _render_to_format(self, BasePrompt, ctx).plain
 
     def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
-        """Render to text with one marker per use of a media part, and the media: kind -> id -> payload."""
+        """Render to text with a marker for each use of a media part, and a table of payloads by prompt_class and then
+        by id.
+        """
         rendered = _render_to_format(self, BasePrompt, ctx)
         return rendered.text, media_table(rendered.media)
 
 
 def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext) -> Rendered:
-    """Render the template of a prompt over `values`, and break the heads of items that untrusted text forges."""
+    """Render the template of a prompt with `values`, and break the heads of items in untrusted text."""
     rendered = prompt.template.run(values, locale=ctx.locale)
     heads = prompt._heads
     if heads is None:
         return rendered
     expected = None
-    # The default template of a custom class can write other heads.
+    # Only our default templates write a known number of heads; other templates can write any number.
     is_default = "template" not in prompt.model_fields_set and type(prompt).__module__.startswith(_OURS)
     if prompt.items is not None and is_default:
         expected = len(values[prompt.items]) * heads.per_item
@@ -218,10 +223,10 @@ def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptCont
 
 
 def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
-    """Render a prompt inside its fence, if the prompt has a fence, as a part of a larger prompt.
+    """Render a prompt as a part of a larger prompt: inside its fence, if any.
 
     Raises:
-        PromptError: Prompts render each other recursively, or the result of `render` has another type.
+        PromptError: Prompts render each other recursively, or `render` returned an object of another type.
     """
     try:
         rendered = prompt.render(ctx)
@@ -231,79 +236,85 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     if not isinstance(rendered, Rendered):
         returned, method = type(rendered).__name__, f"{type(prompt).__name__}.render"
         raise PromptError(f"{method} must return Rendered, got {returned}", name=method, value=returned)
-    # Most contexts have no key, and no text can be a fence without a key.
+    # Without a session key, no fence exists that untrusted text could forge.
     if prompt.fence or ctx.session_key is not None:
         return with_fence(prompt, rendered, ctx)
     return rendered
 
 
 def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put the rendering of a prompt inside its fence; without a fence, break every nonce in untrusted text."""
+    """Put the rendering of a prompt inside its fence; without a fence, break the copies of the nonce in its text."""
     if prompt.fence and rendered.text:
         return fenced(rendered, ctx)
-    # The nonce in a rendering without a fence could open or close the fence of another prompt.
+    # A copy of the nonce could open or close the fence of another prompt.
     if ctx.nonce is not None:
         return without_forged_nonce(rendered, ctx.nonce)
     return rendered
 
 
 def has_own_code(prompt: BasePrompt) -> bool:
-    """True if a custom class renders the prompt: the names that it reads are unknown."""
-    kind = type(prompt)
-    return not (kind.render.__module__.startswith(_OURS) and kind.values.__module__.startswith(_OURS))
+    """True if a class outside of this package defines `render` or `values`, so that the names it reads are unknown."""
+    prompt_class = type(prompt)
+    return not (prompt_class.render.__module__.startswith(_OURS) and prompt_class.values.__module__.startswith(_OURS))
 
 
-def _complete_formats(kind: type[BasePrompt]) -> None:
-    """Complete the three render methods of a class: `render`, `format_2_str` and `format_2_multimodal`.
+def _complete_formats(prompt_class: type[BasePrompt]) -> None:
+    """Generate the methods among `render`, `format_2_str` and `format_2_multimodal` that a class does not define.
 
-    A method that the class does not define calls a method that it defines. A call of `super()` reaches the base class.
+    A generated method calls a method that the class defines, not a method of its base class; `super()` calls the base
+    class.
     """
-    definer = next(base for base in kind.__mro__ if not _METHODS.isdisjoint(vars(base)))
-    if definer is not kind and issubclass(definer, BasePrompt):
-        # The class inherits complete methods, or is `BasePrompt`.
+    definer = next(base for base in prompt_class.__mro__ if not _METHODS.isdisjoint(vars(base)))
+    if definer is not prompt_class and issubclass(definer, BasePrompt):
+        # The class inherits all three methods, or is `BasePrompt`.
         return
     defined = _METHODS & vars(definer).keys()
 
     def call(prompt: BasePrompt, method: str, ctx: PromptContext) -> Any:
-        # Look the method up in the defining class, because the attribute of a subclass can be generated from `render`.
+        # The method of the class that defines it, because a subclass can have a generated method of the same name.
         # `__get__` also binds static and class methods.
-        return vars(definer)[method].__get__(prompt, kind)(ctx)
+        return vars(definer)[method].__get__(prompt, prompt_class)(ctx)
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
         if "format_2_multimodal" in defined:
             result = call(self, "format_2_multimodal", ctx)
-            return from_multimodal(f"{kind.__name__}.format_2_multimodal", result, self.trust)
-        return from_text(f"{kind.__name__}.format_2_str", call(self, "format_2_str", ctx), self.trust)
+            return from_multimodal(f"{prompt_class.__name__}.format_2_multimodal", result, self.trust)
+        return from_text(f"{prompt_class.__name__}.format_2_str", call(self, "format_2_str", ctx), self.trust)
 
     def format_2_str(self: BasePrompt, ctx: PromptContext) -> str:
-        return _render_to_format(self, kind, ctx).plain
+        return _render_to_format(self, prompt_class, ctx).plain
 
     def format_2_multimodal(self: BasePrompt, ctx: PromptContext) -> tuple[str, MediaTable]:
-        rendered = _render_to_format(self, kind, ctx)
+        rendered = _render_to_format(self, prompt_class, ctx)
         return rendered.text, media_table(rendered.media)
 
     for method in (render, format_2_str, format_2_multimodal):
         if method.__name__ not in defined:
             method.__doc__ = getattr(BasePrompt, method.__name__).__doc__
-            method.__module__, method.__qualname__ = kind.__module__, f"{kind.__qualname__}.{method.__name__}"
-            setattr(kind, method.__name__, method)
+            method.__module__, method.__qualname__ = (
+                prompt_class.__module__,
+                f"{prompt_class.__qualname__}.{method.__name__}",
+            )
+            setattr(prompt_class, method.__name__, method)
 
 
-def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptContext) -> Rendered:
-    """Render for a `format_2_*` method of the class `kind`, a base of the class of the prompt.
+def _render_to_format(prompt: BasePrompt, prompt_class: type[BasePrompt], ctx: PromptContext) -> Rendered:
+    """Render a prompt for a `format_2_*` method of the class `prompt_class`, which is the class of the prompt or a base
+    of it.
 
     Raises:
         KwargsError: Additional kwargs are missing or invalid; names all of them.
     """
-    # A subclass with its own `render` calls `super()`: it expects the text of the base class.
-    if type(prompt).render is not kind.render:
-        return kind.render(prompt, ctx)
+    # If the class of the prompt overrides `render`, this call comes from `super()`, which expects the text of
+    # `prompt_class`.
+    if type(prompt).render is not prompt_class.render:
+        return prompt_class.render(prompt, ctx)
     try:
         return render_prompt(prompt, ctx)
     except KwargsError as error:
         raise error.at(prompt.label) from error.__cause__
     except Exception as error:
-        # A custom class can raise any exception for a missing kwarg. An error with all missing kwargs is more useful.
+        # A custom class can raise any exception for a missing kwarg; an error with all missing kwargs is more useful.
         problems = prompt.kwargs_problems(ctx.user_input.additional_kwargs)
         if problems:
             raise KwargsError({name: (problem, (prompt.label,)) for name, problem in problems}) from error
@@ -313,28 +324,28 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
 
 
 def _check_renders_something(prompt: BasePrompt) -> None:
-    """Reject a prompt whose class has neither a template nor a render method; a name can be mistyped.
+    """Reject a prompt whose class has neither a template nor a method that renders.
 
     Raises:
-        PromptError: Names the nearest valid method.
+        PromptError: The class renders nothing; names the valid method that is most similar to a name of the class.
     """
-    kind = type(prompt)
-    if "template" in prompt.model_fields_set or kind.model_fields["template"].default_factory is not _nothing:
+    prompt_class = type(prompt)
+    if "template" in prompt.model_fields_set or prompt_class.model_fields["template"].default_factory is not _nothing:
         return
-    if kind.render is not BasePrompt.render or kind.values is not BasePrompt.values:
+    if prompt_class.render is not BasePrompt.render or prompt_class.values is not BasePrompt.values:
         return
     valid = ("template", "values", "render", "format_2_str", "format_2_multimodal")
-    message = f"{kind.__name__} renders nothing: it defines none of {', '.join(valid)}"
-    for name in _own_names(kind):
+    message = f"{prompt_class.__name__} renders nothing: it defines none of {', '.join(valid)}"
+    for name in _own_names(prompt_class):
         suggestion = similar(name, valid)
         if suggestion is not None:
             raise PromptError(f"{message}; did you mean {suggestion!r} by {name!r}?", name=name, suggestion=suggestion)
-    raise PromptError(message, name=kind.__name__)
+    raise PromptError(message, name=prompt_class.__name__)
 
 
-def _own_names(kind: type[BasePrompt]) -> list[str]:
-    """Return the public names that a class and its bases below `BasePrompt` define."""
-    bases = kind.__mro__[: kind.__mro__.index(BasePrompt)]
+def _own_names(prompt_class: type[BasePrompt]) -> list[str]:
+    """Return the public names that a class and its bases, up to `BasePrompt`, define."""
+    bases = prompt_class.__mro__[: prompt_class.__mro__.index(BasePrompt)]
     return [name for base in bases for name in vars(base) if not name.startswith("_")]
 
 

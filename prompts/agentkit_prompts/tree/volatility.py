@@ -1,4 +1,4 @@
-"""Volatility of prompts: a provider caches a request up to the first prompt that changed."""
+"""Volatility of prompts: how often their text changes. A provider caches a request up to the first changed text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _SESSION = frozenset({"tools", "examples", "extra"})
 
 
 class VolatilityWarning(UserWarning):
-    """A prompt that changes often is before a stable prompt, which no prompt cache can then store."""
+    """A prompt that changes often is before stable text, so that no prompt cache can store the stable text."""
 
 
 def volatility_of(prompt: BasePrompt) -> Volatility:
-    """Return the declared volatility, or infer it from the names that the prompt and its children read."""
+    """Return the declared volatility of a prompt, else the volatility inferred from the names that it and its children
+    read.
+    """
     if prompt.volatility is not None:
         return prompt.volatility
     worst = _own_volatility(prompt)
@@ -70,9 +72,9 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
 
 
 def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
-    """Yield the prompts whose volatility counts, in the order they are sent.
+    """Yield the prompts to compare, in the order they are sent.
 
-    The prompts are leaves, and wrappers that declare a volatility or change more often than their children.
+    These prompts are leaves, and wrappers that declare a volatility or change more often than their children.
     """
     for path, prompt in prompts:
         inner = [RANKS[volatility_of(child)] for _, child in prompt.children]

@@ -1,4 +1,4 @@
-"""`WrapPrompt`: prompts inside a prompt, after the TFRobot document. Their media and origins are kept."""
+"""`WrapPrompt`: prompts inside a template, after the TFRobot document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ __all__ = ["WrapPrompt", "render_around"]
 
 
 class WrapPrompt(BasePrompt):
-    """Prompts inside a template, which shows their joined renderings as `wrapped_str`. The text is never compiled.
+    """Prompts inside a template, which shows their renderings, joined by line breaks, as `wrapped_str`.
+
+    The text of the renderings is never compiled; their media and origins are kept.
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
@@ -35,7 +37,7 @@ class WrapPrompt(BasePrompt):
     _positional: ClassVar[tuple[str, ...]] = ("wrapped_prompts", "template")
 
     wrapped_prompts: Prompts
-    """The prompts inside, in order. A str is literal text."""
+    """The prompts inside the template, in order. A `str` is literal text."""
     template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"), kw_only=False)
 
     if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class WrapPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         check_extent("", self)
-        # Merge the schemas here, so that a conflict is reported now and not in the first turn.
+        # A conflict of schemas raises an error here, not in the first turn.
         _ = self.additional_kwargs_schema
 
     @property
@@ -60,7 +62,7 @@ class WrapPrompt(BasePrompt):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """The merged schema of this prompt and the prompts it wraps."""
+        """The merged schema of the kwargs of the template and of the wrapped prompts; None if they require nothing."""
         inner = [(path, prompt.additional_kwargs_schema) for path, prompt in self.children]
         own = super().additional_kwargs_schema
         if all(schema is None for _, schema in inner):
@@ -71,7 +73,7 @@ class WrapPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The names that the template and the wrapped prompts read."""
+        """Context names that the template and the wrapped prompts read; None if some of them are unknown."""
         if has_own_code(self):
             return None
         reads = self.template.reads - self.supplies
@@ -97,7 +99,8 @@ class WrapPrompt(BasePrompt):
 def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
     """Join the renderings of the wrapped prompts, and render the template around them."""
     around = wrap.template.around("wrapped_str", ctx.locale)
-    # Most wrappers are text around one slot; rendering them by the engine would double the time of a warm turn.
+    # Most templates are text around `wrapped_str`. Rendering them by the engine would double the time of a turn with a
+    # warm cache.
     if around is not None and type(wrap).values is WrapPrompt.values:
         return Joined(children, "\n", *around, step="wrapped_prompts")
     wrapped = wrapped_value(Joined(children, "\n", step="wrapped_prompts"))
