@@ -49,7 +49,7 @@ class Section(Rendered):
         self.media = media
         self._segments = None
 
-    def _cut(self) -> Iterator[Segment]:
+    def _make_segments(self) -> Iterator[Segment]:
         separator = Segment("", prompt=self.label)
         for path, _, rendered in self.fragments:
             if rendered.text:

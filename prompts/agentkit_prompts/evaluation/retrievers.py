@@ -1,4 +1,4 @@
-"""Selectors of rows as worked examples: by position, and in one call for a checked_count split."""
+"""Selectors of rows as worked examples: by position, and in one call for a whole split."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RandomSelector:
 
     Args:
         k: Number of examples.
-        seed: A checked_count number from 0 to 2**32 - 1.
+        seed: A whole number from 0 to 2**32 - 1.
     """
 
     __slots__ = ("k", "seed")

@@ -1,4 +1,4 @@
-"""Separate process for untrusted templates: a failure ends only that process."""
+"""Separate process for untrusted templates, so that a failure ends only that process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ R = TypeVar("R")
 
 _MAX_SECONDS = 10.0
 """Maximum seconds of one request, including the start of the process."""
-_MAX_ANSWER = 128_000_000
-"""Maximum bytes of a reply: the longest text under the usual limits, fully escaped."""
+_MAX_REPLY_BYTES = 128_000_000
+"""Maximum bytes of a reply: the longest text under the usual limits, with every character escaped."""
 _BYTES_PER_READ = 1 << 16
-_KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
-"""Environment variables that the process gets; they contain no API keys."""
+_PASSED_VARIABLES = ("SYSTEMROOT", "LANG", "LC_ALL")
+"""Environment variables that the process gets. Other variables can contain API keys."""
 
 
 _ADVICE = "do not use this template"
@@ -35,13 +35,14 @@ _PROCESSES: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 class IsolatedProcess:
     """Process with limits for templates. It starts at the first request, and again after it was killed.
 
-    Address space, CPU time and wall clock of the process are limited, and it has no environment. Unless root runs it,
-    it can open no files or connections and start no processes. It ends if this process is killed. Concurrent threads
-    wait for each other. A forked child starts its own process.
+    Address space, CPU time and wall clock of the process are limited, and it gets only a few environment variables.
+    Unless root runs it, it can open no files or connections and start no processes. It ends if this process is killed.
+    Concurrent threads wait for each other. A forked child starts a new process.
 
     Args:
         worker: Module of the process, which replies to requests by `agentkit_prompts.templates.request_loop.serve`.
-        error: Function that returns the error of a template for the text and place that the worker reports.
+        error: Function that returns an error for the text of an error, and for the fields of its place, that the worker
+            sent.
     """
 
     def __init__(self, worker: str, error: Callable[..., PromptError]) -> None:
@@ -58,26 +59,27 @@ class IsolatedProcess:
     def __reduce__(self) -> tuple[Any, ...]:
         return IsolatedProcess, (self._worker, self._error)
 
-    def ask(self, what: str, read: Callable[[Any], R], **given: Any) -> R:
-        """Return the reply of the process to one request. The reply is untrusted.
+    def ask(self, operation: str, read: Callable[[Any], R], **data: Any) -> R:
+        """Send a request to the process, and return the content of its reply, which is untrusted.
 
         Args:
-            what: Name of the request.
-            read: Function that returns the content of a JSON reply, or raises a Python error if its shape is wrong.
-            **given: Data of the request.
+            operation: Name of the operation that is requested.
+            read: Function that checks the JSON data of the reply and returns its content. It raises a built-in
+                exception for invalid data.
+            **data: Data of the request.
 
         Raises:
-            PromptError: The template fails, or the process exceeds its time or memory, ends, or sends no valid reply.
+            PromptError: The template fails, or the process exceeds its time or memory, ends, or sends an invalid reply.
         """
         try:
-            request = json.dumps({"what": what, **given}) + "\n"
+            request = json.dumps({"operation": operation, **data}) + "\n"
         except (TypeError, ValueError, RecursionError) as error:
             raise self._error(f"isolated=True passes JSON data to the template: {error}") from error
         line = self._answer(request.encode())
         try:
             answer = json.loads(line)
             if "error" not in answer:
-                return read(answer["made"])
+                return read(answer["result"])
             failed = self._error(read_text(answer["error"]), **answer.get("place", {}))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             self.close()
@@ -88,7 +90,8 @@ class IsolatedProcess:
         with self._lock:
             try:
                 line, is_late = self._exchange(request)
-            except (OSError, RuntimeError) as error:  # for example too many open files or threads
+            # For example, too many files are open, or too many threads run.
+            except (OSError, RuntimeError) as error:
                 raise self._error(f"the process of the isolated template cannot be started: {error}") from error
         if line.endswith(b"\n"):
             return line
@@ -104,7 +107,7 @@ class IsolatedProcess:
             self._process = None
 
     def close_inherited(self) -> None:
-        """Release a process that belongs to the parent of this process."""
+        """Forget a process that the parent of this process started, and close its streams in this process."""
         self._end()
         self._reset()
 
@@ -122,7 +125,8 @@ class IsolatedProcess:
         timer.daemon = True
         try:
             timer.start()
-            with suppress(OSError):  # the process ended while the request was written
+            # An error of writing: the process ended before it has read the request.
+            with suppress(OSError):
                 _write(cast(FileIO, process.stdin), request)
                 line = _read(cast(FileIO, process.stdout))
         finally:
@@ -136,13 +140,14 @@ class IsolatedProcess:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         self._process = process = subprocess.Popen(
             [sys.executable, "-P", "-X", "utf8", "-m", self._worker],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # unbuffered, because a concurrent fork would copy the locks and the content of a buffer
+            # Unbuffered, because a concurrent fork would copy the locks and the content of a buffer.
+            bufsize=0,
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._end = weakref.finalize(self, _end, process, os.getpid())
@@ -150,14 +155,22 @@ class IsolatedProcess:
 
 
 def read_text(value: Any) -> str:
-    """Return a reply that is text."""
+    """Return the data of a reply if it is text.
+
+    Raises:
+        TypeError: The data is not text.
+    """
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     return value
 
 
 def read_texts(value: Any) -> list[str]:
-    """Return a reply that is a list of texts."""
+    """Return the data of a reply if it is a list of texts.
+
+    Raises:
+        TypeError: The data is not a list of texts.
+    """
     return [read_text(text) for text in value]
 
 
@@ -168,9 +181,9 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def _read(file: FileIO) -> bytes:
-    """Return a reply: bytes up to the end of a line, the end of the stream, or the limit."""
+    """Return the bytes of a reply, up to a line feed; without a line feed at the end, the reply is incomplete."""
     parts: list[bytes] = []
-    remaining = _MAX_ANSWER
+    remaining = _MAX_REPLY_BYTES
     while remaining > 0 and (part := file.read(_BYTES_PER_READ)):
         parts.append(part)
         remaining -= len(part)
@@ -184,14 +197,17 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
         process.kill()
         process.wait()
     else:
-        process.returncode = 0  # the parent of this process waits for it
+        # Only the parent of this process can wait for the process. A return code prevents a warning of `Popen`.
+        process.returncode = 0
     for stream in (process.stdin, process.stdout):
         with suppress(OSError):
             cast(FileIO, stream).close()
 
 
 def _forget() -> None:
-    """Drop the processes of the parent process, whose threads can hold the locks."""
+    """Called in a forked child: forget the processes of the parent. Their locks can be held by threads of the parent,
+    which do not exist in the child.
+    """
     for process in list(_PROCESSES):
         process.close_inherited()
 

@@ -1,4 +1,4 @@
-"""Templates that another process compiles and renders: it receives only data and returns only text."""
+"""Prompt templates that a separate process compiles and renders. The process receives only data and sends only text."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = ["isolated_program", "main", "start_process"]
 _ONLY_DATA = "isolated=True passes data to the template, not {}: place it in a trusted template"
 _WORKER = "agentkit_prompts.templates.isolated_program"
 _MAX_ANSWER_CHARS = DEFAULT.output_chars * len(BREAK + MEDIA_OPENING) // len(MEDIA_OPENING)
-"""Maximum characters of a text under the limits, with every marker broken."""
+"""Maximum characters of the output: the usual limit, with a zero-width space in every marker."""
 
 
 def start_process() -> IsolatedProcess:
-    """Return a process for the programs of one template, which starts at the first request."""
+    """Return a process for the texts of one template; the process starts at its first request."""
     return IsolatedProcess(_WORKER, TemplateError)
 
 
 def isolated_program(
     source: str, process: IsolatedProcess, *, syntax: Syntax, file: str | None, first_line: int
 ) -> Program:
-    """Compile a template in another process, which also renders it.
+    """Compile a template in a separate process; the program renders it in that process, too.
 
     Args:
         source: Text of the template.
-        process: The process that compiles and renders it.
+        process: The process.
         syntax: As for `compile_program`.
-        file: Name for error messages.
+        file: Name of the file for error messages; None without a file.
         first_line: Line of the file on which the text starts, counted from 1.
 
     Raises:
@@ -66,7 +66,7 @@ def isolated_program(
 
 
 def _compiled(answer: Any) -> Program:
-    """Return a program without code from the reply of the process."""
+    """Return the program that a reply of the process describes: its names and sites, without code."""
     return Program(
         source="",
         file=None,
@@ -82,7 +82,7 @@ def _compiled(answer: Any) -> Program:
 
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
-    """Return a trace from an untrusted reply of the process: a trace of text, without media."""
+    """Return the trace in a reply of the process. The reply is untrusted: it can contain text only, not media."""
     if sum([len(read_text(piece)) for piece, _, _ in answer]) > _MAX_ANSWER_CHARS:
         raise ValueError("too long")
     texts: list[str] = []
@@ -103,7 +103,10 @@ def _data(value: object, tag: str, name: str, file: str | None) -> Any:
 
 
 def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
-    """Return JSON data for a value. Text of objects is stored under a tag that cannot be guessed."""
+    """Return JSON data for a value of the context.
+
+    The printed text of an object is stored under the key `tag`, which is random, so that data cannot contain it.
+    """
     kind = type(value)
     meter.visit(1)
     if depth > MAX_DEPTH:
@@ -129,7 +132,7 @@ def _require_text_keys(mapping: Mapping[Any, Any]) -> None:
 
 
 def _is_list(value: Any) -> bool:
-    """True for a sequence that is neither bytes nor a named tuple, whose fields templates read by name."""
+    """True for a sequence except bytes, and except a named tuple, whose fields templates read by name."""
     return isinstance(value, Sequence) and not hasattr(type(value), "_fields") and not isinstance(value, bytes)
 
 
@@ -146,7 +149,7 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
 
 
 class _ContextObject(dict[str, Any]):
-    """Fields and text of a context object in the other process."""
+    """Object of the context in the separate process: a dict of its fields, with its printed text."""
 
     printed = ""
 
@@ -154,7 +157,7 @@ class _ContextObject(dict[str, Any]):
         return self.printed
 
 
-def _made(request: dict[str, Any]) -> Any:
+def _result_of(request: dict[str, Any]) -> Any:
     program = compile_program(
         request["source"],
         syntax=request["syntax"],
@@ -162,7 +165,7 @@ def _made(request: dict[str, Any]) -> Any:
         first_line=request["first_line"],
         limits=Limits(**request["limits"]),
     )
-    if request["what"] == "compile":
+    if request["operation"] == "compile":
         return {
             "names": dict(program.names),
             "required": sorted(program.required),
@@ -188,7 +191,7 @@ def _with_text(value: Any, tag: str) -> Any:
     return result
 
 
-def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
+def _text_and_place(error: PromptError) -> tuple[str, dict[str, Any]]:
     if not isinstance(error, TemplateError):
         return str(error), {}
     where = error.file or "<template>"
@@ -197,8 +200,8 @@ def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Reply to requests for templates until stdin ends."""
-    serve(_made, _place)
+    """Run the separate process: reply to requests until stdin ends."""
+    serve(_result_of, _text_and_place)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Heads of lines, which start a message or an item in plain text; untrusted text must not contain heads.
+"""Line heads: the texts, such as `user:` or `[1]`, with which a message or an item starts in plain text.
 
-A head counts at the start of a line, also after invisible characters. A head with an untrusted character is
-broken by a zero-width space after its first character. Letters that look like a letter of a head, such as Cyrillic
-letters, are not covered.
+Untrusted text must not contain heads, because it could imitate another message or item. A head is at the start of a
+line, also after invisible characters. If any character of a head is untrusted, a zero-width space after its first
+character breaks it. Heads written with similar letters of other alphabets, such as Cyrillic, are not found.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ _COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
 
 
 class LineHeads:
-    """Heads of one kind of list.
+    """Heads of the items of one kind of list.
 
     Args:
-        words: Words that are heads if a colon follows, in any case.
-        pattern: A regular expression instead of words; a space in it matches invisible characters. A head is forged if
-            its group is untrusted; the group is broken after its first character.
-        sign: Character that all heads of `pattern` contain: a head is forged only if it is untrusted.
+        words: Words that are heads if a colon follows, in upper or lower case.
+        pattern: Regular expression of a head, instead of words; a space in it matches invisible characters. Only the
+            text of its group is tested and broken.
+        sign: Character that all heads of `pattern` contain, for a fast test: text without an untrusted `sign` has no
+            forged head.
         per_item: Number of heads that the default template writes for each item.
     """
 
-    __slots__ = ("_flags", "_form", "_sign", "per_item")
+    __slots__ = ("_flags", "_pattern", "_sign", "per_item")
 
     def __init__(self, *words: str, pattern: str = "", sign: str = "", per_item: int = 1) -> None:
         self.per_item = per_item
@@ -43,7 +44,7 @@ class LineHeads:
         if words:
             form = f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
             self._flags = re.IGNORECASE
-        self._form = f"{_SPACE}{form}"
+        self._pattern = f"{_SPACE}{form}"
 
     def count(self, text: str) -> int:
         """Return the number of heads in `text`."""
@@ -51,17 +52,17 @@ class LineHeads:
 
     def begin_any(self, lines: Iterable[str]) -> bool:
         """True if one of these lines starts with a head."""
-        return any(map(_matcher(self._form, self._flags), lines))
+        return any(map(_matcher(self._pattern, self._flags), lines))
 
     def broken(self, text: str) -> str:
-        """Return untrusted text with every head in it broken."""
+        """Return untrusted text with all its heads broken."""
         if not self.begin_any(text.splitlines()):
             return text
         return insert_breaks(text, [start + 1 for start, _ in self._places(text)])
 
     def _places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the start and end of each head."""
-        begins = _matcher(self._form, self._flags)
+        """Yield the start and end of each head, or of its group if the pattern has a group."""
+        begins = _matcher(self._pattern, self._flags)
         offset = 0
         for line in text.splitlines(keepends=True):
             match = begins(line)
@@ -71,7 +72,10 @@ class LineHeads:
             offset += len(line)
 
     def broken_in(self, segments: Sequence[Segment]) -> Sequence[Segment]:
-        """Return the segments with every head broken that has an untrusted character; media are their alt text."""
+        """Return the segments with all heads broken that have an untrusted character.
+
+        A head can span several segments. For the search, media are replaced by their alt text.
+        """
         texts = [segment.plain for segment in segments]
         text = "".join(texts)
         untrusted = bytearray(len(text))
@@ -86,10 +90,10 @@ class LineHeads:
         return broken_at(segments, texts, cuts)
 
     def _fits(self, text: str, expected: int) -> bool:
-        """True if a count of the signs or of the lines shows that a text has at most the expected heads."""
+        """True if a count of signs or, without a sign, of lines proves that a text has at most `expected` heads."""
         if not self._sign:
             return len([line for line in text.splitlines() if line]) <= expected
-        # `str.count` takes ten times as long in a long text.
+        # `str.count` would search the whole text, which takes ten times as long if the text is long.
         position = -1
         for _ in range(expected + 1):
             position = text.find(self._sign, position + 1)
@@ -98,7 +102,7 @@ class LineHeads:
         return False
 
     def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
-        """True if the template, or a trusted value, wrote all heads; the origin of other text is not computed."""
+        """True if all heads are text of the template or of trusted values. Only the origins of heads are computed."""
         if rendered.has_trusted_roots() or (self._sign and not rendered.is_in_values(self._sign)):
             return True
         places = [*self._places(rendered.text)]
@@ -107,9 +111,9 @@ class LineHeads:
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
-        `expected` is the number of heads that the template writes, if known.
+        `expected` is the number of heads that the template writes; None if unknown.
         """
-        # Cheap tests first: matching every line takes as long as the rendering.
+        # Cheap tests first, because matching every line takes as long as the rendering.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered
         if isinstance(rendered, TracedText) and self._is_written_by_template(rendered, expected):
@@ -123,11 +127,13 @@ class LineHeads:
 
 @lru_cache(maxsize=64)
 def _matcher(form: str, flags: re.RegexFlag) -> Callable[[str], re.Match[str] | None]:
-    """Return the function that matches a head at the start of a line, compiled at its first use: that takes 1 ms."""
+    """Return the function that matches a head at the start of a line. The pattern is compiled at its first use, because
+    that takes 1 ms.
+    """
     return re.compile(form, flags).match
 
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")
-"""The role before a message."""
+"""Head of a message: its role."""
 CALL = LineHeads(pattern=rf"\[ ((?i:calls){WORD_END})")
-"""The head of a tool call of the assistant."""
+"""Head of a tool call of the assistant."""

@@ -8,17 +8,17 @@ from agentkit_prompts.context.frozen import DerivedCache
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.context.short_repr import short_text
-from agentkit_prompts.templates.spans import Segment, Span, defused, tile
+from agentkit_prompts.templates.spans import Segment, Span, tile, with_broken_openings
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Joined", "Rendered", "count_tokens"]
 
 
 class Rendered(DerivedCache):
-    """Text of one prompt or of joined prompts, with its origin. Read-only.
+    """Text of one prompt or of joined prompts, and the origin of each character. Read-only.
 
     Attributes:
-        text: The text, one marker `<|media:KIND:ID|>` per use of a media part.
+        text: The text, with a marker `<|media:KIND:ID|>` for each use of a media part.
         media: The media parts in the order of their markers; a part that is used twice is listed twice.
     """
 
@@ -31,44 +31,44 @@ class Rendered(DerivedCache):
         self.text = text
         self.media = media
         self._segments = segments
-        # A value can contain the opening of a marker, and neighbouring values can form an opening together.
+        # More openings than media parts: a value contains an opening, or neighbouring values form an opening together.
         if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):
-            self._segments = defused(self.segments())
+            self._segments = with_broken_openings(self.segments())
             self.text = "".join([segment.text for segment in self._segments])
 
     @staticmethod
     def from_text(text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
-        """Create a rendering of text with one origin; text that looks like a media marker is broken."""
+        """Create a rendering of text with one origin; openings of media markers in the text are broken."""
         if "<" in text:
             text = neutralise_markers(text)
         return Rendered(text, (), (Segment(text, pointer, trust),) if text else ())
 
     @staticmethod
     def from_segments(segments: Sequence[Segment]) -> Rendered:
-        """Create a rendering of segments in their order."""
+        """Create a rendering of segments."""
         segments = [segment for segment in segments if segment.text]
         media = tuple([segment.media for segment in segments if segment.media is not None])
         return Rendered("".join([segment.text for segment in segments]), media, segments)
 
-    def _cut(self) -> Iterable[Segment]:
-        """Yield the segments, which cover the text exactly. Called at most once, at their first use."""
+    def _make_segments(self) -> Iterable[Segment]:
+        """Return the segments, which cover the text exactly. Called once, when the segments are first used."""
         return ()
 
     def segments(self, prompt: str = "") -> Sequence[Segment]:
-        """Return the text in order, split at changes of origin; prompt paths are below `prompt`."""
+        """Return the segments of the text; `prompt` is a path that is put before the prompt paths of the segments."""
         if self._segments is None:
-            self._segments = [segment for segment in self._cut() if segment.text]
+            self._segments = [segment for segment in self._make_segments() if segment.text]
         if not prompt:
             return self._segments
         return [segment.below(prompt) for segment in self._segments]
 
     def spans(self, prompt: str = "") -> tuple[Span, ...]:
-        """Return the spans of the text."""
+        """Return the spans of the text; `prompt` as for `segments`."""
         return tuple(tile(self.segments(prompt)))
 
     @property
     def plain(self) -> str:
-        """The text with each marker replaced by the part's alt text, `[KIND: NAME]`."""
+        """The text, with each marker replaced by the alt text of its part, `[KIND: NAME]`."""
         if not self.media:
             return self.text
         alts = iter(self.media)
@@ -76,13 +76,13 @@ class Rendered(DerivedCache):
 
     @property
     def trust(self) -> Trust:
-        """The lowest trust among its segments."""
+        """`untrusted` if a segment is untrusted, else `trusted`."""
         if any(segment.trust == "untrusted" for segment in self.segments()):
             return "untrusted"
         return "trusted"
 
     def tokens(self, counter: TokenCounter) -> int:
-        """Return the number of tokens, including media; counted once per counter."""
+        """Return the number of tokens, including media; the result for the last counter is cached."""
         return self.derive(count_tokens, counter)
 
     def replace(self, old: str, new: str) -> Rendered:
@@ -94,7 +94,8 @@ class Rendered(DerivedCache):
     def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
         """Return the rendering with `change` applied to the text of each segment; media are unchanged.
 
-        If the text still contains `over`, neighbouring segments form it together and are changed together.
+        If the result still contains the text `over`, it spans segments: neighbouring segments are then merged before
+        the change.
         """
         segments = [_changed(segment, change) for segment in self.segments()]
         if over and over in "".join([segment.text for segment in segments]):
@@ -110,14 +111,14 @@ class Rendered(DerivedCache):
 
 
 class Joined(Rendered):
-    """Joined renderings inside text of a template.
+    """Joined renderings between two texts of a template.
 
     Args:
         children: The renderings.
-        separator: Text between them.
-        before: Text before all of them.
-        after: Text after all of them.
-        step: Step of the prompt path to each child, such as `wrapped_prompts`; empty for no step.
+        separator: Text between neighbouring children.
+        before: Text before the first child.
+        after: Text after the last child.
+        step: Name in the prompt path of each child, such as `wrapped_prompts`; empty if the path has no such step.
     """
 
     __slots__ = ("_after", "_before", "_children", "_separator", "_step")
@@ -137,7 +138,7 @@ class Joined(Rendered):
         text = separator.join([child.text for child in children])
         super().__init__(f"{before}{text}{after}", media)
 
-    def _cut(self) -> Iterator[Segment]:
+    def _make_segments(self) -> Iterator[Segment]:
         yield Segment(self._before)
         for number, child in enumerate(self._children):
             if number:
@@ -160,13 +161,13 @@ def _changed(segment: Segment, change: Callable[[str], str]) -> Segment:
 
 
 def _merged(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments with the texts between media parts merged into one."""
+    """Return the segments, with neighbouring texts merged into one segment of their lower trust."""
     merged: list[Segment] = []
     for segment in segments:
         if not merged or segment.media is not None or merged[-1].media is not None:
             merged.append(segment)
             continue
         last = merged[-1]
-        lower = min(last, segment, key=lambda one: one.trust == "trusted")
+        lower = min(last, segment, key=lambda candidate: candidate.trust == "trusted")
         merged[-1] = last._replace(text=last.text + segment.text, trust=lower.trust, pointer="")
     return merged

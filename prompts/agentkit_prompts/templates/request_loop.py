@@ -1,4 +1,4 @@
-"""Loop that replies to requests of another process: one JSON request per line on stdin, one JSON reply per line on
+"""Loop of a separate process, which reads one JSON request per line from stdin and writes one JSON reply per line to
 stdout.
 """
 
@@ -23,34 +23,39 @@ _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
     *(f"{_JINJA}.code_generator", f"{_JINJA}.parse", f"{_JINJA}.prompt_environment", f"{_JINJA}.static_analysis"),
 )
-"""Modules that are normally imported at their first use, when the process can no longer open files."""
+"""Modules that are usually imported at their first use. They are imported before the first request, because later the
+process cannot open files."""
 _MAX_MEMORY = 1 << 30  # maximum bytes of address space
 _MAX_CPU_SECONDS = 8
 _MAX_SECONDS = 12
-"""Maximum seconds of a request. The parent process stops waiting earlier, unless it was killed."""
+"""Maximum seconds of a request. The parent process kills this process earlier, unless the parent was killed."""
 
 
-def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], tuple[str, dict[str, Any]]]) -> None:
-    """Reply to each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
+def serve(
+    result_of: Callable[[dict[str, Any]], Any], text_and_place: Callable[[PromptError], tuple[str, dict[str, Any]]]
+) -> None:
+    """Reply to each request with `{"result": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
 
     Args:
-        made: Function that returns a reply. Its modules are imported before the first request, which limits files and
-            memory.
-        place: Function that returns the text of an error, and fields with its place.
+        result_of: Function that returns the value of a reply to a request. It must not import modules, because the
+            process
+            cannot open files.
+        text_and_place: Function that returns the text of an error, and the fields that describe its place.
     """
     for module in _LATER:
         import_module(module)
     for codec in ("unicode_escape", *CODECS):
         codecs.lookup(codec)
     output = sys.stdout
-    sys.stdout = sys.stderr  # only replies are written to the output
+    # Other code cannot write to stdout, which contains only replies.
+    sys.stdout = sys.stderr
     for line in sys.stdin:
         _limit()
         _end_in(_MAX_SECONDS)
         try:
-            answer = {"made": made(json.loads(line))}
+            answer = {"result": result_of(json.loads(line))}
         except PromptError as error:
-            text, fields = place(error)
+            text, fields = text_and_place(error)
             answer = {"error": text, "place": fields}
         except MemoryError:
             return
@@ -60,13 +65,13 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
 
 
 def _end_in(seconds: float) -> None:
-    """Set the timer with which the system ends this process; 0 cancels it."""
+    """Set the timer after which the system ends this process; 0 cancels the timer."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _limit() -> None:
-    """Limit this process: memory, files, other processes, and the CPU time of the next request."""
+    """Limit memory, files and processes of this process, and the CPU time of the next request."""
     try:
         import resource
     except ImportError:  # a system without such limits: the parent process measures the time

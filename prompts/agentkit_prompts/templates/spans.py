@@ -1,4 +1,4 @@
-"""`Segment`: text with its origin, used from the template to the request."""
+"""`Segment` and `Span`: text with its origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
 
-__all__ = ["BREAK", "Segment", "Span", "broken_at", "defused", "insert_breaks", "tile"]
+__all__ = ["BREAK", "Segment", "Span", "broken_at", "insert_breaks", "tile", "with_broken_openings"]
 
 BREAK = "\u200b"
 """Zero-width space, which breaks a marker or token in untrusted text."""
@@ -25,13 +25,13 @@ class Segment(NamedTuple):
     trust: Trust = "trusted"
     """`trusted` for text of the developer, `untrusted` for text of a user, a document or a tool."""
     prompt: str = ""
-    """Path of the prompt that rendered it, such as `system[0].wrapped_prompts[1]`."""
+    """Path of the prompt that rendered the text, such as `system[0].wrapped_prompts[1]`."""
     line: int | None = None
-    """Line of the template, counted from 1."""
+    """Line of the template that printed the text, counted from 1; None if unknown."""
     media: Media | None = None
-    """The media part, if the text is its marker."""
+    """The media part whose marker is the text; None for other text."""
     atomic: bool = False
-    """True if a cut must not split it."""
+    """True if a budget must not cut inside the text."""
 
     @property
     def plain(self) -> str:
@@ -75,17 +75,17 @@ class Span(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """Path of the prompt that rendered it."""
+        """Path of the prompt that rendered the text."""
         return self.segment.prompt
 
     @property
     def line(self) -> int | None:
-        """Line of the template, counted from 1."""
+        """Line of the template that printed the text, counted from 1; None if unknown."""
         return self.segment.line
 
 
 def tile(segments: Iterable[Segment], message: int = 0) -> Iterator[Span]:
-    """Yield the spans of segments that follow each other; empty segments have none."""
+    """Yield the spans of neighbouring segments, without empty segments; `message` is the index of their message."""
     start = 0
     for segment in segments:
         if segment.text:
@@ -94,12 +94,9 @@ def tile(segments: Iterable[Segment], message: int = 0) -> Iterator[Span]:
             start = end
 
 
-def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Return the segments with all marker openings broken, except the markers of media parts.
-
-    A value can contain an opening, and neighbouring values can form an opening together.
-    """
-    # Search the whole text, because neighbouring segments can form a marker together.
+def with_broken_openings(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """Return the segments with all openings of media markers broken, except in the markers of media parts."""
+    # The joined text is searched, because neighbouring segments can form an opening together.
     text = "".join([segment.text for segment in segments])
     if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
@@ -109,7 +106,7 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
 
 
 def _openings(text: str) -> Iterator[int]:
-    """Yield the places of marker openings, including overlapping openings."""
+    """Yield the offsets of openings of media markers, including overlapping openings."""
     start = text.find(MEDIA_OPENING)
     while start >= 0:
         yield start
@@ -117,14 +114,17 @@ def _openings(text: str) -> Iterator[int]:
 
 
 def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[int]) -> list[Segment]:
-    """Return the segments with a zero-width space at each of the cuts, ascending offsets in their joined texts.
+    """Return the segments with a zero-width space at each cut; media are unchanged.
 
-    Media are unchanged. `texts` contains the text of each segment to which the offsets refer.
+    Args:
+        segments: The segments.
+        texts: Text of each segment, such as the alt text of media.
+        cuts: Ascending offsets in the joined `texts`.
     """
     result: list[Segment] = []
     start = 0
     for segment, text in zip(segments, texts, strict=True):
-        # Only the cuts of this segment: a scan of all cuts for each of many segments could take minutes.
+        # Bisection finds the cuts of this segment; a scan of all cuts for each segment could take minutes.
         first, last = bisect_right(cuts, start), bisect_right(cuts, start + len(text))
         if first < last and segment.media is None:
             offsets = [cut - start for cut in cuts[first:last]]

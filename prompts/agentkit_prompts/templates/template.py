@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MediaTable", "Template", "media_table", "schema_of_names"]
 
 MediaTable = dict[str, dict[str, Source]]
-"""Media kind -> content-addressed id -> payload."""
+"""Payloads of media, by kind and then by id, which is the hash of the content."""
 
 _TEXT = r"((?:[^{]|\{(?![{%#]))*)"
 _AROUND_ONE_NAME = re.compile(rf"{_TEXT}\{{\{{ *([A-Za-z]\w*) *\}}\}}{_TEXT}")
@@ -41,7 +41,7 @@ def media_table(media: Iterable[Media]) -> MediaTable:
 
 
 def schema_of_names(names: Mapping[str, bool]) -> JsonSchema | None:
-    """Return the JSON Schema of an object with these names (True if required); None without names."""
+    """Return the JSON Schema of an object with these properties, required if True; None without names."""
     if not names:
         return None
     schema: JsonSchema = {"type": "object", "properties": {name: {} for name in names}}
@@ -59,32 +59,32 @@ class _Around(NamedTuple):
     after: str
 
 
-class _Text(NamedTuple):
-    """The text of one locale, compiled."""
+class _CompiledText(NamedTuple):
+    """The compiled text of one locale."""
 
     program: Program
     literal: Rendered | None
-    """The rendering if the text has no slots."""
+    """The rendering, which is always the same, if the text has no slots; else None."""
     around: _Around | None
-    """The text around the slot, if the template is text around one slot."""
+    """The text around the slot if the text has only one plain slot; else None."""
 
 
 class Template:
     """Text with slots. Immutable; compiled at construction.
 
     Args:
-        text: The text, or a mapping of locale to text; the first entry is the fallback. A locale such as `zh-CN`
-            falls back to `zh`, then to the first.
+        text: The text, or a mapping of locales to texts. A locale such as `zh-CN` falls back to `zh`, then to the first
+            text.
         engine: `jinja` (a sandboxed, bounded Jinja), `fstring` (`{name}` slots, plain names only), or `literal` (no
             slots: the text is never compiled).
         params_schema: Schema of the values: a TypeAdapter, a model, dataclass or TypedDict, or a JSON Schema object. A
             rendering checks the values against it and applies its defaults.
         file: File of the text, for error messages.
-        first_line: Line of that file at which the text starts.
-        places: File and first line per locale, if the texts come from several files.
-        isolated: Compile and render in a separate process, which is killed when it exceeds its limits: for untrusted
-            templates. The start takes about 0.3 s. The template receives JSON data: no media, no text of other prompts,
-            and dates as text.
+        first_line: Line of that file at which the text starts, counted from 1.
+        places: File and first line by locale, if the texts come from several files.
+        isolated: True for an untrusted template: it is compiled and rendered in a separate process, which is killed if
+            it exceeds its limits. The start takes about 0.3 s. The template receives JSON data: no media, no text of
+            other prompts, and dates as text.
 
     Raises:
         TemplateError: Syntax error, with file and line.
@@ -98,15 +98,16 @@ class Template:
     params_schema: ParamsSchema | None
     file: str | None
     names: Mapping[str, int]
-    """Names that the text reads, each with its first line."""
+    """First line, by name, of the names that the text reads."""
     required: frozenset[str]
-    """Names that must be defined: `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional name."""
-    _texts: dict[str | None, _Text]
-    """Compiled texts by locale; the first text also under None."""
+    """Names that must be defined; `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional name."""
+    _texts: dict[str | None, _CompiledText]
+    """Compiled texts by locale; the first text is also the value of None."""
     _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
     _options: dict[str, Any]
 
-    if TYPE_CHECKING:  # type checkers accept text for a field of this type, as validation does
+    # Type checkers then accept text for a field of this type, which validation converts.
+    if TYPE_CHECKING:
 
         def __get__(self, instance: object, owner: object) -> Template: ...
         def __set__(self, instance: object, value: Template | str | Mapping[str, str]) -> None: ...
@@ -151,10 +152,10 @@ class Template:
         for program in programs.values():
             for name, line in program.names.items():
                 names.setdefault(name, line)
-        # A params schema or an isolated process requires a full rendering.
+        # Joining the texts around a slot would skip the check of a params schema and the isolated process.
         has_short_form = engine == "jinja" and check is None and not isolated
-        texts: dict[str | None, _Text] = {
-            locale: _text_of(program, has_short_form=has_short_form) for locale, program in programs.items()
+        texts: dict[str | None, _CompiledText] = {
+            locale: _compiled_text(program, has_short_form=has_short_form) for locale, program in programs.items()
         }
         texts[None] = texts[next(iter(sources))]
         options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
@@ -203,7 +204,7 @@ class Template:
 
     @property
     def json_schema(self) -> JsonSchema | None:
-        """The params schema as JSON Schema: the declared one, or one inferred from the names of the text."""
+        """The params schema as JSON Schema; without it, a schema inferred from the names of the text, or None."""
         if self.params_schema is not None:
             from agentkit_prompts.schemas.params import to_json_schema
 
@@ -212,7 +213,7 @@ class Template:
 
     @property
     def kwargs_schema(self) -> JsonSchema | None:
-        """Inferred JSON Schema of the additional kwargs that the text reads as `additional_kwargs.NAME`, or None."""
+        """JSON Schema inferred from the names that the text reads as `additional_kwargs.NAME`; None without names."""
         read: dict[str, bool] = {}
         for compiled in self._texts.values():
             for name, required in compiled.program.kwargs.items():
@@ -221,7 +222,7 @@ class Template:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The names it depends on; includes `locale` if it has texts for several locales."""
+        """Names on which the rendering depends: the names that the text reads, and `locale` if it has several texts."""
         names = frozenset(self.names)
         if isinstance(self.text, str) or len(self.text) == 1:
             return names
@@ -229,7 +230,7 @@ class Template:
 
     @property
     def version(self) -> str:
-        """Hash of the text in every locale, 16 hex digits."""
+        """Hash of the texts of all locales, 16 hex digits."""
         texts = {"": self.text} if isinstance(self.text, str) else self.text
         state = hashlib.blake2b(digest_size=8)
         for locale, text in texts.items():
@@ -237,25 +238,25 @@ class Template:
         return state.hexdigest()
 
     def program(self, locale: str | None = None) -> Program:
-        """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
-        return self._compiled(locale).program
+        """Return the program of the text for a locale; `zh-CN` falls back to `zh`, then to the first text."""
+        return self._text_for(locale).program
 
-    def _compiled(self, locale: str | None) -> _Text:
-        """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
+    def _text_for(self, locale: str | None) -> _CompiledText:
+        """Return the compiled text for a locale, with the fallbacks of `program`."""
         if locale in self._texts:
             return self._texts[locale]
         tag = (locale or "").replace("_", "-")
         return self._texts.get(tag) or self._texts.get(tag.split("-", 1)[0]) or self._texts[None]
 
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
-        """Return the text before and after `{{ name }}` if the template is only text around it, else None."""
-        around = self._compiled(locale).around
+        """Return the texts before and after `{{ name }}` if the template is only text around this slot, else None."""
+        around = self._text_for(locale).around
         if around is None or around.name != name:
             return None
         return around.before, around.after
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of `values` against the params schema."""
+        """Return the problems that the params schema finds in `values`; empty without a params schema."""
         if self._check is not None:
             return self._check(values)[1]
         return []
@@ -263,17 +264,19 @@ class Template:
     def run(
         self, values: Mapping[str, Any], *, locale: str | None = None, prefixes: Mapping[str, str] | None = None
     ) -> Rendered:
-        """Render over `values`; `prefixes` maps a name to the context path of its value.
+        """Render the text with `values`, and return the text with its origins.
+
+        `prefixes` maps names in `values` to the path of their value in the context, if the name is not the path.
 
         Raises:
-            TemplateError: A value is missing, has the wrong type, cannot be printed, or a limit was hit.
+            TemplateError: A value is missing, has the wrong type or cannot be printed, or a limit is exceeded.
         """
         if self._check is not None:
             values, problems = self._check(values)
             if problems:
                 listing = "; ".join(f"{name}: {problem}" for name, problem in problems)
                 raise TemplateError(f"values do not fit the params_schema: {listing}", file=self.file)
-        compiled = self._compiled(locale)
+        compiled = self._text_for(locale)
         if compiled.literal is not None:
             return compiled.literal
         return TracedText(compiled.program.trace(values), values, prefixes or {})
@@ -283,7 +286,7 @@ class Template:
         return self.run(params, locale=locale).plain
 
     def multimodal_render(self, params: Mapping[str, Any], locale: str | None = None) -> tuple[str, MediaTable]:
-        """Render to text with one marker per media use, and the media."""
+        """Render to text with a marker for each use of a media part, and a table of the payloads."""
         rendered = self.run(params, locale=locale)
         return rendered.text, media_table(rendered.media)
 
@@ -293,7 +296,7 @@ class Template:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Accept a str or a locale mapping for a field of this type."""
+        """Return a schema that converts text, or a mapping of locales to texts, for a field of this type."""
 
         def coerce(value: Any) -> Template:
             if isinstance(value, Template):
@@ -313,7 +316,7 @@ def _is_place(place: object) -> bool:
 
 
 def _sources(text: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the text of each locale."""
+    """Return the texts by locale; one text has the locale `""`."""
     if isinstance(text, str):
         return {"": text}
     sources = dict(text)
@@ -325,7 +328,7 @@ def _sources(text: str | Mapping[str, str]) -> dict[str, str]:
 def _programs(
     sources: Mapping[str, str], files: Mapping[str, tuple[str | None, int]], engine: Syntax, *, isolated: bool
 ) -> dict[str, Program]:
-    """Compile the text of each locale: in this process, or all in one isolated process."""
+    """Return the compiled text of each locale; if isolated, one separate process compiles all."""
     programs: dict[str, Program] = {}
     if isolated:
         from agentkit_prompts.templates.isolated_program import isolated_program, start_process
@@ -343,14 +346,14 @@ def _programs(
     return programs
 
 
-def _text_of(program: Program, *, has_short_form: bool) -> _Text:
+def _compiled_text(program: Program, *, has_short_form: bool) -> _CompiledText:
     literal = None
     if program.literal is not None:
         literal = Rendered.from_text(program.literal)
     around = None
-    # Jinja normalises line breaks.
+    # Jinja normalises line breaks, so text with carriage returns needs the engine.
     if has_short_form and len(program.names) == 1 and "\r" not in program.source:
         match = _AROUND_ONE_NAME.fullmatch(program.source)
         if match is not None:
             around = _Around(match[1], match[2], match[3].removesuffix("\n"))
-    return _Text(program, literal, around)
+    return _CompiledText(program, literal, around)

@@ -1,4 +1,4 @@
-"""Renderings of templates: the text, and the origin of each part, computed from the trace at its first use."""
+"""`TracedText`: the rendering of a template. The origins of its text are computed from the trace at their first use."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["TracedText", "wrapped_value"]
 
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
-"""Names whose values come from the developer. Tools and examples have their own trust; other names are untrusted."""
+"""Context names whose values come from the developer. Other values are untrusted, unless a value states its trust."""
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
 _ROLE = re.compile(r"(\w+)\[\d+\]\.role")
 
 
 def wrapped_value(rendered: Rendered) -> RenderedText:
-    """Return a rendering as a template value that keeps its origin."""
+    """Return a rendering as a value for a template that keeps its origins."""
     return RenderedText(rendered.text, rendered)
 
 
@@ -38,9 +38,9 @@ class TracedText(Rendered):
     """Rendering of a template.
 
     Args:
-        trace: Result of the rendering.
-        values: Values of the rendering.
-        prefixes: Name -> path of its value in the context, for names that are not a path.
+        trace: Result of the program.
+        values: Values that the program read.
+        prefixes: Paths of values in the context, by the name in `values`, if the name is not the path.
     """
 
     __slots__ = ("_prefixes", "_trace", "_values")
@@ -50,28 +50,28 @@ class TracedText(Rendered):
         self._values = values
         self._prefixes = prefixes
         media: tuple[Media, ...] = ()
-        # A marker without parts comes from a wrapped text that passed through a filter.
-        # A search for a single character first is ten times as fast in a long text.
+        # Without parts, a marker can come from a wrapped text that passed through a filter. The search for a single
+        # character is ten times as fast in a long text, so it comes first.
         if trace.has_parts or ("<" in trace.text and MEDIA_OPENING in trace.text):
-            media = tuple([segment.media for segment in self._cut() if segment.media is not None])
+            media = tuple([segment.media for segment in self._make_segments() if segment.media is not None])
         super().__init__(trace.text, media)
 
-    def _cut(self) -> Iterator[Segment]:
+    def _make_segments(self) -> Iterator[Segment]:
         for piece in self._trace.pieces():
             if piece.site is None:
                 yield Segment(piece.text)
             else:
-                yield from self._shown(piece, piece.site)
+                yield from self._segments_of(piece, piece.site)
 
     def has_trusted_roots(self) -> bool:
-        """True if all names that the template reads are trusted, and therefore the text."""
+        """True if all text is trusted, because all values that the template prints are trusted."""
         # Media are never trusted, and rendered text has a trust for each part.
         if self._trace.has_parts:
             return False
         return all(self._is_trusted(root) for site in self._trace.sites for root in site.roots)
 
     def is_in_values(self, character: str) -> bool:
-        """True if a character is in a value that the template printed, not only in the text of the template."""
+        """True if a printed value contains a character; text of the template itself is ignored."""
         numbers = [number for number, text in enumerate(self._trace.texts) if character in text]
         if not numbers:
             return False
@@ -79,20 +79,20 @@ class TracedText(Rendered):
         return any(sites[number] is not None for number in numbers)
 
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """True if untrusted text is in one of these ranges of characters.
+        """True if one of the ranges of offsets contains untrusted text.
 
-        The origin is computed only for values in these ranges: all origins would take ten times as long.
+        Origins are computed only for values in these ranges, because all origins would take ten times as long.
         """
         trace = self._trace
         if self.text is not trace.text:
-            # Markers were broken after the trace: its offsets are not the offsets of the text.
+            # Markers were broken after the rendering, so the offsets in the trace differ from offsets in the text.
             return True
         stops = [*accumulate(map(len, trace.texts))]
         sites = self._sites()
         pieces: Sequence[Piece] = ()
         for begin, end in ranges:
             first = bisect_right(stops, begin)
-            # Usually the range is in one text of the template.
+            # Fast path: the range is inside one text of the template itself.
             if sites[first] is None and end <= stops[first]:
                 continue
             for number in range(first, bisect_left(stops, end) + 1):
@@ -104,16 +104,16 @@ class TracedText(Rendered):
         return False
 
     def _sites(self) -> list[int | None]:
-        """Return the number of the site of each text of the trace."""
+        """Return the index of the site of each text of the trace; None for text of the template itself."""
         return [site for sites, _ in self._trace.marks for site in sites]
 
     def _is_untrusted(self, piece: Piece) -> bool:
         if piece.site is None:
             return False
-        return any(segment.trust == "untrusted" for segment in self._shown(piece, piece.site))
+        return any(segment.trust == "untrusted" for segment in self._segments_of(piece, piece.site))
 
-    def _shown(self, piece: Piece, site: Site) -> Iterator[Segment]:
-        """Yield the segments of a value that an expression of the template printed."""
+    def _segments_of(self, piece: Piece, site: Site) -> Iterator[Segment]:
+        """Yield the segments of the text that a `{{ }}` of the template printed."""
         value = piece.text
         if type(value) is RenderedText:
             yield from _rendered_of(value).segments()
@@ -124,7 +124,7 @@ class TracedText(Rendered):
         trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
         place = self._place(pointer, site.roots)
         if isinstance(value, MediaText):
-            # The content of a file is never trusted: the developer did not write it.
+            # Media are never trusted, because the developer did not write their content.
             yield Segment(str(value), place, "untrusted", line=site.line, media=value.media)
         elif MEDIA_OPENING in value:
             yield from self._split(str(value), Segment("", place, trust, line=site.line))
@@ -133,7 +133,7 @@ class TracedText(Rendered):
             yield Segment(str(value), place, trust, line=site.line, atomic=atomic)
 
     def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
-        """Split a wrapped text that passed through a filter such as `trim` at its complete markers."""
+        """Split the text of rendered prompts that passed a filter at its markers; `segment` contains the origin."""
         wrapped = self._values.get("wrapped_str")
         parts_of: dict[tuple[str, str], deque[Media]] = {}
         if isinstance(wrapped, RenderedText):
@@ -144,7 +144,7 @@ class TracedText(Rendered):
             parts = parts_of.get((marker[1], marker[2]))
             if parts is None:
                 continue
-            # Two files with the same content have the same marker: each use refers to the next file.
+            # Files with the same content have the same marker: the uses refer to these files in turn.
             part = parts[0]
             parts.rotate(-1)
             yield segment._replace(text=text[start : marker.start()])
@@ -153,7 +153,7 @@ class TracedText(Rendered):
         yield segment._replace(text=text[start:])
 
     def _place(self, pointer: str, roots: Iterable[str]) -> str:
-        """Return the path of a value in the context, or the roots of its expression."""
+        """Return the path of a value in the context; if the pointer is empty, the paths of the roots."""
         if not pointer:
             return ", ".join(self._prefixes.get(root, root) for root in roots)
         root = _ROOT.match(pointer)
@@ -162,7 +162,7 @@ class TracedText(Rendered):
         return self._prefixes[root[0]] + pointer[root.end() :]
 
     def _item(self, pointer: str) -> object:
-        """Return the document, fact or example at a pointer such as `documents[3].text`, or None."""
+        """Return the item of the context, such as a document, that contains the value at a pointer; None if no item."""
         match = _ITEM.match(pointer)
         if match is None:
             return None
@@ -172,12 +172,12 @@ class TracedText(Rendered):
         return items[number]
 
     def _is_role(self, pointer: str) -> bool:
-        """True for the pointer of the role of a message, which is one of four words."""
+        """True for the pointer to the role of a message, which is trusted, because it is one of four words."""
         match = _ROLE.fullmatch(pointer)
         return match is not None and type(self._values.get(match[1])) is Conversation
 
     def _atomic(self, roots: Iterable[str], item: object) -> bool:
-        """True if a value must not be cut: its item is atomic, or a possible item of it is atomic."""
+        """True if a value must not be cut: its item is atomic or, if the item is unknown, any possible item is."""
         if item is not None:
             return bool(getattr(item, "atomic", False))
         for root in roots:
@@ -187,10 +187,10 @@ class TracedText(Rendered):
         return False
 
     def _trust_of(self, roots: Iterable[str], item: object) -> Trust:
-        """Return the lowest trust among the values that an expression reads."""
+        """Return the trust of the item; without an item that has a trust, the lowest trust of the roots."""
         own = getattr(item, "trust", None)
         is_trusted = own == "trusted"
-        # A value outside of items can come from any value that the expression reads.
+        # The value can come from any of the roots.
         if own is None:
             is_trusted = all(self._is_trusted(root) for root in roots)
         if is_trusted:

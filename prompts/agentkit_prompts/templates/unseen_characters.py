@@ -1,7 +1,7 @@
-"""Invisible characters, which could hide text.
+"""Invisible characters, which could hide the start of a line from a search but not from a model.
 
-They are white space, control and format characters (all of Cc, Cf and Zs), surrogates, fillers, variation selectors,
-tags, and the combining marks that Unicode gives to letters of any script (the script "Inherited").
+They are white space, control and format characters (the categories Cc, Cf and Zs), surrogates, fillers, variation
+selectors, tags, and combining marks for letters of any script (the script "Inherited").
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ _UNSEEN = (
     "\U0001d1aa-\U0001d1ad\U000e0000-\U000e0fff"
 )
 UNSEEN = f"[{_UNSEEN}]"
-"""Regular expression of one invisible character that is not a line break."""
+"""Regular expression of one invisible character, except line breaks."""
 WORD_END = r"(?![^\W_\u115f\u1160\u3164\uffa0])"
-"""Regular expression of the end of a word; fillers match as letters, but are invisible."""
+"""Regular expression of the end of a word. Fillers do not continue a word: they are letters, but invisible."""

@@ -192,5 +192,5 @@ def checked_count(place: str, number: int, error_class: type[PromptError] = Prom
     """
     if type(number) is not int or number < 0:
         argument = place.rpartition(": ")[2]
-        raise error_class(f"{place} must be a checked_count number of 0 or more, got {brief(number)}", name=argument)
+        raise error_class(f"{place} must be a whole number of 0 or more, got {brief(number)}", name=argument)
     return number

@@ -57,8 +57,8 @@ class FrozenModel(_Model):
             advice = attribute_hint(type(self), name)
             if advice is None:
                 return super().__getattr__(name)
-            model_class = type(self).__name__
-            raise AttributeError(f"{model_class!r} object has no attribute {name!r}; use {advice}", name=name, obj=self)
+            class_name = type(self).__name__
+            raise AttributeError(f"{class_name!r} object has no attribute {name!r}; use {advice}", name=name, obj=self)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with the fields in `update` replaced; such a copy is validated like a new object."""

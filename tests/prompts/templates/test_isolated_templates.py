@@ -103,13 +103,13 @@ def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatc
         "    sys.stdout.buffer.write(pathlib.Path(__file__).with_name('answer').read_bytes() + b'\\n')\n"
         "    sys.stdout.flush()\n"
     )
-    compiled = '{"made": {"literal": null, "names": {"x": 1}, "required": [], "kwargs": {}, "sites": SITES}}'
+    compiled = '{"result": {"literal": null, "names": {"x": 1}, "required": [], "kwargs": {}, "sites": SITES}}'
     process = IsolatedProcess("lying_worker", TemplateError)
     for answer in (
         *("[" * 100_000, "9" * 100_000, "[1]", "null", '"x"', "", "{}", '{"error": 5}', '{"error": "x", "place": [1]}'),
-        *('{"error": "x", "place": {"nope": 1}}', '{"made": 5}', '{"made": NaN}', "\xff", compiled),
+        *('{"error": "x", "place": {"nope": 1}}', '{"result": 5}', '{"result": NaN}', "\xff", compiled),
         *(compiled.replace("SITES", sites) for sites in ("5", "[[1]]", '[["x", 1, 2]]', "[[1, 2, 3]]")),
-        *(compiled.replace("SITES", sites) for sites in ("[[1e400, 1, []]]", '[]}}\n{"made": 1')),
+        *(compiled.replace("SITES", sites) for sites in ("[[1e400, 1, []]]", '[]}}\n{"result": 1')),
     ):
         (tmp_path / "answer").write_bytes(answer.encode("latin-1"))
         with pytest.raises(TemplateError):
@@ -118,7 +118,7 @@ def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatc
     program = isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
     wrong = ("5", '[["x"]]', '[["x", "a", []]]', '[["x", 7, []]]', "[null]", '[["x", 0, [Infinity]]]', "[[5, 0, []]]")
     for pieces in wrong:
-        (tmp_path / "answer").write_text(f'{{"made": {pieces}}}')
+        (tmp_path / "answer").write_text(f'{{"result": {pieces}}}')
         with pytest.raises(TemplateError):
             program.trace({"x": "1"})
     process.close()
@@ -131,7 +131,7 @@ def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
         "request_loop._MAX_SECONDS = {}\nrequest_loop.serve(lambda asked: time.sleep(asked), str)"
     )
     patient, hasty = [[sys.executable, "-c", code.format(seconds)] for seconds in (LONG, 0.2)]
-    assert subprocess.run(patient, input="0\n0\n", capture_output=True, text=True).stdout.count("made") == 2
+    assert subprocess.run(patient, input="0\n0\n", capture_output=True, text=True).stdout.count("result") == 2
     assert subprocess.run(hasty, input="600\n", capture_output=True, text=True).returncode == -signal.SIGALRM
 
 

@@ -26,7 +26,7 @@ def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
 
 
 def _made(request: dict[str, Any]) -> Any:
-    source, task = request["source"], request["what"]
+    source, task = request["source"], request["operation"]
     limits = Limits(**request["limits"]) if request["limits"] else None
     now = datetime.fromisoformat(request["now"]) if request.get("now") else None
     template = JinjaChatTemplate(source, limits=limits, file=request["file"], now=now)

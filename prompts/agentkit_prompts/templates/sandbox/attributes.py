@@ -21,17 +21,17 @@ from agentkit_prompts.templates.sandbox.operation_errors import PromptUndefined,
 
 __all__ = [
     "attribute",
+    "direct_types",
     "element",
     "is_python_class",
-    "readable",
     "refuse_private",
 ]
 
-# A set lives as long as a program that reads the name, so names of deleted templates do not accumulate.
-_READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
+# Only programs hold the sets, so that the names of deleted templates do not accumulate.
+_DIRECT_TYPES: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType, ReadOnlyDict})
-"""Mappings whose keys can be read without running code of the developer."""
+"""Types of mappings whose keys can be read without running code of the developer."""
 _LOOP_FIELDS = frozenset(
     ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
 )
@@ -47,20 +47,20 @@ _BUILTIN: dict[type, frozenset[str]] = {
     Cycler: frozenset({"current"}),
     LoopContext: _LOOP_FIELDS,
 }
-"""Fields of types that have more attributes than data. A subtype is listed before its base types."""
+"""Readable fields of types that also have other attributes. A subtype is listed before its base types."""
 _PROPERTIES = (property, cached_property, DynamicClassAttribute, MemberDescriptorType)
 
 
 def is_python_class(kind: type) -> bool:
-    """True if a class was created by a class statement: only such classes have fields for templates."""
+    """True if a class was created by a class statement, not in C; only such classes have fields for templates."""
     return bool(kind.__flags__ & _HEAP_TYPE)
 
 
-def readable(name: str) -> set[type]:
-    """Return the types from which generated code reads `name` directly; renderings add types."""
-    types = _READABLE.get(name)
+def direct_types(name: str) -> set[type]:
+    """Return the set of types from which generated code reads `name` directly; renderings add types to the set."""
+    types = _DIRECT_TYPES.get(name)
     if types is None:
-        types = _READABLE[name] = set()
+        types = _DIRECT_TYPES[name] = set()
     return types
 
 
@@ -89,10 +89,10 @@ def attribute(value: Any, name: str) -> Any:
 def _field(value: Any, name: str) -> Any:
     kind = type(value)
     if len(name) > MAX_FOREIGN_NAME_CHARS:
-        # Test first: an AttributeError for each item of a list is slow.
+        # A very long name is never a field; an AttributeError, which contains the name, would be slow.
         return PromptUndefined(obj=value, name=name[:MAX_FOREIGN_NAME_CHARS])
     if _is_readable(kind, name):
-        _learn(kind, name)
+        _allow_direct_read(kind, name)
         return getattr(value, name)
     instance_fields = _instance_fields(value)
     if name in instance_fields:
@@ -104,7 +104,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _instance_fields(value: Any) -> dict[str, Any]:
-    """Return the fields that are set on a value and not declared by its class."""
+    """Return the fields that are set on an object but not declared by its class; empty for other types of values."""
     kind = type(value)
     if kind is not SimpleNamespace and not _has_fields(kind):
         return {}
@@ -120,7 +120,7 @@ def _instance_fields(value: Any) -> dict[str, Any]:
 
 
 def element(value: Any, key: Any) -> Any:
-    """Return `value[key]` for a template; an unknown text key is read as an attribute."""
+    """Return `value[key]` for a template; if a value is not a mapping, a text key is read as an attribute."""
     kind = type(value)
     require(value, key)
     if kind in _MAPPINGS or isinstance(value, Mapping):
@@ -141,7 +141,7 @@ def element(value: Any, key: Any) -> Any:
 
 
 def _has_fields(kind: type) -> bool:
-    """True if a class was created by a class statement, and its instances are neither classes nor modules."""
+    """True if a class was created by a class statement, and its instances are not classes or modules."""
     return is_python_class(kind) and not issubclass(kind, type | ModuleType)
 
 
@@ -151,7 +151,7 @@ def _has_elements(value: Any) -> bool:
 
 
 def _is_readable(kind: type, name: str) -> bool:
-    """True if `name` is a field or property of `kind`, so that a read runs no other code."""
+    """True if `name` is a field or property of the class, so that reading it calls no method."""
     for base, names in _BUILTIN.items():
         if issubclass(kind, base):
             return name in names
@@ -159,7 +159,7 @@ def _is_readable(kind: type, name: str) -> bool:
 
 
 def _is_field(kind: type, name: str) -> bool:
-    """True if `name` is a field or property of a class of the program."""
+    """True if `name` is a field or property of a class that a class statement created."""
     if issubclass(kind, BaseModel) and (name in kind.model_fields or name.startswith("model_")):
         return name in kind.model_fields
     if is_dataclass(kind) and any(field.name == name for field in fields(kind)):
@@ -177,14 +177,14 @@ def _is_data(member: Any) -> bool:
     return not callable(member) and not hasattr(type(member), "__get__")
 
 
-def _learn(kind: type, name: str) -> None:
-    """Allow direct reads of the attribute in generated code, unless they would run code of the developer."""
+def _allow_direct_read(kind: type, name: str) -> None:
+    """Allow generated code to read the attribute directly, unless a read would run code of the developer."""
     if not kind.__module__.startswith("agentkit_prompts.") and (
         type.__getattribute__(kind, "__getattribute__") is not object.__getattribute__
         or isinstance(getattr(kind, name, None), property | cached_property | DynamicClassAttribute)
     ):
         return
-    types = readable(name)
+    types = direct_types(name)
     if len(types) >= MAX_CACHED:
         types.clear()
     types.add(kind)

@@ -1,4 +1,4 @@
-"""Jinja sandbox of prompt templates and chat templates."""
+"""Jinja sandbox with limits, the base of the environments of prompt templates and chat templates."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 __all__ = ["BoundedEnvironment", "SafeNamespace", "levels"]
 
 _MAX_DEPTH = 80
-"""Levels of syntax: Python refuses code that nests deeper than about 100."""
+"""Maximum levels of syntax: Python refuses code that nests deeper than about 100 levels."""
 _MAX_LOOPS = 20
-"""Maximum depth of nested loops: the limit of Python in one function."""
+"""Maximum depth of nested loops, which is the limit of Python for nested blocks."""
 _MAX_TOKENS = 15_000
 
 
@@ -45,7 +45,7 @@ class _CountTokens(Extension):
 
 
 def levels(tree: nodes.Node) -> Iterator[list[nodes.Node]]:
-    """Yield the nodes of a tree by their depth, without recursion."""
+    """Yield the nodes of each level of a tree, the root first; without recursion."""
     level = [tree]
     while level:
         yield level
@@ -53,7 +53,7 @@ def levels(tree: nodes.Node) -> Iterator[list[nodes.Node]]:
 
 
 def _check_loops(tree: nodes.Template) -> None:
-    """Reject loops that nest too deeply: Python is slow to reject them."""
+    """Reject loops that nest too deeply, because Python takes long to reject such code."""
     stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while stack:
         node, loops = stack.pop()
@@ -66,7 +66,7 @@ def _check_loops(tree: nodes.Template) -> None:
 
 
 class SafeNamespace(Namespace):
-    """Namespace without the special names of Python."""
+    """Function `namespace` of templates; its object has no names that start with an underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, args = args[0], args[1:]
@@ -82,12 +82,14 @@ class SafeNamespace(Namespace):
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """A sandbox with limits. Subclasses define values and undefined names.
+    """A sandbox with limits. Subclasses define the text of values and the type of undefined names.
 
     Args:
         extensions: Extensions of Jinja.
+        filters: Filters in addition to the filters of Jinja, or instead of filters with the same name.
         shown: Function that returns the text of a value for a text filter; `str` by default.
         is_prompt: True to reject undefined values in tests, and operations that only chat templates have.
+        options: Options of the environment of Jinja.
     """
 
     code_generator_class = BoundedCodeGenerator
@@ -103,7 +105,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         is_prompt: bool = False,
         **options: Any,
     ) -> None:
-        # Without the optimizer, compilation runs no code of a template.
+        # The optimizer would run code of a template at compilation, without limits.
         super().__init__(extensions=[_CountTokens, *extensions], cache_size=0, optimized=False, **options)
         changed_filters = {"format": fill_fields, "unique": unique, **filters}
         self.filters = checked_filters({**self.filters, **changed_filters}, shown, is_prompt=is_prompt)
@@ -120,7 +122,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def check_tree(tree: nodes.Template) -> None:
-        """Refuse syntax that Python cannot compile."""
+        """Refuse a syntax tree that nests deeper than Python can compile."""
         for level in islice(levels(tree), _MAX_DEPTH, None):
             raise TemplateSyntaxError(
                 f"the template nests deeper than {_MAX_DEPTH} levels; join long sums with ~ or split them with set",
@@ -139,7 +141,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         if not isinstance(argument, str) or len(argument) <= MAX_FOREIGN_NAME_CHARS:
             return super().getitem(obj, argument)
-        # Test first: an AttributeError for each item of a list is slow.
+        # A very long name is never an attribute; an AttributeError, which contains the name, would be slow.
         try:
             return obj[argument]
         except (TypeError, LookupError):
@@ -161,7 +163,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self.unop_table[operator](arg)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
-        # Variables around the call: no function here reads them.
+        # Jinja passes the variables around the call, which no function here reads.
         kwargs.pop("_loop_vars", None)
         kwargs.pop("_block_vars", None)
         if not __self.is_safe_callable(__obj):
@@ -169,5 +171,5 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return guarded_call(__context.meter, __obj, args, kwargs)
 
     def refuse_call(self, target: Any) -> NoReturn:
-        """Raise the error of a value that templates cannot call."""
+        """Raise the error for a call of a value that templates cannot call."""
         raise TemplateOperationError(f"{type(target).__name__} cannot be called from a template")

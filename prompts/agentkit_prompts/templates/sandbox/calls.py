@@ -1,4 +1,6 @@
-"""Filters, tests and calls of templates: the functions of Jinja, checked before a call and counted after it."""
+"""Filters, tests and calls of templates: the functions of Jinja, with checks of the arguments before a call and a count
+of the result after it.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,16 @@ from agentkit_prompts.templates.sandbox.operations import Dict, Operation, metho
 __all__ = ["checked_filters", "checked_tests", "fill_fields", "guarded_call", "is_offered", "unique"]
 
 _FEW_ARGUMENTS = 10
-"""Maximum arguments of a call that are not counted, because the template lists each of them."""
+"""Maximum arguments of a call without counting: more arguments can come from an unpacked list."""
 _NESTING = (Macro, LoopContext, BlockReference)
-"""Callables that run code of the template."""
+"""Callables that run code of the template, and can call themselves."""
 _LIBRARIES = ("jinja2", "markupsafe")
 _PASSED: Mapping[str, Callable[[Context], Any]] = {
     "context": lambda context: context,
     "environment": lambda context: context.environment,
     "eval_context": lambda context: context.eval_ctx,
 }
-"""First arguments that filters and tests of Jinja request."""
+"""Functions that return the first argument that a filter or test of Jinja requests, by the name of the request."""
 
 
 # Filters
@@ -38,7 +40,7 @@ _PASSED: Mapping[str, Callable[[Context], Any]] = {
 def checked_filters(
     filters: Mapping[str, Callable[..., Any]], shown: Callable[..., Any] | None, *, is_prompt: bool
 ) -> dict[str, Any]:
-    """Return filters with the same results, within the limits.
+    """Return filters that have the same results and respect the limits.
 
     Args:
         filters: Filters of Jinja.
@@ -62,7 +64,7 @@ def _checked_filter(
         meter: Meter = context.meter  # type: ignore[attr-defined]
         meter.tick()
         value = prepare(meter, value)
-        # Python hashes nested tuples recursively without a limit, which can overflow the stack of the process.
+        # Python hashes nested tuples recursively without a limit, which could overflow the stack of the process.
         for argument in (*args, *kwargs.values()):
             meter.deep(argument)
         _check_path(meter, value, row.path_of(args, kwargs))
@@ -73,7 +75,7 @@ def _checked_filter(
         if row.guard is not None:
             row.guard(meter, value, *args, **kwargs)
         result = call(context, value, args, kwargs)
-        # Consume generators immediately: nested generators use the C stack.
+        # Generators are consumed immediately, because nested generators could overflow the C stack.
         if hasattr(result, "__next__"):
             return meter.items(result)
         return meter.result(result)
@@ -92,7 +94,7 @@ def _checked_filter(
 
 
 def _caller(run: Callable[..., Any]) -> Callable[[Context, Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """Return a function that calls a filter or test with the first argument that it requests."""
+    """Return a function that calls a filter or test, with the first argument that it requests, if any."""
     first: Any = getattr(run, "jinja_pass_arg", None)
     if first is None:
         return lambda context, value, args, kwargs: run(value, *args, **kwargs)
@@ -112,7 +114,7 @@ def _check_path(meter: Meter, value: Any, path: Any) -> None:
 
 
 def _as_it_is(meter: Meter, value: Any) -> Any:
-    # The filter iterates over a text only.
+    # A filter with `reads="value"` takes constant time, unless the value is a text.
     if isinstance(value, str):
         return meter.deep(value)
     return value
@@ -125,7 +127,7 @@ def _text(meter: Meter, value: Any) -> Any:
 
 
 def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
-    """Return a function that returns a text unchanged, and the text of any other value."""
+    """Return a function that returns text unchanged, and the text of any other value."""
 
     def of_value(meter: Meter, value: Any) -> str:
         if isinstance(value, str):
@@ -158,12 +160,12 @@ _PREPARERS: Mapping[str, Callable[[Meter, Any], Any]] = {
     "text": _text,
     "value": _as_it_is,
 }
-"""Functions that check the value of a filter, and return it in the form that the filter reads."""
+"""Functions that check the value of a filter and return it, by `Operation.reads`."""
 
 
 @pass_context
 def unique(context: Context, value: Any, case_sensitive: Any = False, attribute: Any = None) -> list[Any]:
-    """Return the first item of each value, after checking the values that are hashed."""
+    """Filter `unique`: return the first of equal items, after a check of the values that are hashed."""
     items = list(value)
     read = make_attrgetter(context.environment, attribute)
     if not isinstance(value, str):
@@ -174,10 +176,10 @@ def unique(context: Context, value: Any, case_sensitive: Any = False, attribute:
 
 @pass_context
 def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-    """Filter `format`: fill the `%` fields of a text with the checks of the operator."""
+    """Filter `format`: fill the `%` fields of a text, with the checks of the operator `%`."""
     if args and kwargs:
         raise FilterArgumentError("format takes values by position or by name, not both")
-    # Keep the type of Markup.
+    # Text keeps its type, because `Markup` escapes values.
     text = value if isinstance(value, str) else str(value)
     # The environment is a sandbox.
     return context.environment.call_binop(context, "%", text, kwargs or args)  # type: ignore[attr-defined]
@@ -187,7 +189,9 @@ def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def checked_tests(tests: Mapping[str, Any], *, is_prompt: bool) -> dict[str, Any]:
-    """Return tests with the same results, within the limits. Prompt templates reject undefined values in tests."""
+    """Return tests that have the same results and respect the limits; in prompt templates, they reject undefined
+    values.
+    """
     rows = rows_of("test", is_prompt=is_prompt)
     return {name: _checked_test(run, rows[name].reads, is_prompt) for name, run in tests.items() if name in rows}
 
@@ -248,13 +252,13 @@ def _makes_mapping(target: Any) -> bool:
 
 
 def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
-    """True if templates can call this method of a value.
+    """True if a row of the table allows templates to call this method of a value.
 
     Raises:
-        TemplateOperationError: The method is removed from templates.
+        TemplateOperationError: A row of the table removes the method from templates.
     """
     row = method_row(value, name)
-    # A row covers several types, and a mapping can contain a macro with the name of a set method.
+    # A row covers several types, of which some lack the method; and a mapping can have a macro of the same name.
     if row is None or not hasattr(value, name):
         return False
     if row.is_removed(is_prompt=is_prompt):
@@ -265,7 +269,7 @@ def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
 def _check_method(
     meter: Meter, target: BuiltinMethodType | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Check the call of a method. The context of prompt templates has already rejected more methods."""
+    """Check the call of a method. Of prompt templates, `PromptContext.method` has already rejected other methods."""
     owner: Any = target.__self__
     name = target.__name__
     if not is_offered(owner, name, is_prompt=False):
@@ -280,7 +284,7 @@ def _check_method(
 
 
 def _is_of_developer(target: BuiltinMethodType | MethodType) -> bool:
-    """True if the developer wrote a method, or passed a function such as `len`."""
+    """True for a method of a class of the developer, and for a function of a module, such as `len`."""
     owner: Any = target.__self__
     if isinstance(owner, ModuleType):
         return True
@@ -289,7 +293,7 @@ def _is_of_developer(target: BuiltinMethodType | MethodType) -> bool:
 
 
 def _pairs(meter: Meter, value: Any) -> Any:
-    """Return the pairs of a new dictionary: iterators become lists, and keys are checked."""
+    """Return the pairs for a new dictionary, after a check of the keys; iterators become lists."""
     if isinstance(value, str | bytes | dict | Undefined) or not hasattr(value, "__iter__"):
         return value
     items = list(value) if hasattr(value, "__len__") else meter.items(value)

@@ -1,7 +1,8 @@
-"""Code generators for Jinja: `BoundedCodeGenerator` limits templates, `TracingCodeGenerator` also records origins.
+"""Code generators for Jinja: `BoundedCodeGenerator` adds checks of limits, `TracingCodeGenerator` also records the
+origins of text.
 
-These classes use private parts of `jinja2.compiler`. A test imports each of them, and the version of Jinja
-is limited in `pyproject.toml`.
+The classes use private parts of `jinja2.compiler`. A test imports these parts, and `pyproject.toml` limits the version
+of Jinja.
 """
 
 # ruff: noqa: N802 (the visitor calls methods by the name of the node class)
@@ -15,7 +16,7 @@ from typing import Any
 from jinja2 import Undefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
 
-from agentkit_prompts.templates.sandbox.attributes import attribute, readable
+from agentkit_prompts.templates.sandbox.attributes import attribute, direct_types
 from agentkit_prompts.templates.sandbox.operation_errors import false_if_undefined, require
 
 __all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
@@ -24,14 +25,14 @@ _KEYWORDS = frozenset(keyword.kwlist)
 
 
 def _is_constant(node: nodes.Node) -> bool:
-    """True for constants and lists of constants: a comparison with them is fast, because a template is short."""
+    """True for a constant or a list of constants. Comparisons with a constant are fast, because a template is short."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(map(_is_constant, node.items))
     return isinstance(node, nodes.Const)
 
 
 def _internal_name(name: str, line: int) -> nodes.InternalName:
-    """Return a node for a Python name. Only the parser of Jinja creates such nodes."""
+    """Return a node for a Python name. Its class refuses calls, because only the parser of Jinja creates such nodes."""
     node = object.__new__(nodes.InternalName)
     nodes.Node.__init__(node, name, lineno=line)
     return node
@@ -48,11 +49,13 @@ _COUNTERS = {
     "revindex": "({n} - {i})",
     "revindex0": "({n} - {i} - 1)",
 }
-"""Counters of `loop` by name, as code: `i` is the index of the round, `n` the number of rounds."""
+"""Code of the counters of `loop`, by their name: `i` is the index of the round, `n` the number of rounds."""
 
 
 def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
-    """Return the counters that the body of a loop reads; None if it uses `loop` in another way."""
+    """Return the nodes that read a counter of `loop` in the body of a loop; None if the body also uses `loop` in
+    another way.
+    """
     counters: list[nodes.Getattr] = []
     stack: list[nodes.Node] = list(body)
     while stack:
@@ -66,7 +69,7 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
                 # The body of an inner loop has a different `loop`.
                 stack += [node.iter, *node.else_]
             case nodes.Macro() | nodes.CallBlock() | nodes.Block():
-                # Their body reads `loop` when they are called.
+                # These bodies run at another time, so every use of `loop` in them needs the object.
                 stack.extend(node.find_all(nodes.Name))
             case _:
                 stack.extend(node.iter_child_nodes())
@@ -74,7 +77,7 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
 
 
 class BoundedCodeGenerator(CodeGenerator):
-    """Generates the program of Jinja, with limit checks around operations that can grow.
+    """Generator of the program of Jinja, with checks around operations whose result or time is not limited.
 
     Every loop counts its rounds when it starts, and has an index: `for i_1, item in enumerate(rounds(items))`.
     """
@@ -83,13 +86,13 @@ class BoundedCodeGenerator(CodeGenerator):
         super().__init__(*args, **kwargs)
         self._loop_count = 0
         self._loops: list[str] = []
-        """Indices of the enclosing loops, outermost first."""
+        """Index variables of the enclosing loops, outermost first."""
         self._wrapped: dict[int, str] = {}
-        """Function to call with the value of a node, by the id of the node."""
+        """Name of the function that is called with the value of a node, by the id of the node."""
         self._counters: dict[int, str] = {}
-        """Code of `loop.first` and other counters, by the id of the node."""
+        """Code that replaces the read of a counter of `loop`, by the id of the node."""
         self._indices: dict[int, str] = {}
-        """Code of the index of a loop, by the id of its body."""
+        """Index variable of a loop, by the id of the body of the loop."""
 
     def write_commons(self) -> None:
         super().write_commons()
@@ -108,7 +111,7 @@ class BoundedCodeGenerator(CodeGenerator):
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
         if node.recursive:
-            # `LoopContext` counts the rounds: `loop(items)` runs the body over other items.
+            # `loop(items)` runs the body again with other items, so `context.loop` counts the rounds.
             super().visit_For(node, frame)
             return
         self._loop_count += 1
@@ -129,7 +132,7 @@ class BoundedCodeGenerator(CodeGenerator):
         """
         for counter in _counters_of(node.body) or ():
             self._counters[id(counter)] = _COUNTERS[counter.attr].format(i=index, n=f"len({items})")
-            # Jinja creates the object for a loop that reads the name `loop`.
+            # Without the name `loop` in the body, Jinja does not create the object.
             counter.node = nodes.Const(None)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
@@ -148,7 +151,8 @@ class BoundedCodeGenerator(CodeGenerator):
     # Other statements
 
     def visit_With(self, node: nodes.With, frame: Frame) -> None:
-        self.newline(node)  # Jinja does not record the line of this statement
+        # Jinja does not record the line of this statement.
+        self.newline(node)
         super().visit_With(node, frame)
 
     def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
@@ -162,14 +166,14 @@ class BoundedCodeGenerator(CodeGenerator):
     # Output
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        # Compilation runs no code of a template.
+        # Only text of the template is constant: compilation must not run code of a template.
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible()
         return super()._output_child_to_const(node, frame, finalize)
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
-            # Each escaped text is a new text, and is counted.
+            # Escaping creates a new text, which is counted.
             self.write("context.meter.result(")
             super()._output_child_pre(node, frame, finalize)
             self.write("context.meter.deep(")
@@ -187,7 +191,7 @@ class BoundedCodeGenerator(CodeGenerator):
         super().signature(node, frame, extra_kwargs)
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        # A sum of many texts becomes one call.
+        # A sum of many operands becomes one call, which joins texts once.
         operands: list[nodes.Expr] = [node.right]
         first = node.left
         while isinstance(first, nodes.Add):
@@ -244,10 +248,10 @@ class BoundedCodeGenerator(CodeGenerator):
 
 
 class TracingCodeGenerator(BoundedCodeGenerator):
-    """Generates programs that append text and marks to a trace, instead of yielding text.
+    """Generator of programs that append texts and marks to the context, instead of yielding text.
 
     Args:
-        sites: Number of the site of each expression that is printed, by the id of its node.
+        sites: Numbers of the sites of printed expressions, by the id of the node of the expression.
     """
 
     def __init__(self, *args: Any, sites: dict[int, int], **kwargs: Any) -> None:
@@ -255,10 +259,10 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self._sites = sites
         self._called: set[int] = set()
         self.fields: set[str] = set()
-        """Fields that the program reads directly from values of known classes."""
+        """Names of the fields that the program reads directly, from values whose class is in `direct_types(name)`."""
 
     def write_commons(self) -> None:
-        # Names that are the same for each rendering are in `runtime_names`.
+        # Names that are the same in all renderings are not assigned here; see `runtime_names`.
         self.writeline("resolve = context.resolve_or_missing; texts = context.texts; mark = context.marks.append")
         self.writeline("concat = context.concat; str_join = context.join; LoopContext = context.loop")
 
@@ -280,7 +284,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self._write_output(texts, sites)
 
     def _write_output(self, texts: list[str], sites: list[int | None]) -> None:
-        """Write the code that appends the texts; a value that is not plain text takes the slow path."""
+        """Write code that appends the texts directly if all values are plain `str`, else by `context.emit`."""
         values = [text for text, site in zip(texts, sites, strict=True) if site is not None]
         if not values:
             self.writeline(f"texts += ({', '.join(texts)},); mark(({tuple(sites)!r}, ()))")
@@ -303,7 +307,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         return variable
 
     def _index(self) -> str:
-        """Return the code of the indices of all enclosing loops."""
+        """Return code for a tuple of the indices of the enclosing loops."""
         return f"({''.join([f'{index}, ' for index in self._loops])})"
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
@@ -345,7 +349,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self.write(f") in a_{name} else attribute({variable}, {name!r}))")
 
     def visit_Or(self, node: nodes.BinExpr, frame: Frame) -> None:
-        # `{{ depth or 1 }}` works without a depth.
+        # The left side can be undefined: `{{ depth or 1 }}` is 1 without a depth.
         self._wrapped[id(node.left)] = "default"
         super().visit_Or(node, frame)
 
@@ -358,11 +362,11 @@ class TracingCodeGenerator(BoundedCodeGenerator):
 
 
 def runtime_names(generator: TracingCodeGenerator) -> dict[str, Any]:
-    """Return the names in the code of a program that Jinja does not define, for example the classes whose fields it
-    reads.
+    """Return the values of names in the generated code that Jinja does not define, such as functions and sets of
+    classes.
     """
-    names = {f"a_{name}": readable(name) for name in generator.fields}
-    # Jinja uses this name for the variable `self` of blocks; prompt templates have no blocks.
+    names = {f"a_{name}": direct_types(name) for name in generator.fields}
+    # Jinja assigns `self` by calling `TemplateReference`. Prompt templates have no blocks, so `self` is a usual name.
     named_self = lambda context: context.resolve("self")  # noqa: E731
     return {
         **names,

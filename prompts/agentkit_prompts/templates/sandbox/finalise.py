@@ -1,4 +1,4 @@
-"""Text of a value in a prompt: canonical JSON for data, without memory addresses and without the order of a set."""
+"""Text of a value in a prompt, which is equal in every process: JSON for data, no memory addresses, no sets."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.values import Composed, RenderedText, Trusted
 
-__all__ = ["concat", "is_content", "json_text", "number_text", "parts_of", "text", "text_kept"]
+__all__ = ["concat", "is_content", "json_text", "number_text", "parts_of", "text", "text_for_buffer"]
 
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _TEXTS = (str, bytes, bytearray, memoryview)
 _LEAVES = frozenset({str, bool, float, type(None)})
 _PROVIDER_FIELDS = frozenset({"opaque", "signature", "redacted"})
-"""Fields of a message for one provider only: a template shows such a field only by its name."""
+"""Fields of a message with data of one provider. The JSON text of a message omits these fields; a template can print
+such a field by its name."""
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 _OF_JINJA = (Cycler, Joiner, LoopContext, Macro, Namespace)
 
 
 def text(meter: Meter, value: object) -> str:
-    """Return the text of one value, as a plain str.
+    """Return the text of a value as plain `str`.
 
     Raises:
-        TemplateOperationError: The value has no text that is equal in every process.
+        TemplateOperationError: The value has no text, or its text would not be equal in every process.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -65,13 +66,13 @@ def text(meter: Meter, value: object) -> str:
     return _own_text(meter, value)
 
 
-def text_kept(meter: Meter, value: object) -> str:
-    """Return the text of a value for a buffer; rendered text keeps its type."""
+def text_for_buffer(meter: Meter, value: object) -> str:
+    """Return the text of a value for the buffer of a macro or set block; rendered text keeps its type."""
     return value if type(value) in (RenderedText, Composed) else text(meter, value)  # type: ignore[return-value]
 
 
 def concat(meter: Meter, buffer: list[str]) -> str:
-    """Join a buffer. If it contains rendered text, the markers of all other values are broken."""
+    """Return the joined texts of a buffer. If some are rendered text, openings of markers in other texts are broken."""
     joined = meter.join(buffer)
     if MEDIA_OPENING not in joined:
         return joined
@@ -82,16 +83,18 @@ def concat(meter: Meter, buffer: list[str]) -> str:
 
 
 def _without_other_markers(buffer: Sequence[str], real: Sequence[str]) -> str:
-    """Join a buffer; only the markers in the texts `real` are media."""
+    """Return the joined texts of a buffer; only markers in the texts `real` stay markers."""
     clean = "".join([part if type(part) is not str else neutralise_markers(part) for part in buffer])
-    # If neighbours form a marker together, break all markers, because a real marker looks the same.
+    # If neighbouring texts form an opening together, all markers are broken: the real markers cannot be distinguished.
     if clean.count(MEDIA_OPENING) != sum(part.count(MEDIA_OPENING) for part in real):
         return neutralise_markers(clean)
     return Composed(clean)
 
 
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """Return canonical JSON: keys in insertion order, characters unescaped, objects by their public fields."""
+    """Return the JSON text of data: keys in insertion order, no escapes for characters outside of ASCII, and objects as
+    their public fields.
+    """
     if indent is not None and not 0 <= indent <= MAX_INDENT:
         raise TemplateOperationError(f"JSON indent must be between 0 and {MAX_INDENT}, got {indent}")
     meter.deep(value)
@@ -102,7 +105,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def number_text(meter: Meter, value: float | None) -> str:
-    """Return the text of a number, a truth value or None, after counting it."""
+    """Return the text of a number, a boolean or None, and count it."""
     refuse_large(value)
     digits = _digits(value)
     meter.make_small(len(digits))
@@ -110,14 +113,14 @@ def number_text(meter: Meter, value: float | None) -> str:
 
 
 def _digits(value: float | None) -> str:
-    """Return the digits of a number; subclasses cannot change them."""
+    """Return the text of a number by the methods of `int` and `float`, which subclasses of `int` can override."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__repr__(value)
     return repr(value)
 
 
 def _text_of_content(meter: Meter, value: object) -> str:
-    """Return the text of an object with `__prompt__`; media are replaced by their alt text."""
+    """Return the text of content parts; media are replaced by their alt text."""
     return meter.join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
 
 
@@ -133,7 +136,7 @@ def _str_of(value: object) -> str:
 
 
 def _own_text(meter: Meter, value: object) -> str:
-    """Call the `__str__` of a class and check the result."""
+    """Return the result of `__str__`, after a check that it is equal in every process."""
     kind = type(value)
     if isinstance(value, bytes | bytearray | memoryview):
         raise TemplateOperationError(
@@ -152,7 +155,7 @@ def _own_text(meter: Meter, value: object) -> str:
 
 
 def _has_own_text(kind: type) -> bool:
-    """True if the class defines `__str__` or `__repr__`; the defaults of Python show addresses."""
+    """True if the class defines `__str__` or `__repr__`; the methods of `object` show a memory address."""
     if issubclass(kind, (*_AS_STR, BaseException, complex)):
         return True
     if not is_python_class(kind) or issubclass(kind, (type, ModuleType, *_OF_JINJA)):
@@ -165,21 +168,19 @@ def _is_instance_of_dataclass(value: object) -> bool:
 
 
 def is_content(value: object) -> bool:
-    """True if a value is printed as content parts: it is a part, has `__prompt__`, or is a list that contains a
-    part.
-    """
+    """True if a value is printed as content parts: a part, an object with `__prompt__`, or a list with parts."""
     if isinstance(value, Media) or hasattr(type(value), "__prompt__"):
         return True
     if not isinstance(value, tuple | list):
         return False
-    # A check of the types of a long list is ten times as fast as a check of its items.
+    # Checking the set of types of a long list is ten times as fast as checking each item.
     kinds = set(map(type, value))
     has_part = any(issubclass(kind, Media | Text) for kind in kinds)
     return has_part and all(issubclass(kind, Media | Text | str) for kind in kinds)
 
 
 def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
-    """Yield the text and media of an object with `__prompt__`, or of a sequence of such objects."""
+    """Yield the texts and media of a value for which `is_content` is true."""
     meter.visit(1)
     if depth > MAX_DEPTH:
         raise TemplateOperationError(f"{type(value).__name__} nests deeper than {MAX_DEPTH} levels")
@@ -197,7 +198,7 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
 
 
 def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
-    """Return plain data for `json.dumps`, without subclasses."""
+    """Return the data of a value for `json.dumps`, in plain Python types."""
     if type(value) in _LEAVES:
         return value
     if depth > MAX_DEPTH:
@@ -215,7 +216,7 @@ def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
 
 
 def _as_leaf(meter: Meter, value: object) -> str | float:
-    """Return the text or number of a value without items."""
+    """Return the text or number that JSON contains for a value without items."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
@@ -263,7 +264,7 @@ def _as_dict(meter: Meter, value: Mapping[Any, object], depth: int, indent: int)
 
 
 def _count(meter: Meter, items: int, chars: int) -> None:
-    """Count the items of a container, each with the signs and spaces around it."""
+    """Count the items of a container, and `chars` characters of punctuation and indent for each item."""
     meter.tick()
     meter.visit(items)
     meter.make(items * chars)

@@ -15,13 +15,14 @@ __all__ = ["BoundFormat"]
 
 
 class BoundFormat:
-    """The method `format` or `format_map` of a text.
+    """The method `format` or `format_map` of a text, ready to be called.
 
     Args:
         environment: Environment that reads attributes and elements of values.
         template: The text with fields.
         name: Name of the method.
-        shown: Function that returns the text of a value that is not a number; by default the formatting of Python.
+        shown: Function that returns the text of a value, unless a number has a format; by default Python formats all
+            values.
     """
 
     __slots__ = ("_environment", "_name", "_shown", "_template")
@@ -49,7 +50,7 @@ class BoundFormat:
         escape = getattr(template, "escape", None)
         if escape is None:
             return _Formatter(self._environment, meter, self._shown).vformat(str.__str__(template), args, kwargs)
-        # The text is `Markup`, which escapes values.
+        # Only `Markup`, which escapes values, has this attribute.
         formatter = _EscapeFormatter(self._environment, meter, self._shown, escape=escape)
         return type(template)(formatter.vformat(template, args, kwargs))
 

@@ -1,7 +1,7 @@
 """Guards of operations whose time or result is not proportional to the size of their operands.
 
-A guard has a meter and the parameters of its filter or method. It counts the text or list before the operation creates
-it, or raises an error. An operation without a guard takes time in proportion to its input and result.
+The parameters of a guard are a meter and the parameters of the filter or method that it guards. Before the operation, a
+guard counts the text or list that the operation will create, or raises an error if the operation would be too slow.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperatio
 __all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "json_guard"]
 
 Guard = Callable[..., None]
+"""Function of a meter and of the arguments of an operation."""
 MAX_FIELD_WIDTH = 10_000
-"""Maximum width or precision of a field of `%` and `format`."""
+"""Maximum width or precision, in characters, of a field of `%` and `format`."""
 MAX_INDENT = 16
 """Maximum spaces per level of indented JSON."""
 MAX_PRECISION = 300
@@ -26,14 +27,15 @@ MAX_PRECISION = 300
 MAX_PRINTED = 50_000
 """Maximum characters of the result of the filter `pprint`."""
 MAX_SEARCH = 200_000_000
-"""Maximum product of the lengths of a text and of a part that is searched from the right or stripped."""
+"""Maximum product of two lengths: of a text, and of the text that is searched in it from the right or stripped from
+it."""
 CODECS = frozenset({"ascii", "latin-1", "latin1", "utf-8", "utf8"})
-"""Encodings that templates can name: `idna` and `punycode` are quadratic, some other encodings make a text 80 times as
-long."""
+"""Encodings that templates can name. Others are refused, because `idna` and `punycode` take quadratic time, and some
+encodings make a text 80 times as long."""
 CODEC_ERRORS = frozenset({"backslashreplace", "ignore", "replace", "strict", "surrogatepass"})
 """Error handlers that templates can name."""
 TIME_DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
-"""Letters of `strftime` with the same meaning on every machine."""
+"""Letters of `strftime` whose meaning is the same on every machine."""
 _CHARS_PER_PART = 16
 """Characters that are counted for each part of a split text."""
 _MAX_URL_SCHEMES = 100
@@ -58,7 +60,7 @@ def _count(value: Any) -> int:
 
 
 def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
-    """Yield the `%` fields of a text.
+    """Yield the `%` fields of a text, except `%%`.
 
     Raises:
         TemplateOperationError: A field is too wide, or its width is computed at run time.
@@ -67,7 +69,7 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
         meter.visit(1)
         if field["kind"] == "%":
             continue
-        # Python reads a name up to its last bracket, and then a width.
+            # Python allows nested brackets in a name, after which a width can follow; the pattern does not match them.
         if field["kind"] == "(":
             raise TemplateOperationError(f"the format field {field[0][:40]!r} has brackets in its name")
         if _is_wide(field["width"]) or _is_wide(field["precision"]):
@@ -85,7 +87,7 @@ def _is_wide(size: str | None) -> bool:
 
 
 def _longest(meter: Meter, values: Any) -> int:
-    """Return the maximum number of characters of one of the values."""
+    """Return an upper limit of the number of characters of the longest value."""
     parts: Sequence[Any] = (values,)
     if isinstance(values, Mapping):
         parts = list(values.values())
@@ -133,7 +135,7 @@ def _multiply(meter: Meter, left: Any, right: Any) -> None:
 
 def _power(meter: Meter, left: Any, right: Any) -> None:
     if isinstance(left, int) and isinstance(right, int):
-        # The result has about this number of bits.
+        # A number of about the size of the result: computing the result itself could take too long.
         refuse_large(1 << min(left.bit_length() * abs(right), 1 << 20))
 
 
@@ -191,8 +193,8 @@ def replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any =
 
 
 def search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
-    # The search of Python from the right is not linear, and `strip` compares each character with all characters to
-    # strip.
+    # The time of both operations is the product of the lengths: Python's search from the right is not linear, and
+    # `strip` compares each character with all characters to strip.
     if _length(part) > 1 and _length(value) * _length(part) > MAX_SEARCH:
         raise TemplateOperationError(
             f"the texts are too long: {len(value):,} times {len(part):,} characters is more than {MAX_SEARCH:,}"
@@ -241,7 +243,7 @@ def sets(meter: Meter, value: Any, *others: Any) -> None:
 
 
 def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
-    """Reject long patterns, and directives whose meaning depends on the machine."""
+    """Reject a long pattern and, unless `any_directive`, directives whose meaning depends on the machine."""
     if not isinstance(pattern, str):
         raise TemplateOperationError(f"strftime expects a text, got {type(pattern).__name__}")
     if len(pattern) > MAX_PATTERN_CHARS:
@@ -253,7 +255,7 @@ def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
 
 
 def check_format_spec(spec: str) -> None:
-    """Reject a `{}` field that is too wide."""
+    """Reject the format of a `{}` field whose width or precision is too large."""
     digits = "".join([letter if letter.isdigit() else " " for letter in spec]).split()
     if any(len(number) > 5 or int(number) > MAX_FIELD_WIDTH for number in digits):
         raise TemplateOperationError(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
@@ -267,12 +269,12 @@ def read_text(meter: Meter, value: Any, *rest: Any, **options: Any) -> None:
 
 
 def visit_owner(meter: Meter, value: Any, *rest: Any) -> None:
-    """Count the items of a value that are copied."""
+    """Count the items of a container that the method copies."""
     meter.visit(len(value))
 
 
 def search_owner(meter: Meter, value: Any, *rest: Any) -> None:
-    """Count the values that are compared."""
+    """Count the items of a container that the method compares."""
     meter.deep(value)
     meter.visit(len(value))
 
@@ -298,7 +300,7 @@ def slice_filter(meter: Meter, value: Any, slices: Any = 1, fill_with: Any = Non
 
 def indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> None:
     if not isinstance(value, str):
-        # Jinja's filter appends to a list before it fails.
+        # For a list, the filter of Jinja would append to it before it fails.
         raise TemplateOperationError(f"indent expects text, got {type(value).__name__}")
     size = len(width) if isinstance(width, str) else _count(width)
     meter.make(len(value) + (len(value.splitlines()) + 1) * (size + 1))
@@ -328,7 +330,7 @@ def striptags(meter: Meter, value: Any) -> None:
 
 
 def sum_filter(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
-    # The value can be a view of a dictionary, too.
+    # `Collection` also includes a view of a dictionary.
     if not isinstance(start, list | tuple) or not isinstance(value, Collection):
         return
     longest = meter.size(value).values
@@ -345,7 +347,7 @@ def json_guard(
     separators: Any = None,
     sort_keys: Any = False,
 ) -> None:
-    """Count the JSON text of a value before its creation."""
+    """Count the JSON text of a value before the text is created."""
     step = len(indent) if isinstance(indent, str) else _count(indent)
     if step > MAX_INDENT:
         raise TemplateOperationError(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
@@ -379,7 +381,7 @@ def wordwrap(
     wrapstring: Any = None,
     break_on_hyphens: Any = True,
 ) -> None:
-    # Each line of a long word, or of a run of spaces, copies the rest of it.
+    # For each line of a long word or a long run of spaces, the filter copies the rest of the word or run.
     longest = max((len(run[0]) for run in _RUN.finditer(str(value))), default=0)
     lines = _length(value) // max(1, _count(width)) + 1
     if min(lines, longest // max(1, _count(width))) * longest > MAX_SEARCH:

@@ -31,21 +31,22 @@ MAX_INT_BITS = 8192
 """Maximum bits of an integer."""
 _MAX_INT_DIGITS = 2466  # digits of a number with `MAX_INT_BITS` bits
 _MAX_COLLIDING_KEYS = 1_000
-"""Maximum number of keys whose hashes an attacker can choose: a lookup can compare a key with all of them."""
+"""Maximum number of keys whose hashes an attacker can choose: if the hashes are equal, a lookup compares all keys."""
 _FIRST_CHOSEN_HASH = 1 << 60
-"""Smallest number with a chosen hash: Python reduces numbers modulo 2**61 - 1."""
+"""Numbers from this number on can have equal hashes, because Python reduces numbers modulo 2**61 - 1."""
 _WIDE = 1 << 64
 _BITS_PER_CHAR = 1_024
-"""Squared bits of a large number per counted character: writing its digits takes quadratic time."""
+"""Square of the bits of a large number that counts as one character, because writing its digits takes quadratic
+time."""
 _CHARS_PER_ITEM = 8
-"""Characters that are counted for an item of a new list: the size of a reference."""
+"""Characters that an item of a new list counts as: the size of a reference in bytes."""
 _TOO_LARGE = "a value is too large; a part that is contained several times is counted each time"
 _LARGE = 1_000
-"""Minimum number of characters or items before the clock is read."""
+"""Number of characters or items of an operation above which the clock is read."""
 ROUNDS_PER_LOOK = 64
 """Rounds of a loop, or small operations, between two reads of the clock."""
 _CHARS_PER_VALUE = 6
-"""Characters of a short value in the text of a list, such as `None, `."""
+"""Estimated characters of a short value in the text of a list, such as `None, `."""
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *VIEWS, Namespace)
 _TEXTS = (str, bytes)
@@ -61,13 +62,13 @@ class Limits:
     """
 
     rounds: int = 500_000
-    """Maximum rounds of all loops and items visited by filters."""
+    """Maximum sum of the rounds of all loops and the items that filters visit."""
     output_chars: int = 4_000_000
     """Maximum characters of the output, and of any single text."""
     text_chars: int = 48_000_000
     """Maximum characters of all intermediate texts; an item of a new list counts as 8."""
     seconds: float = 0.7
-    """Maximum CPU seconds of the thread. An uninterruptible operation can take half a second more."""
+    """Maximum CPU seconds of the thread. An operation that cannot be interrupted can take half a second more."""
 
 
 DEFAULT = Limits()
@@ -76,7 +77,7 @@ CHAT_LIMITS = Limits(output_chars=8_000_000)
 
 
 class Size(NamedTuple):
-    """Size of a nested value; a value that is contained twice counts twice."""
+    """Size of a value with the values inside it; a value that is contained twice counts twice."""
 
     values: int
     chars: int
@@ -85,7 +86,7 @@ class Size(NamedTuple):
 
     @property
     def written(self) -> int:
-        """Estimated characters of its text, including the punctuation and indent around each value."""
+        """Estimated number of characters of the text of the value, including punctuation and indent."""
         if not self.depth:
             return self.chars
         return self.chars + self.values * (_CHARS_PER_VALUE + self.depth)
@@ -96,7 +97,7 @@ def _too_long(chars: int, max_chars: int) -> TemplateOperationError:
 
 
 def join_output(texts: Collection[str], max_chars: int) -> str:
-    """Join the parts of an output, after a check of the length: one long text can be repeated in many parts.
+    """Join the parts of an output, after a check of their total length.
 
     Raises:
         TemplateOperationError: The output is longer than `max_chars`.
@@ -108,7 +109,7 @@ def join_output(texts: Collection[str], max_chars: int) -> str:
 
 
 def refuse_large(*numbers: Any) -> None:
-    """Reject integers whose arithmetic or printing would be slow."""
+    """Reject numbers whose arithmetic or printing would be slow."""
     for number in numbers:
         if isinstance(number, int) and number.bit_length() > MAX_INT_BITS:
             raise TemplateOperationError(f"the number is too large: it has more than {MAX_INT_BITS:,} bits")
@@ -117,10 +118,10 @@ def refuse_large(*numbers: Any) -> None:
 
 
 class Meter:
-    """Work of one rendering, counted against its limits.
+    """Count of the work of one rendering. Its methods raise `LimitReached` if the work exceeds the limits.
 
     Attributes:
-        rounds: Remaining rounds.
+        rounds: Remaining rounds and items.
         chars: Remaining characters of intermediate texts.
     """
 
@@ -142,7 +143,7 @@ class Meter:
         return self._end - thread_time()
 
     def look(self) -> None:
-        """Check the clock. The first call starts it: most templates have no loop and need no clock."""
+        """Check the clock. The first call starts the clock, because most templates have no loop and need no clock."""
         now = thread_time()
         if self._end is None:
             self._end = now + self.limits.seconds
@@ -150,31 +151,31 @@ class Meter:
             raise LimitReached(f"the template takes too long: more than {self.limits.seconds} s of CPU time")
 
     def tick(self) -> None:
-        """Count a small operation; check the clock after several operations."""
+        """Count a small operation; check the clock once per `ROUNDS_PER_LOOK` operations."""
         self._calls += 1
         if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
     def visit(self, count: int) -> None:
-        """Count the rounds of a loop, or the items of an operation, before it starts."""
+        """Count the rounds of a loop, or the items of an operation, before its start."""
         self.rounds -= count
         if self.rounds < 0:
             raise LimitReached(f"the template does too much work: more than {self.limits.rounds:,} rounds and items")
-        # Loops with more rounds check the clock between rounds, too.
+        # In addition, a loop with many rounds checks the clock between its rounds.
         self._calls += count
         if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
     def make(self, chars: int) -> None:
-        """Count an intermediate text, before its creation if the length is known."""
+        """Count an intermediate text of `chars` characters; if possible, before its creation."""
         if chars > self.limits.output_chars:
             raise _too_long(chars, self.limits.output_chars)
         self._use(chars)
 
     def make_small(self, chars: int) -> None:
-        """Count a text that is short in most cases."""
+        """Count a text that is usually short: faster than `make`, because the limits are checked less often."""
         self.chars -= chars
         self._calls += 1
         if chars > _LARGE or self._calls >= ROUNDS_PER_LOOK:
@@ -184,12 +185,12 @@ class Meter:
             self.look()
 
     def join(self, texts: Collection[str]) -> str:
-        """Return the joined texts; the result is counted before its creation."""
+        """Return the joined texts, after counting the result."""
         self.make(sum(map(len, texts)))
         return "".join(texts)
 
     def make_items(self, count: int, chars: int = _CHARS_PER_ITEM) -> None:
-        """Count the items of a new list; an item counts as several characters."""
+        """Count a new list of `count` items, each as `chars` characters."""
         self._use(count * chars)
 
     def _use(self, chars: int) -> None:
@@ -221,8 +222,8 @@ class Meter:
         self._level -= 1
 
     def deep(self, value: Any) -> Any:
-        """Check the size of a value before C code iterates over it, and return the value; check the clock for a long
-        text.
+        """Check the size of a value before C code iterates over it, and return the value. A long text only checks the
+        clock.
         """
         if isinstance(value, _TEXTS):
             if len(value) > _LARGE:
@@ -234,8 +235,8 @@ class Meter:
     def size(self, value: Any) -> Size:
         """Return the size of a value.
 
-        A value is counted each time it is contained, because C code compares, hashes or writes it each time: twenty
-        nested lists can contain each other a million times.
+        A value is counted each time it is contained, because C code compares, hashes or writes it each time. If each of
+        twenty nested lists contains the next list twice, the innermost list counts a million times.
 
         Raises:
             TemplateOperationError: The value is too large or nests too deeply.
@@ -254,7 +255,8 @@ class Meter:
                 if chars > self.limits.text_chars:
                     raise TemplateOperationError(_TOO_LARGE)
             depth += 1
-            if depth > MAX_DEPTH + 4 and inner:  # arguments and pairs of a mapping are also levels
+            # Up to four levels are added to the depth of the data: arguments, and pairs of a mapping.
+            if depth > MAX_DEPTH + 4 and inner:
                 raise TemplateOperationError(f"a value nests deeper than {MAX_DEPTH} levels")
             level = inner
         if values + chars > _LARGE:
@@ -262,13 +264,13 @@ class Meter:
         return Size(values, chars, depth)
 
     def keys(self, keys: Collection[Any]) -> None:
-        """Check values before they become keys of one mapping or set."""
+        """Check values before they become keys of a mapping or items of a set."""
         self.deep(keys)
         if sum(map(_allows_hash_collisions, keys)) > _MAX_COLLIDING_KEYS:
             raise TemplateOperationError(f"more than {_MAX_COLLIDING_KEYS:,} keys are tuples or large numbers")
 
     def items(self, value: Iterable[Any]) -> list[Any]:
-        """Return the items of an iterator, counting each item before the next item is created."""
+        """Return the items of an iterator; each item is counted before the next item is created."""
         listed: list[Any] = []
         for item in value:
             self.rounds -= 1
@@ -281,7 +283,9 @@ class Meter:
 
 
 def _scan(container: Iterable[Any], inner: list[Any]) -> int:
-    """Return the number of characters of the items of a container, and append its containers to `inner`."""
+    """Return the number of characters of the items of a container, and append the containers among the items to
+    `inner`.
+    """
     chars = 0
     for item in container:
         kind = type(item)
@@ -304,14 +308,14 @@ def _scan(container: Iterable[Any], inner: list[Any]) -> int:
 
 
 def _allows_hash_collisions(key: Any) -> bool:
-    """True if other keys with the same hash are easy to construct. The hash of a text is secret."""
+    """True if keys with the same hash are easy to construct. Hashes of text are not: Python adds a secret to them."""
     if isinstance(key, int | float):
         return not -_FIRST_CHOSEN_HASH < key < _FIRST_CHOSEN_HASH
     return not isinstance(key, str | bytes | None)
 
 
 class SharedLimits:
-    """Limits shared by several small renderings, with half of the time of one rendering."""
+    """Limits that several small renderings share; their time is half of the time of one rendering."""
 
     def __init__(self, limits: Limits, output_chars: int | None = None) -> None:
         output_chars = limits.output_chars if output_chars is None else min(output_chars, limits.output_chars)
@@ -319,6 +323,6 @@ class SharedLimits:
         """Limits of the next rendering."""
 
     def use(self, meter: Meter) -> None:
-        """Subtract the work of a finished or failed rendering."""
+        """Subtract the work of a finished or failed rendering from the limits of the next rendering."""
         seconds = max(0.0, meter.seconds)
         self.left = replace(self.left, rounds=max(0, meter.rounds), text_chars=max(0, meter.chars), seconds=seconds)

@@ -1,4 +1,4 @@
-"""Errors of templates without their place, and the value of a missing name."""
+"""Errors of operations of templates, which do not know their line, and the value of a missing name."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
 
 
 class TemplateOperationError(TemplateRuntimeError):
-    """Invalid operation of a template; its place in the template is added later."""
+    """Invalid operation of a template. `Program.trace` converts it to a `TemplateError` with file and line."""
 
     def __init__(self, message: str, variable: str | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.variable = variable
         self.line = line
-        """Line of the file, if known when the error is raised."""
+        """Line of the file, if it is known when the error is raised, else None."""
 
 
 class LimitReached(TemplateOperationError):
@@ -38,7 +38,7 @@ class LimitReached(TemplateOperationError):
 
 
 class UndefinedName(TemplateOperationError, UndefinedError):
-    """A missing variable; the nearest names are added to the message later."""
+    """A missing variable. `Program.trace` adds the nearest names to the message."""
 
 
 class _UndefinedValue(TemplateOperationError, UndefinedError):
@@ -46,7 +46,7 @@ class _UndefinedValue(TemplateOperationError, UndefinedError):
 
 
 class PromptUndefined(StrictUndefined):
-    """A missing name, attribute or element. It can be tested with `is defined`; any other use is an error."""
+    """A missing name, attribute or element. A template can test it by `is defined`; most other uses raise an error."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class PromptUndefined(StrictUndefined):
         )
 
     def __getattr__(self, name: str) -> Any:
-        # Python and `copy` look up special names, which must raise AttributeError.
+        # Python and `copy` look up special names, and expect an AttributeError.
         if name[:2] == "__":
             raise AttributeError(name)
         self._fail_with_undefined_error()
@@ -87,21 +87,21 @@ class PromptUndefined(StrictUndefined):
 
 
 def false_if_undefined(value: Any) -> Any:
-    """Return the left side of `or`: an undefined value is false."""
+    """Return the left operand of `or`; False if it is undefined."""
     if isinstance(value, Undefined):
         return False
     return value
 
 
 def require(*values: object) -> None:
-    """Raise the error of the first undefined value."""
+    """Raise the error of the first undefined value, if any."""
     for value in values:
         if isinstance(value, PromptUndefined):
             value._fail_with_undefined_error()
 
 
 def message_of(error: Exception) -> str:
-    """Return the class and the message of an exception of a value."""
+    """Return the class and the message of an exception that code of a value raised."""
     try:
         message = str(error)[:MAX_MESSAGE_CHARS]
     except Exception:  # the `__str__` of a custom exception can fail, too
@@ -110,7 +110,7 @@ def message_of(error: Exception) -> str:
 
 
 def _field_names(value: object) -> list[str]:
-    """Return the known public names that a template can read from a value."""
+    """Return the names of public keys or fields of a value, for suggestions; empty for other types of values."""
     names: Any = getattr(type(value), "model_fields", ())
     if isinstance(value, Mapping):
         names = value.keys()

@@ -1,7 +1,7 @@
 """Filters, tests, functions and methods of templates, in one table.
 
-Jinja and Python add names in new versions. A name without a row is rejected, because its cost is unknown. Rows with a
-rule are the restrictions against Jinja, which the documentation lists.
+New versions of Jinja and Python add names. A name without a row is rejected, because its cost is unknown. Rows with a
+`rule` are the differences to Jinja, which the documentation lists.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ NOT_AVAILABLE = "not available"
 
 
 class Operation(NamedTuple):
-    """One row of the table: names with the same rules."""
+    """One row of the table: operations with the same rules."""
 
     kind: Kind
     names: str
-    """Names with a space between them."""
+    """Names of the operations, separated by spaces."""
     owners: tuple[type, ...] = ()
-    """Types of data that a method belongs to."""
+    """Types whose methods are meant; empty for other kinds."""
     guard: Guard | None = None
-    """Check of an operation whose time or result is not proportional to the size of its input."""
+    """Check before an operation whose time or result is not proportional to the size of its input."""
     reads: Reads = "value"
-    """Part of the value that a filter or test reads; it is counted before the call.
+    """Part of the value that a filter or test reads; this part is counted before the call.
 
     `value` and `kind` take constant time, `items` visits the items of a list, `nested` also their nested values. `text`
     reads the text of the value; the result of `short text` has about the length of the text. `numbers` divides, and
@@ -54,34 +54,34 @@ class Operation(NamedTuple):
     attribute: int | None = None
     """Position of the argument `attribute` of a filter: a path that is followed for each item."""
     max_chars: int = 0
-    """Maximum characters of the value; 0 without a limit. Used for filters written in Python or with regular
-    expressions."""
+    """Maximum characters of the value, for filters that are slow for long texts; 0 without a limit."""
     rule: str = ""
-    """Restriction against Jinja; empty without one."""
+    """Restriction that Jinja does not have, as text for the documentation; empty without a restriction."""
     reason: str = ""
+    """Reason of the restriction."""
     use: Literal["all", "prompt"] = "all"
     """`prompt` if the restriction does not apply to chat templates, which behave as in `transformers`."""
 
     def path_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the argument `attribute` of a filter; None without one."""
+        """Return the argument `attribute` of a call of the filter; None if it is missing."""
         if self.attribute is not None and self.attribute < len(args):
             return args[self.attribute]
         return kwargs.get("attribute")
 
     @property
     def restriction(self) -> str:
-        """Text of the restriction; empty without one."""
+        """Text of the restriction for the documentation; empty without a restriction."""
         if self.max_chars:
             return f"at most {self.max_chars:,} characters"
         return self.rule
 
     def is_removed(self, *, is_prompt: bool) -> bool:
-        """True if templates cannot use it."""
+        """True if templates cannot use the operation."""
         return self.rule == NOT_AVAILABLE and (self.use == "all" or is_prompt)
 
 
 class Dict:
-    """Function `dict` of templates. The class itself would offer more methods than templates can call."""
+    """Function `dict` of templates. The class `dict` would offer methods that templates must not call."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -220,7 +220,7 @@ OPERATIONS = (
     Operation("value", "", rule=f"integers of more than {MAX_INT_BITS:,} bits", reason="slow to compute with"),
     Operation("value", "", rule=f"nesting of more than {MAX_DEPTH} levels", reason="slow to compute with"),
 )
-"""All operations of templates, and the restrictions of statements and values."""
+"""The table: all operations of templates, and the restrictions of statements and values."""
 
 
 def rows_of(kind: Kind, *, is_prompt: bool) -> dict[str, Operation]:
@@ -231,7 +231,7 @@ def rows_of(kind: Kind, *, is_prompt: bool) -> dict[str, Operation]:
 
 
 FUNCTIONS = frozenset(rows_of("function", is_prompt=True))
-"""Functions of templates. A called name is a function; any other name is first read from the context."""
+"""Names of the functions of templates. A value of the context with the same name has precedence."""
 _METHODS: dict[str, list[Operation]] = {}
 """Rows of methods, by the name of the method."""
 for _row in OPERATIONS:
@@ -241,7 +241,7 @@ for _row in OPERATIONS:
 
 
 def method_row(owner: object, name: str) -> Operation | None:
-    """Return the row of a method of a value or class of data; None without a row."""
+    """Return the row of a method of a value or of a class; None without a row."""
     kind = owner if isinstance(owner, type) else type(owner)
     for row in _METHODS.get(name, ()):
         if issubclass(kind, row.owners):

@@ -1,4 +1,4 @@
-"""Parser of prompt templates, in Jinja or f-string syntax, to a checked syntax tree."""
+"""Parsers of prompt templates in Jinja or f-string syntax. Both return a checked syntax tree of Jinja."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSED: dict[type[nodes.Node], str] = {
 
 
 def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
-    """Return the syntax tree of a template.
+    """Return the syntax tree of a template in Jinja syntax.
 
     Raises:
         TemplateError: The source is not a template, is too large, or uses unsupported syntax.

@@ -37,17 +37,17 @@ _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """The Python function of a template."""
+    """The Python function that renders a template."""
 
     root: Callable[[PromptContext], None]
     context: type[PromptContext]
     eval_context: EvalContext
     filename: str
     lines: list[tuple[int, int]]
-    """First lines of code, with their lines of the template."""
+    """Pairs of a line of the code and the line of the template from which it was generated, in ascending order."""
 
     def line_of(self, error: Exception) -> int | None:
-        """Return the line of the template at which an error was raised."""
+        """Return the line of the template at which an error was raised; None if unknown."""
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == self.filename]
         position = 0
         if lines:
@@ -68,19 +68,20 @@ class Program:
     literal: str | None
     """The whole text if it has nothing to evaluate, else None."""
     names: Mapping[str, int] = field(default_factory=lambda: _NO_NAMES)
-    """Names that it reads from the context, each with its first line."""
+    """First line, by name, of the names that the template reads from the context."""
     required: frozenset[str] = frozenset()
     """Names that must be defined."""
     kwargs: Mapping[str, bool] = field(default_factory=lambda: _NO_NAMES)
-    """Names that it reads from `additional_kwargs`; True for a required name."""
+    """Names that the template reads from `additional_kwargs`; True for a required name."""
     sites: tuple[Site, ...] = ()
-    """All `{{ }}` whose values appear in the pieces."""
+    """All `{{ }}` of the template whose values are parts of the text."""
     code: _Code | None = None
+    """Function of the template; None for literal text and isolated templates."""
     remote: Callable[[Mapping[str, object]], Trace] | None = None
-    """Remote evaluator of an isolated template."""
+    """Function that renders an isolated template in its process; None for other templates."""
 
     def trace(self, values: Mapping[str, object]) -> Trace:
-        """Render the template over named values.
+        """Render the template with values by name.
 
         Raises:
             TemplateError: A value is undefined, has no text, is not allowed, or exceeds the limits.
@@ -90,7 +91,7 @@ class Program:
         code = self.code
         if code is None:
             texts = [self.literal] if self.literal else []
-            # Limits apply to templates only: literal text can have any length.
+            # Literal text can have any length, because limits apply only to templates that evaluate something.
             return Trace((), texts, [((None,) * len(texts), ())], sum(map(len, texts)))
         try:
             context = code.context(code.eval_context, values, Meter(self.limits))
@@ -102,7 +103,7 @@ class Program:
             raise self._located(code, error, values) from error
 
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
-        """Return an error with its line of the template."""
+        """Return the TemplateError for an exception of a rendering, with its line in the template."""
         message = _message(error, values)
         if not isinstance(error, TemplateOperationError):
             return TemplateError(message, file=self.file, line=code.line_of(error))
@@ -140,7 +141,7 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
     """Return the Python function of a checked syntax tree.
 
     Raises:
-        TemplateError: Jinja or Python rejects it, for example because too many loops are nested.
+        TemplateError: Jinja or Python rejects the code, for example because too many loops are nested.
     """
     from jinja2 import TemplateSyntaxError
     from jinja2.nodes import EvalContext
@@ -172,7 +173,7 @@ def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, lim
             message = f"the text contains {MEDIA_OPENING!r}, which opens a media marker: pass media as content parts"
             raise TemplateError(message, file=file)
         return Program(source, file, limits, source)
-    # Modules for compilation are imported at the first compilation.
+    # Imported here, because a program without templates needs no parser and no code generator.
     from agentkit_prompts.templates.sandbox.parse import parse, parse_fstring
     from agentkit_prompts.templates.sandbox.static_analysis import analyse
 
@@ -187,7 +188,7 @@ def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, lim
     return Program(source, file, limits, None, names, analysis.required, kwargs, analysis.sites, code)
 
 
-_shared = lru_cache(maxsize=_MAX_PROGRAMS)(_compile)
+_compile_cached = lru_cache(maxsize=_MAX_PROGRAMS)(_compile)
 
 
 def compile_program(
@@ -203,7 +204,7 @@ def compile_program(
     Args:
         source: Text of the template.
         syntax: `jinja`, `fstring` for plain `{name}` fields, or `literal` for text that is never compiled.
-        file: Name for error messages.
+        file: Name of the file for error messages; None without a file.
         first_line: Line of the file on which the text starts, counted from 1.
         limits: Maximum work of one rendering.
 
@@ -216,4 +217,4 @@ def compile_program(
         raise TemplateError(f"unknown template syntax {syntax!r}: expected jinja, fstring or literal", file=file)
     if syntax == "literal" or len(source) > _MAX_CACHED_SOURCE:
         return _compile(source, syntax, file, first_line, limits)
-    return _shared(source, syntax, file, first_line, limits)
+    return _compile_cached(source, syntax, file, first_line, limits)

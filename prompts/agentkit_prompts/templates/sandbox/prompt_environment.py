@@ -1,4 +1,6 @@
-"""Sandbox of prompt templates: undefined names are errors, values have one text form, fields are never methods."""
+"""Sandbox of prompt templates: undefined names are errors, a value has the same text everywhere, and attributes are
+never methods.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _JINJA_FILTERS: dict[str, Any] = dict(FILTERS)
 
 
 def _percent(meter: Meter, template: str, values: Any) -> str:
-    """Apply the `%` operator to a text: numbers as in Python, other values by their text."""
+    """Return the result of the operator `%` with a text: numbers are formatted as in Python, other values are replaced
+    by their text.
+    """
 
     def operand(value: Any) -> Any:
         if isinstance(value, int | float | Decimal):
@@ -55,7 +59,7 @@ def _int(value: Any, default: Any = 0, base: int = 10) -> Any:
     return _JINJA_FILTERS["int"](value, default, base)
 
 
-# `d` and `attribute` are the parameter names of Jinja's filter, which templates can pass by name.
+# `d` and `attribute` are the names of the parameters in Jinja; templates can pass them by name.
 @pass_context
 def _join(context: Any, value: Any, d: Any = "", attribute: Any = None) -> str:
     meter: Meter = context.meter
@@ -102,7 +106,7 @@ def _escape(value: str) -> str:
 
 
 class PromptEnvironment(BoundedEnvironment):
-    """Jinja environment with undefined names as errors, limits of work, and canonical text of values."""
+    """Jinja environment of prompt templates."""
 
     code_generator_class = TracingCodeGenerator
     context_class = PromptContext

@@ -1,4 +1,4 @@
-"""Variables of one rendering, with the functions that generated code calls."""
+"""Contexts: the variables of one rendering, and the methods that generated code calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_prompts.context.parts import Media
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.attributes import attribute, refuse_private
 from agentkit_prompts.templates.sandbox.calls import is_offered
-from agentkit_prompts.templates.sandbox.finalise import concat, is_content, number_text, parts_of, text, text_kept
+from agentkit_prompts.templates.sandbox.finalise import concat, is_content, number_text, parts_of, text, text_for_buffer
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
@@ -31,7 +31,7 @@ _LISTS = frozenset({list, tuple, FrozenList})
 
 
 class _Watched:
-    """Items of a long loop, with regular checks of the clock."""
+    """Items of a long loop; iterating over them checks the clock regularly."""
 
     def __init__(self, items: Any, look: Callable[[], None]) -> None:
         self._items = items
@@ -48,7 +48,7 @@ class _Watched:
 
 
 class _IndexedLoop(LoopContext):
-    """The `loop` of a for loop whose items come with their index."""
+    """The `loop` of a for loop over pairs of an index and an item, which `BoundedCodeGenerator` generates."""
 
     @property
     def previtem(self) -> Any:
@@ -72,7 +72,7 @@ class BoundedContext(Context):
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
-        # Without limits the meter is None.
+        # Jinja also creates contexts without a meter, which need no limits.
         context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # it is a BoundedContext
         return context
 
@@ -99,44 +99,44 @@ class BoundedContext(Context):
         return self.meter.join([self.shown(value) for value in values])
 
     def concat(self, texts: Iterable[str]) -> str:
-        """Return the text of a buffer."""
+        """Return the joined texts of the buffer of a macro or block."""
         return self.meter.join(list(texts))
 
     def rounds(self, value: Any) -> Any:
-        """Count the rounds of a loop, and return its items."""
+        """Count the rounds of a loop over a value, and return the items of the value."""
         items = value
         if hasattr(value, "__len__"):
             self.meter.visit(len(value))
         else:
             items = self.meter.items(value)
-        # The rounds of the outer loop check the clock for a short inner loop.
+        # A short loop needs no checks of the clock: `Meter.visit` checks the clock after several loops.
         if len(items) < ROUNDS_PER_LOOK:
             return items
         return _Watched(items, self.meter.look)
 
     def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
-        """Return the `loop` of a for loop."""
+        """Return the object `loop` of a for loop; `recurse` is the function of a recursive loop."""
         if recurse is None:
             return _IndexedLoop(items, undefined)
         return LoopContext(self.rounds(items), undefined, recurse, depth0)
 
     def inside(self, container: Any) -> Any:
-        """Check the size of a container before a membership test, and return it."""
+        """Check the size of a container before a membership test, and return the container."""
         if not isinstance(container, dict):
             self.meter.deep(container)
         return container
 
     def mapping(self, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-        """Check the keys of a dictionary, and return it."""
+        """Return a dictionary of the pairs, after a check of the keys."""
         self.meter.keys([key for key, _ in pairs])
         return dict(pairs)
 
 
 class PromptContext(BoundedContext):
-    """Variables of a prompt template, and its output. A value takes precedence over a function of the same name.
+    """Variables of a prompt template, and its output. A value has precedence over a function of the same name.
 
     Attributes:
-        texts: Parts of the text in order.
+        texts: Parts of the output in order.
         marks: Origins of the texts, as in `Trace`.
         has_parts: True if the texts contain media or rendered text.
     """
@@ -146,7 +146,7 @@ class PromptContext(BoundedContext):
     has_parts = False
 
     def __init__(self, eval_context: EvalContext, values: Mapping[str, Any], meter: Meter) -> None:
-        # Skip the preparations of Jinja for blocks and imports, which take as long as a short template.
+        # Not `super().__init__`: its preparations for blocks and imports take as long as a short template.
         self.environment = eval_context.environment
         self.eval_ctx = eval_context
         self.parent = values  # type: ignore[assignment]  # any mapping: Jinja only reads it
@@ -167,7 +167,7 @@ class PromptContext(BoundedContext):
     # Output
 
     def emit(self, mark: tuple[tuple[int | None, ...], tuple[int, ...]], values: Sequence[Any]) -> None:
-        """Append the values of an output statement that are not all plain text."""
+        """Append the values of an output statement. Generated code calls this if not all values are plain text."""
         if _PLAIN.issuperset(map(type, values)):
             self.texts += [value if type(value) is str else number_text(self.meter, value) for value in values]
             self.marks.append(mark)
@@ -191,7 +191,7 @@ class PromptContext(BoundedContext):
     def shown(self, value: Any) -> str:
         if type(value) is str:
             return value
-        return text_kept(self.meter, value)
+        return text_for_buffer(self.meter, value)
 
     def concat(self, texts: Iterable[str]) -> str:
         return concat(self.meter, list(texts))
@@ -205,7 +205,7 @@ class PromptContext(BoundedContext):
         return super().rounds(value)
 
     def method(self, value: Any, name: str) -> Any:
-        """Return the method of data, or the macro in a namespace, that `value.name(...)` calls."""
+        """Return the method or macro that `value.name(...)` calls: a method of data, or an entry of a namespace."""
         require(value)
         refuse_private(name)
         if isinstance(value, str) and name in ("format", "format_map"):
@@ -221,7 +221,7 @@ class PromptContext(BoundedContext):
 
 
 def _refuse_unordered(value: Any) -> None:
-    """Reject values without ordered items."""
+    """Reject a value that cannot be iterated, or whose items have no fixed order."""
     kind = type(value)
     if isinstance(value, set | frozenset):
         raise TemplateOperationError(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")

@@ -1,4 +1,4 @@
-"""Result of one rendering of a prompt template: the text, and the origin of each part of it."""
+"""Trace: the result of one rendering of a prompt template, which is its text and the origin of each part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Mark(NamedTuple):
     """Origin of the texts of one output statement."""
 
     sites: tuple[int | None, ...]
-    """Number of the site of each text; None for text of the template itself."""
+    """Index of the site of each text; None for text of the template itself."""
     indices: tuple[int, ...]
     """Index of the round of each enclosing loop, outermost first."""
 
@@ -26,10 +26,11 @@ class Piece(NamedTuple):
     """One part of the text, with its origin."""
 
     text: str
-    """A plain text, or `RenderedText`, `Trusted` or `MediaText`."""
+    """The text: a `str`, `RenderedText`, `Trusted`, `Composed` or `MediaText`."""
     site: Site | None = None
-    """None for text of the template itself."""
+    """The `{{ }}` that printed the text; None for text of the template itself."""
     indices: tuple[int, ...] = ()
+    """Indices as in `Mark`."""
 
     @property
     def pointer(self) -> str:
@@ -40,15 +41,15 @@ class Piece(NamedTuple):
 
 
 class Trace:
-    """Text of one rendering, and the origin of its parts. Text that looks like a media marker is broken.
+    """Text of one rendering, and the origin of its parts. Openings of media markers in values are broken.
 
     Attributes:
         sites: Every `{{ }}` of the template.
         texts: Parts of the text in order.
-        marks: Plain tuples in the form of `Mark`, with a site for each of the texts. Generated code appends them; a
-            plain tuple takes a fifth of the time of a named tuple.
-        has_parts: True if it contains media or rendered text.
-        text: The whole text, one marker for each media part.
+        marks: Origins of the texts, in order: tuples with the fields of `Mark`. Generated code creates plain tuples,
+            because a named tuple takes five times as long.
+        has_parts: True if the text contains media or rendered text.
+        text: The whole text, with a marker for each media part.
 
     Raises:
         TemplateOperationError: The text is longer than `max_chars`.
@@ -78,7 +79,7 @@ class Trace:
             self.text = "".join(self.texts)
 
     def _line_of_limit(self, max_chars: int) -> int | None:
-        """Return the line of the expression whose text exceeds the limit of the output."""
+        """Return the line of the expression at which the output exceeds its limit; None if only template text does."""
         length = 0
         line = None
         for piece in self.pieces():
@@ -98,7 +99,7 @@ class Trace:
 
 
 def _without_false_markers(piece: Piece) -> str:
-    """Return the text of a piece; text that looks like a media marker and is not a marker is broken."""
+    """Return the text of a piece; openings of media markers are broken unless they are real markers."""
     text, site, _ = piece
     kind = type(text)
     if kind is Composed:

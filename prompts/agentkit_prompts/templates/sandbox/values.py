@@ -1,4 +1,4 @@
-"""Text types with a special meaning in templates, and sites. This module does not import Jinja."""
+"""Types of text with a special meaning in templates, and `Site`. This module does not import Jinja, which is slow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Composed", "MediaText", "RenderedText", "Site", "Trusted"]
 
 
 class RenderedText(str):
-    """Text of already rendered prompts, passed to a template as a value; `rendered` is its rendering."""
+    """Text of rendered prompts that is a value of another template; `rendered` is the rendering with its origins."""
 
     __slots__ = ("rendered",)
     rendered: object
@@ -22,19 +22,19 @@ class RenderedText(str):
 
 
 class Trusted(str):
-    """Text of the developer that is trusted anywhere in the context."""
+    """Text of the developer; it is trusted wherever it is in the context."""
 
     __slots__ = ()
 
 
 class Composed(str):
-    """Result of a macro or set block that contains rendered text: its markers are real."""
+    """Result of a macro or set block that contains rendered text. Its media markers are real; others are broken."""
 
     __slots__ = ()
 
 
 class MediaText(str):
-    """Marker of a media part in the output."""
+    """Marker of a media part in the output, with the part."""
 
     __slots__ = ("media",)
     media: Media
