@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
@@ -93,34 +94,42 @@ class ModelUnavailable(ModelError):
 
 
 class _PartialReply(ModelError):
-    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
+    def __init__(self, message: str, *, text: str = "", usage: Usage = NO_USAGE, **where: Unpack[Where]) -> None:
         super().__init__(message, **where)
         self.text = text
+        self.usage = usage
 
 
 class ModelInterrupted(_PartialReply):
-    """The connection was lost in the middle of a streamed reply.
+    """The connection was lost in the middle of a streamed reply, or an event of the stream is invalid.
 
     Attributes:
         text: The text received until then, without tool calls: an incomplete tool call must not run.
+        usage: Tokens until then, as far as the endpoint sent them.
     """
 
     @classmethod
-    def after(cls, text: str, reason: str, **where: Unpack[Where]) -> ModelInterrupted:
+    def after(cls, text: str, reason: str, usage: Usage = NO_USAGE, **where: Unpack[Where]) -> ModelInterrupted:
         """Return the error of a stream that broke off after `text`."""
         message = f"the stream broke off after {len(text)} characters ({reason}); they are in .text, ask again"
-        return cls(message, text=text, **where)
+        return cls(message, text=text, usage=usage, **where)
 
 
-class ModelReplyError(ModelError):
-    """A reply that does not follow the protocol."""
+class ModelReplyError(_PartialReply):
+    """A reply that does not follow the protocol.
+
+    Attributes:
+        text: The text that could be read.
+        usage: Tokens of the reply, as far as the endpoint sent them.
+    """
 
 
 class ModelReplyCut(_PartialReply):
-    """The reply reached its token limit inside a tool call or while the model was thinking.
+    """The reply ended inside a tool call or while the model was thinking, usually at its token limit.
 
     Attributes:
         text: The text received until then.
+        usage: Tokens until then, as far as the endpoint sent them.
     """
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter
 from agentkit.models import model_errors
 from agentkit.models.abilities import output_modes_of
 from agentkit.models.http.endpoint import model_secrets
-from agentkit.models.model import Delta, Model, OnDelta, Reply, send_delta
+from agentkit.models.model import Delta, Model, OnDelta, Reply, Usage, send_delta
 from agentkit.models.model_errors import ModelError, ScriptExhausted
 from agentkit.models.offline.scripted_model import send_words
 from agentkit.models.prices import Price, price_of
@@ -274,6 +275,8 @@ def _text_lines(request: object) -> list[str]:
 
 def _error_data(error: ModelError) -> dict[str, Any]:
     details = {name: value for name in _DETAILS if (value := getattr(error, name, None)) is not None}
+    if isinstance(usage := getattr(error, "usage", None), Usage):
+        details["usage"] = asdict(usage)
     return {"type": type(error).__name__, "message": str(error), **details}
 
 
@@ -287,4 +290,6 @@ def _read_error(data: Mapping[str, Any]) -> ModelError:
     error.args = (str(data["message"]),)
     details: dict[str, Any] = {"model": "", "host": "", "status": None}
     error.__dict__.update(details | {name: data[name] for name in _DETAILS if name in data})
+    if "usage" in data:
+        error.__dict__["usage"] = Usage(**data["usage"])
     return error

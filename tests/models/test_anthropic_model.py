@@ -12,7 +12,8 @@ import pytest
 from agentkit import Agent, AnthropicModel, ModelSettings, Tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import Delta, ModelInterrupted
-from agentkit_prompts.context.wire.write_anthropic import anthropic_message
+from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.context.wire.write_anthropic import anthropic_writer
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed, efforts_of, failure
 from tests.models.wire_forms import WIRES, as_event, model_of, speaks
 from tests.raising import raises
@@ -95,7 +96,7 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(server: ChatServer, is
     assert (reply.message.text, reply.finish_reason) == ("Let me see. It rains.", "stop")
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (24, 10, 4)
     assert not is_streamed or "".join(heard) == "Let me see. It rains."
-    (sent_back,) = anthropic_message(reply.message)[1:]
+    (sent_back,) = anthropic_writer(Owner("anthropic", model.host, model.name))(reply.message)[1:]
     assert [*sent_back] == [*FIRST, *SECOND]
 
 

@@ -15,7 +15,8 @@ from agentkit.models.http.reader import ProtocolError
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.prompts import Message, Thinking, ToolCall
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.write_openai_chat import openai_writer
+from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.context.wire.write_openai_chat import openai_message, openai_writer
 
 
 def read(*chunks: Any) -> ReplyReader:
@@ -130,11 +131,12 @@ def test_any_json_is_read_or_refused_as_a_protocol_error(chunks: list[Any]) -> N
 def test_what_a_model_thought_and_what_is_unknown_is_kept_for_its_provider() -> None:
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     extra = {"google": {"thought_signature": "s"}}
-    whole = ReplyReader("host")
+    owner = Owner("openai", "host", "m")
+    whole = ReplyReader(owner)
     asked = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra}
     message = {"role": "assistant", "content": "hi", "reasoning_content": "hm", "reasoning_details": details}
     whole.add({"choices": [{"message": {**message, "annotations": [], "audio": None, "tool_calls": [asked]}}]})
-    streamed = ReplyReader("host")
+    streamed = ReplyReader(owner)
     for piece in (
         delta(role="assistant", reasoning_content="h", reasoning_details=details),
         delta(reasoning_content="m", content="hi"),
@@ -147,19 +149,19 @@ def test_what_a_model_thought_and_what_is_unknown_is_kept_for_its_provider() -> 
         == Message(
             "assistant",
             "hi",
-            (ToolCall("a", "f", "{}", opaque={"host": {"extra_content": extra}}),),
-            thinking=(Thinking("hm", "host"),),
-            opaque={"host": {"reasoning_details": details}},
+            (ToolCall("a", "f", "{}", opaque={"openai@host/m": {"extra_content": extra}}),),
+            thinking=(Thinking("hm", "openai@host"),),
+            opaque={"openai@host/m": {"reasoning_details": details}},
         )
     )
-    sent = openai_writer("host")(whole.reply("m").message)
+    sent = openai_writer(owner)(whole.reply("m").message)
     assert sent == {**message, "tool_calls": [asked]}
 
 
 def test_the_name_under_which_a_model_thinks_is_the_name_it_hears_it_by() -> None:
     message = read(delta(content="a", reasoning="r")).reply("m").message
     assert message.reasoning == "r"
-    assert openai_writer(None)(message) == {"role": "assistant", "content": "a", "reasoning": "r"}
+    assert openai_message(message) == {"role": "assistant", "content": "a", "reasoning": "r"}
 
 
 def test_what_is_kept_can_be_stored_and_sent() -> None:

@@ -60,9 +60,10 @@ def test_thoughts_text_refusals_and_arguments_are_heard_apart(server: ChatServer
         Delta("Let me "),
         Delta("see."),
         Delta('{"a"', "arguments", 0, "add"),
-        Delta("{}", "arguments", 1, "mul"),
         Delta(": 1}", "arguments", 0, "add"),
         Delta("No.", "refusal"),
+        # Other arguments may replace empty arguments.
+        Delta("{}", "arguments", 1, "mul"),
     ]
 
 
@@ -191,7 +192,8 @@ def test_arguments_in_many_pieces_take_time_in_proportion(server: ChatServer) ->
         for _ in range(count):
             reader.add(chunk(tool_calls=[again]))
         taken = process_time() - start
-        assert len(reader.reply("m").message.tool_calls[0].arguments) == 12 * count + 1
+        reader.add(chunk(tool_calls=[{"index": 0, "function": {"name": "add", "arguments": "0]"}}]))
+        assert len(reader.reply("m").message.tool_calls[0].arguments) == 12 * count + 3
         return taken
 
     seconds(100)

@@ -67,8 +67,13 @@ def as_data(reply: Reply, host: str) -> dict[str, Any]:
 
 
 def opaque(kept: Any, host: str) -> dict[str, Any]:
-    """Return what is kept for a provider; the host of a server of chat completions is `host`."""
-    return {"host" if key == host else key: json.loads(json.dumps(value)) for key, value in kept.opaque.items()}
+    """Return what is kept for the host; the key of chat completions is `host`, other keys are the wire form."""
+    data: dict[str, Any] = {}
+    for key, value in kept.opaque.items():
+        form, _, owner = key.partition("@")
+        assert owner.startswith(host) or form == "openai"
+        data.setdefault("host" if form == "openai" and owner else form, {}).update(json.loads(json.dumps(value)))
+    return data
 
 
 async def outcome(model: Any, *, is_streamed: bool) -> tuple[dict[str, Any], str]:

@@ -13,6 +13,7 @@ from agentkit.models.http.sdk_clients import ANTHROPIC
 from agentkit.models.model import OnDelta
 from agentkit.models.model_errors import ModelInterrupted
 from agentkit.models.settings import Fields, ModelSettings, merged_body, set_per_request
+from agentkit_prompts.context.wire.owner import Owner
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -87,7 +88,8 @@ class AnthropicModel(EndpointModel):
     have 8,192 tokens, plus the budget of `thinking_tokens`; without this setting, thinking counts toward the limit.
 
     The breakpoints of the composition become cache marks. The thinking of the model, with its signature, and the tool
-    results of the provider are sent back with the next request.
+    results of the provider are sent back to the same host with the next request; signed thinking only to the same
+    model.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -119,7 +121,7 @@ class AnthropicModel(EndpointModel):
         yield from _conflicts(settings)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
-        body = {"model": self.name, **composition.to_anthropic()}
+        body = {"model": self.name, **composition.to_anthropic(self.host, model=self.name)}
         choice, parallel = self._tool_choice(composition), self.settings.parallel_tool_calls
         if not composition.tools:
             parallel = None
@@ -135,10 +137,10 @@ class AnthropicModel(EndpointModel):
         return body
 
     def _reader(self, composition: Composition) -> AnthropicReader:
-        return AnthropicReader()
+        return AnthropicReader(Owner("anthropic", self.host, self.name))
 
     async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> AnthropicReader:
-        reader = await self._send_with_retries(body, AnthropicReader, sink)
+        reader = await self._send_with_retries(body, lambda: self._reader(composition), sink)
         for _ in range(_MAX_PAUSES):
             if not reader.is_paused:
                 return reader
@@ -161,7 +163,8 @@ class AnthropicModel(EndpointModel):
             body["messages"].append({"role": "assistant", "content": content})
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
-        return await self._send_with_retries(body, lambda: AnthropicReader(paused_reader), DeltaSink(on_delta))
+        owner = paused_reader.owner
+        return await self._send_with_retries(body, lambda: AnthropicReader(owner, paused_reader), DeltaSink(on_delta))
 
     def _remaining_tokens(self, reader: AnthropicReader) -> int | None:
         """Return the maximum tokens of the rest of a turn; None without a limit."""

@@ -5,40 +5,46 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from agentkit.models.http.call_arguments import CallArguments, arguments_text
+from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.json_end import is_json
 from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
-from agentkit.models.http.reply_checks import checked_calls, messages_in
+from agentkit.models.http.reply_checks import checked_calls, messages_in, without_empty_calls
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 
 __all__ = ["AnthropicReader"]
 
-_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
 _PAUSES = ("pause_turn", "compaction")
+_NO_ENDPOINT = Owner("anthropic")
 
 
 class _Block:
     """A content block while it is read."""
 
-    __slots__ = ("arguments", "citations", "data", "position", "texts")
+    __slots__ = ("arguments", "citations", "data", "index", "is_over", "position", "texts")
 
-    def __init__(self, data: dict[str, Any], position: int) -> None:
+    def __init__(self, data: dict[str, Any], index: int, position: int) -> None:
         self.data = data
+        self.index = index
+        self.is_over = False
+        """True if the end of the block has arrived."""
         self.citations: list[Any] = []
         """Citations from deltas."""
         self.position = position
         """Position of a tool call among the tool calls of the reply."""
         self.texts: dict[str, PieceJoiner] = {}
         """Texts from deltas, by the key of the block."""
-        self.arguments = PieceJoiner()
+        self.arguments = CallArguments()
+
+    def is_announced(self) -> bool:
+        """True for a tool call of which only the start has arrived."""
+        if self.data.get("type") != "tool_use":
+            return False
+        return not (self.is_over or self.arguments or self.data.get("input"))
 
     def content(self) -> dict[str, Any]:
         """Return the block with the content of its deltas."""
@@ -48,24 +54,31 @@ class _Block:
             if not isinstance(first, list):
                 first = []
             block["citations"] = [*first, *self.citations]
-        if self.arguments.pieces:
-            block["input"] = str(self.arguments)
+        text = str(self.arguments)
+        # A whole input at the start is not replaced by empty arguments.
+        if text and not (isinstance(block.get("input"), dict) and block["input"] and text.strip() == "{}"):
+            block["input"] = text
             # The arguments of local tools stay text: incomplete arguments show that the reply was cut.
             if self.data.get("type") != "tool_use":
-                block["input"] = _object_in(block["input"])
+                block["input"] = _object_in(text)
         return block
 
 
 class AnthropicReader(Reader):
     """Reads messages. Thinking, signatures and tool results of the provider are sent back with the next request.
 
-    `before` is the reader of the paused turn that this message continues.
+    Args:
+        owner: Endpoint and model that send the message.
+        before: Reader of the paused turn that this message continues.
     """
 
-    def __init__(self, before: AnthropicReader | None = None) -> None:
+    def __init__(self, owner: Owner = _NO_ENDPOINT, before: AnthropicReader | None = None) -> None:
         super().__init__()
+        self.owner = owner
         self._before = before
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        """The latest block of each index: servers use an index again."""
         self._calls = 0
         self._last = -1
         """Index of the last block."""
@@ -77,9 +90,7 @@ class AnthropicReader(Reader):
     @property
     def is_paused(self) -> bool:
         """True if the turn must be sent back to be continued; a turn with tool calls continues with their results."""
-        return self.finish_reason in _PAUSES and not any(
-            block.data.get("type") == "tool_use" for block in self._blocks.values()
-        )
+        return self.finish_reason in _PAUSES and not any(block.data.get("type") == "tool_use" for block in self._blocks)
 
     @property
     def usage(self) -> Usage:
@@ -88,6 +99,13 @@ class AnthropicReader(Reader):
         if self._before is not None:
             usage = self._before.usage + usage
         return usage
+
+    def end(self) -> list[Delta]:
+        deltas: list[Delta] = []
+        for block in self._blocks:
+            if block.data.get("type") == "tool_use":
+                deltas += nonempty(_arguments_delta(block, block.arguments.rest()))
+        return deltas
 
     def content(self) -> list[dict[str, Any]]:
         """Return the blocks of the turn so far, in the form in which the provider accepts them back."""
@@ -99,7 +117,13 @@ class AnthropicReader(Reader):
 
     def _turn(self) -> list[dict[str, Any]]:
         """Return new dicts of all blocks of the turn."""
-        blocks = [block.content() for _, block in sorted(self._blocks.items())]
+        read = self._blocks
+        # Blocks with different indexes may arrive in another order.
+        if len(self._by_index) == len(read):
+            read = sorted(read, key=lambda block: block.index)
+        # A call that was only announced has no arguments yet; a cut reply may end in such a call.
+        is_cut = self.finish_reason == "length"
+        blocks = [block.content() for block in read if is_cut or not block.is_announced()]
         if self._before is not None:
             blocks = self._before._turn() + blocks
         return blocks
@@ -117,6 +141,9 @@ class AnthropicReader(Reader):
                 return self._start_block(self._index(data), object_of(data.get("content_block"), "content_block"))
             case "content_block_delta":
                 return self._add_delta(self._index(data), object_of(data.get("delta"), "delta"))
+            case "content_block_stop":
+                if (block := self._by_index.get(self._index(data))) is not None:
+                    block.is_over = True
             case "message_delta":
                 self._finish(object_of(data.get("delta") or {}, "delta"), data)
             case "message_stop":
@@ -126,14 +153,16 @@ class AnthropicReader(Reader):
     def reply(self, model: str) -> Reply:
         if not self.has_started:
             raise ProtocolError("the response contains no message")
-        blocks = self._turn()
+        blocks = without_empty_calls(self._turn())
         reason = self.finish_reason
-        calls = checked_calls(blocks, "toolu", is_cut=reason == "length", has_text=bool(self.text))
-        if reason is None and not calls and not self.text:
-            raise ProtocolError("the message has neither text nor tool calls, and no stop_reason")
-        message = _message(blocks)
+        calls = checked_calls(blocks, "toolu", reason, has_text=bool(self.text))
+        if reason in (None, "tool_calls") and not calls and not self.text:
+            raise ProtocolError(f"the message has neither text nor tool calls (stop_reason: {reason})")
+        message = _message(blocks, self.owner)
         if message.tool_calls and reason in (None, "stop", *_PAUSES):
             reason = "tool_calls"
+        if not message.tool_calls and reason == "tool_calls":
+            reason = "stop"
         return Reply(message, self.usage, clean(reason or "stop"), clean(self.model or model))
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
@@ -145,6 +174,7 @@ class AnthropicReader(Reader):
         deltas: list[Delta] = []
         for index, block in enumerate(content):
             deltas += self._start_block(index, object_of(block, "content"))
+            self._by_index[index].is_over = True
         self._finish(data, data)
         self.is_over = True
         return deltas
@@ -157,13 +187,17 @@ class AnthropicReader(Reader):
     def _finish(self, data: dict[str, Any], event: dict[str, Any]) -> None:
         self.has_started = True
         reason = data.get("stop_reason")
+        self._count(event.get("usage") or data.get("usage"))
         if isinstance(reason, str) and reason:
-            self.finish_reason = _REASONS.get(reason, reason)
-        self._count(event.get("usage"))
+            self.finish_reason = check_reason(reason)
 
     def _count(self, usage: object) -> None:
-        if usage is not None:
-            self._counts.update({key: value for key, value in object_of(usage, "usage").items() if value is not None})
+        if usage is None:
+            return
+        for key, value in object_of(usage, "usage").items():
+            # A later count of 0 is the default of a gateway.
+            if value or key not in self._counts:
+                self._counts[key] = value
 
     def _index(self, data: dict[str, Any]) -> int:
         """Return the index of the block of an event; the last block if the server sent no index."""
@@ -178,24 +212,35 @@ class AnthropicReader(Reader):
         self.has_started = True
         if not isinstance(kind := data.get("type"), str):
             raise ProtocolError(f"content: a block without a type: {brief(data)}")
-        block = self._blocks[index] = _Block(dict(data), self._calls)
-        self._last = max(self._last, index)
-        self._calls += kind == "tool_use"
+        block = self._new_block(index, data)
         if kind in ("text", "thinking"):
             text = block.data.pop(kind, None) or ""
             return self._add_delta(index, {"type": f"{kind}_delta", kind: text})
         if kind == "tool_use" and (arguments := data.get("input")):
-            if not isinstance(arguments, str):
-                arguments = json.dumps(arguments, ensure_ascii=False)
-            return [Delta(clean(arguments), "arguments", block.position, str(data.get("name") or ""))]
+            if isinstance(arguments, str):
+                return self._append_arguments(block, arguments)
+            arguments = clean(json.dumps(arguments, ensure_ascii=False))
+            return [Delta(arguments, "arguments", block.position, str(data.get("name") or ""))]
         # An empty delta restarts the timeout of the stream.
         return [Delta("", "arguments")]
 
+    def _new_block(self, index: int, data: dict[str, Any]) -> _Block:
+        """Store and return a new block, which replaces a block that was announced with the same id before."""
+        before = self._by_index.get(index)
+        if before is not None and data.get("id") and before.data.get("id") == data["id"] and before.is_announced():
+            before.data.update(data)
+            return before
+        block = self._by_index[index] = _Block(dict(data), index, self._calls)
+        self._blocks.append(block)
+        self._last = max(self._last, index)
+        self._calls += data.get("type") == "tool_use"
+        return block
+
     def _add_delta(self, index: int, delta: dict[str, Any]) -> list[Delta]:
-        block = self._blocks.get(index)
+        block = self._by_index.get(index)
         if block is None:
             self._start_block(index, {"type": str(delta.get("type")).removesuffix("_delta")})
-            block = self._blocks[index]
+            block = self._by_index[index]
         match delta.get("type"):
             case "text_delta":
                 piece = self._append_text(block, "text", delta.get("text"))
@@ -215,7 +260,7 @@ class AnthropicReader(Reader):
     def _append_arguments(self, block: _Block, piece: object) -> list[Delta]:
         if not isinstance(piece, str):
             raise ProtocolError(f"partial_json: expected text, got {brief(piece)}")
-        delta = Delta(block.arguments.append(piece), "arguments", block.position, str(block.data.get("name") or ""))
+        delta = _arguments_delta(block, block.arguments.add(piece))
         if delta.text and block.data.get("type") != "tool_use":
             # Arguments of a tool of the provider are not shown; an empty delta restarts the timeout of the stream.
             return [Delta("", "arguments")]
@@ -231,16 +276,21 @@ class AnthropicReader(Reader):
         return joiner.append(before + (piece or ""))
 
 
+def _arguments_delta(block: _Block, text: str) -> Delta:
+    return Delta(text, "arguments", block.position, str(block.data.get("name") or ""))
+
+
 def _object_in(text: str) -> Any:
+    text = arguments_text(text)
     if is_json(text):
         return json.loads(text)
     # The arguments were cut.
     return {}
 
 
-def _message(blocks: list[dict[str, Any]]) -> Message:
+def _message(blocks: list[dict[str, Any]], owner: Owner) -> Message:
     content = [block for block in map(_sendable_block, blocks) if not _is_blank(block)]
-    messages = messages_in([{"role": "assistant", "content": content}], "anthropic")
+    messages = messages_in([{"role": "assistant", "content": content}], owner)
     if not messages:
         return Message("assistant", "")
     return messages[0]

@@ -37,6 +37,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
 )
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -59,6 +60,7 @@ _REPLY = "Qreply"
 _OPENING = 8
 """Number of characters by which the opening tag of a call is found in a rendering."""
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
+_NO_ENDPOINT = Owner("completion")
 
 
 class CompletionModel(EndpointModel):
@@ -249,6 +251,7 @@ class CompletionModel(EndpointModel):
             opening=self._space_of_reply,
             stores_text=is_shown and not self.has_place_for_tools,
             leading=LeadingThoughts(is_open=self._opens_thought),
+            owner=Owner("completion", self.host, self.name),
         )
 
     @cached_property
@@ -305,8 +308,9 @@ class _CompletionReader(ReplyReader):
         opening: str = "",
         stores_text: bool = False,
         leading: LeadingThoughts | None = None,
+        owner: Owner = _NO_ENDPOINT,
     ) -> None:
-        super().__init__()
+        super().__init__(owner)
         self._leading = leading
         """Parser of the thinking blocks at the start of the text; None if thinking is text."""
         self._is_thought_cut = False

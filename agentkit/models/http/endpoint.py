@@ -15,7 +15,7 @@ from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.delta_sink import DeltaSink, ListenerError
 from agentkit.models.http.no_real_models import check_real_models
-from agentkit.models.http.reader import IncompleteCall, Reader
+from agentkit.models.http.reader import IncompleteCall, ProtocolError, Reader
 from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.retries import pause_before
@@ -289,7 +289,7 @@ class EndpointModel(ABC):
 
     async def _read_stream(self, stream: AsyncGenerator[Any], reader: Reader, sink: DeltaSink) -> None:
         """Read a stream to its end. The timeout is the time between new deltas: pings do not extend it."""
-        latest, is_done = time.monotonic(), False
+        latest, is_done, count = time.monotonic(), False, 0
         while True:
             has_ended = reader.finish_reason is not None
             deadline = latest + self._max_wait(reader, is_done=is_done)
@@ -300,12 +300,18 @@ class EndpointModel(ABC):
                 if has_ended or is_done:
                     return
                 raise TimeoutError(f"nothing new for {self._timeout:g} s") from None
+            except ProtocolError as error:
+                raise error.in_event(count + 1) from error
             if document is None:
                 return
+            count += 1
             is_done = is_done or document is DONE
             if is_done or reader.is_over:
                 continue
-            new = reader.add(document)
+            try:
+                new = reader.add(document)
+            except ProtocolError as error:
+                raise error.in_event(count, document) from error
             await sink.send(new)
             if new or (reader.finish_reason is not None and not has_ended):
                 latest = time.monotonic()
@@ -375,9 +381,9 @@ class EndpointModel(ABC):
             raise
         except Exception as error:
             received = reader.earlier_text or None
-            if sink.has_sent or isinstance(error, IncompleteCall):
+            if sink.has_sent or isinstance(error, IncompleteCall | ProtocolError):
                 received = reader.text
-            model_error = translate(error, self._target(), received)
+            model_error = translate(error, self._target(), received, reader.usage)
             if model_error is None:
                 raise
             raise model_error from error

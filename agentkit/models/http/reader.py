@@ -6,9 +6,10 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
+from agentkit.models.http.call_arguments import is_half
 from agentkit.models.http.error_reply import error_in
 from agentkit.models.http.json_end import is_json
-from agentkit.models.model import Delta, Reply
+from agentkit.models.model import NO_USAGE, Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.wire.clean import clean
 
@@ -20,6 +21,7 @@ __all__ = [
     "brief",
     "check_cut",
     "count_of",
+    "is_no_call",
     "nonempty",
     "object_of",
     "sendable",
@@ -29,11 +31,34 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 class ProtocolError(ValueError):
-    """A document of a server that does not follow the protocol."""
+    """A document of a server that does not follow the protocol.
+
+    Attributes:
+        is_event: True for an event of a stream, after which the rest of the reply is lost.
+    """
+
+    is_event = False
+
+    def in_event(self, number: int, event: object = None) -> ProtocolError:
+        """Return the error with the number and the type of the invalid event of a stream."""
+        kind = ""
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            kind = f" ({event['type'][:60]})"
+        error = ProtocolError(f"event {number}{kind}: {self}")
+        error.is_event = True
+        return error
 
 
 class IncompleteCall(Exception):
-    """A reply that was cut at its token limit inside a tool call or while the model was thinking."""
+    """A reply that was cut inside a tool call or while the model was thinking.
+
+    Attributes:
+        reason: Finish reason of the reply.
+    """
+
+    def __init__(self, place: str, reason: str | None = "length") -> None:
+        super().__init__(place)
+        self.reason = reason
 
 
 class Reader(ABC):
@@ -72,6 +97,11 @@ class Reader(ABC):
             raise error
         return self._add(object_of(document, "the reply"))
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the reply so far."""
+        return NO_USAGE
+
     @abstractmethod
     def _add(self, data: JsonObject) -> list[Delta]:
         """Read a document that is not an error."""
@@ -102,20 +132,40 @@ def nonempty(delta: Delta) -> list[Delta]:
     return []
 
 
-def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
-    """Refuse a reply that reached its token limit too early to be used.
+_WHOLE = ("stop", "tool_calls", "refusal")
+"""Finish reasons of a reply that the model ended."""
+
+
+def check_cut(reason: str | None, call: tuple[str, str] | None, *, is_empty: bool) -> None:
+    """Refuse a reply that ended too early to be used.
 
     Args:
+        reason: Finish reason of the reply.
         call: Name and arguments of the tool call at the end of the reply; None if the reply does not end in a call.
         is_empty: True if the reply has neither text nor tool calls.
 
     Raises:
-        IncompleteCall: The reply was cut inside the arguments, or before any text.
+        IncompleteCall: The reply was cut inside the arguments, or at its token limit before any text.
     """
-    if call is not None and not is_json(call[1] or "{}"):
-        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
-    if is_empty:
+    if call is not None and _is_cut(reason, call[1]):
+        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}", reason)
+    if is_empty and reason == "length":
         raise IncompleteCall("before the model wrote any text, such as while it was thinking")
+
+
+def _is_cut(reason: str | None, arguments: str) -> bool:
+    """True if arguments are incomplete, so that they must not be read as wrong arguments."""
+    # Servers send the reason of a complete reply with half a call, too.
+    if reason in _WHOLE:
+        return is_half(arguments)
+    if reason == "length":
+        return not is_json(arguments)
+    return not is_json(arguments or "{}")
+
+
+def is_no_call(id_: object, name: object, arguments: object) -> bool:
+    """True if a tool call has no id, name and arguments: gateways fill all fields of a reply without calls."""
+    return not id_ and not name and (not arguments or arguments in ("{}", "null"))
 
 
 def sendable(data: JsonObject) -> JsonObject:

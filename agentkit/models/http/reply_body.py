@@ -24,12 +24,18 @@ _MAX_ERROR = 64 << 10
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 _LONGEST = max(map(len, _FIELDS))
 _BLANK = b" \t\r\n\xef\xbb\xbf"
+_PINGS = (b"ping", b"heartbeat", b"keepalive", b"keep-alive", b"keep_alive")
+"""Names of events that keep the connection open."""
+_PING_KEYS = frozenset(("type", "timestamp", "time", "cost", "sequence_number"))
+_NAMELESS_ERROR = {"error": True}
 DONE = b"[DONE]"
 """Marker of the end of a stream, yielded instead of a document."""
 
 
 async def documents(response: Response) -> AsyncGenerator[Any]:
     """Yield the decoded JSON of each event of a stream, or of the whole response if it is not a stream.
+
+    Events without content, and pings, keep the connection open: they are left out.
 
     The first bytes decide: servers send one completion in reply to a request for a stream, with any content type. An
     event of the type `error` is yielded as `{"error": ...}`.
@@ -75,30 +81,34 @@ async def _read_all(start: bytes, pieces: AsyncIterator[bytes]) -> bytes:
 async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[Any]:
     """Yield the documents of all events."""
     data: list[bytes] = []
-    is_error = False
+    name = b""
     async with aclosing(_lines(start, pieces)) as lines:
         async for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif line.startswith(b"event:"):
-                is_error = line[6:].strip() == b"error"
+                name = line[6:].strip().lower()
             elif line.startswith(b"error:"):
                 # llama.cpp sends a custom field.
                 yield _error_document(_decoded(line[6:]))
-            elif not line and data:
-                for document in _event_documents(data, is_error=is_error):
+            elif not line:
+                for document in _event_documents(data, name):
                     yield document
-                data, is_error = [], False
+                data, name = [], b""
     # Some servers do not close the last event. If the connection was cut, the event is incomplete and skipped.
     with suppress(ProtocolError):
-        for document in _event_documents(data, is_error=is_error):
+        for document in _event_documents(data, name):
             yield document
 
 
-def _event_documents(data: list[bytes], *, is_error: bool) -> list[Any]:
-    """Return the documents of an event: several if a server omits the empty line between events."""
-    if not data:
+def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
+    """Return the documents of an event: several if a server omits the empty line between events, none for a ping."""
+    is_error = name == b"error"
+    data = [line for line in data if line.strip()]
+    if name in _PINGS:
         return []
+    if not data:
+        return [_NAMELESS_ERROR] * is_error
     if data[0].startswith(DONE):
         return [DONE]
     try:
@@ -108,8 +118,15 @@ def _event_documents(data: list[bytes], *, is_error: bool) -> list[Any]:
             raise
         documents = [_document_or_done(line) for line in data]
     if is_error:
-        documents = [_error_document(document) for document in documents]
-    return documents
+        return [_error_document(document) for document in documents]
+    return [document for document in documents if not _is_ping(document)]
+
+
+def _is_ping(document: Any) -> bool:
+    """True for a document without content: pings of servers differ."""
+    if isinstance(document, dict) and document.keys() <= _PING_KEYS:
+        return not document or str(document.get("type", "")).encode() in _PINGS
+    return document is None or document == "" or document == []
 
 
 def _document_or_done(line: bytes) -> Any:

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-from agentkit.models.http.reader import ProtocolError, check_cut
+from agentkit.models.http.call_arguments import arguments_text
+from agentkit.models.http.reader import ProtocolError, check_cut, is_no_call
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["checked_calls", "messages_in"]
+__all__ = ["checked_calls", "messages_in", "without_empty_calls"]
 
 _ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
 """Types of tool calls, and the key of their arguments."""
 _CALLS = tuple(_ARGUMENTS)
 
 
+def without_empty_calls(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the blocks of a reply without tool calls whose fields are all empty."""
+    return [block for block in blocks if block.get("type") not in _CALLS or not _is_empty_call(block)]
+
+
+def _is_empty_call(block: dict[str, Any]) -> bool:
+    return is_no_call(block.get(_id_key(block)), block.get("name"), block.get(_ARGUMENTS[block["type"]]))
+
+
 def checked_calls(
-    blocks: Sequence[dict[str, Any]], prefix: str, *, is_cut: bool, has_text: bool
+    blocks: Sequence[dict[str, Any]], prefix: str, reason: str | None, *, has_text: bool
 ) -> list[dict[str, Any]]:
     """Return the tool calls of a reply, each with a unique id, because results are matched by id.
+
+    Arguments in text become readable: without repetition, and decoded if they were encoded twice.
 
     Args:
         blocks: All blocks of the reply, in order.
         prefix: Prefix of new ids, which replace missing and duplicate ids.
-        is_cut: True if the reply reached its token limit.
+        reason: Finish reason of the reply.
         has_text: True if the reply contains text.
 
     Raises:
@@ -34,8 +47,7 @@ def checked_calls(
         ProtocolError: A tool call has no name.
     """
     calls = [block for block in blocks if block.get("type") in _CALLS]
-    if is_cut:
-        check_cut(_last_call(blocks), is_empty=not calls and not has_text)
+    check_cut(reason, _last_call(blocks), is_empty=not calls and not has_text)
     seen: set[str] = set()
     for number, call in enumerate(calls):
         if not isinstance(call.get("name"), str) or not call["name"]:
@@ -45,6 +57,9 @@ def checked_calls(
         if not call_id or call_id in seen:
             call_id = f"{prefix}_{number}_{len(seen)}"
         call[key] = call_id
+        name = _ARGUMENTS[call["type"]]
+        if isinstance(call.get(name), str):
+            call[name] = arguments_text(call[name]) or "{}"
         seen.add(call_id)
     return calls
 
@@ -61,9 +76,9 @@ def _last_call(blocks: Sequence[dict[str, Any]]) -> tuple[str, str] | None:
         return None
     last = blocks[-1]
     arguments = last.get(_ARGUMENTS[last["type"]])
-    # An object is complete; only text may be incomplete arguments.
+    # An object is complete; only text may be incomplete. A cut reply has an empty object.
     if not isinstance(arguments, str):
-        arguments = ""
+        arguments = "{}" if arguments else ""
     return str(last.get("name") or ""), arguments
 
 
@@ -73,8 +88,8 @@ def _text_of(value: object) -> str:
     return ""
 
 
-def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "responses"]) -> tuple[Message, ...]:
-    """Return received data as messages.
+def messages_in(data: Sequence[dict[str, Any]], owner: Owner) -> tuple[Message, ...]:
+    """Return data that an endpoint sent as messages.
 
     Raises:
         ProtocolError: The data is invalid.
@@ -82,6 +97,6 @@ def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "resp
     if not data:
         return ()
     try:
-        return read_messages(data, form=form, is_linked=False)
+        return read_messages(data, owner=owner, is_linked=False)
     except MessageError as error:
         raise ProtocolError(str(error)) from None

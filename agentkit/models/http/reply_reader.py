@@ -7,28 +7,29 @@ or as an object.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from uuid import uuid4
 
-from agentkit.models.http.error_reply import ErrorReply
-from agentkit.models.http.json_end import JsonEnd
-from agentkit.models.http.piece_joiner import PieceJoiner, without_half
+from agentkit.models.http.chat_call import ChatCall
+from agentkit.models.http.chat_content import content_of, joined_parts, thought_text
+from agentkit.models.http.finish_reasons import check_reason
+from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import (
     JsonObject,
     ProtocolError,
     Reader,
     brief,
     check_cut,
-    count_of,
+    is_no_call,
     nonempty,
     object_of,
     sendable,
 )
-from agentkit.models.model import Delta, Reply, Usage
+from agentkit.models.http.sent_usage import chat_usage, usage_in
+from agentkit.models.model import NO_USAGE, Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 
 __all__ = ["ReplyReader"]
@@ -37,30 +38,40 @@ _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function
 """Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """Keys of a tool call that the reader uses; other keys are stored for the provider."""
+_NO_ENDPOINT = Owner("openai")
 
 
 class ReplyReader(Reader):
     """Reads chat completions.
 
-    Unknown fields and the thinking of the model are stored for `provider`, the endpoint that sent them.
+    Unknown fields and the thinking of the model are stored for `owner`, the endpoint that sent them.
     """
 
-    def __init__(self, provider: str = "openai") -> None:
+    def __init__(self, owner: Owner = _NO_ENDPOINT) -> None:
         super().__init__()
-        self._provider = provider
+        self._owner = owner
         self._unknown: JsonObject = {}
         """Unknown fields of the message, and its thinking."""
-        self.usage = Usage()
+        self._thought_parts: tuple[list[JsonObject], list[JsonObject]] = ([], [])
+        """Parts of the content with thinking, before and after the text."""
+        self._usage: Usage = NO_USAGE
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
         self._refused = self._has_content = self._has_message = False
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._has_deltas = False
+        """True if a piece of the message arrived as `delta`."""
+        self._calls: list[ChatCall] = []
+        self._by_index: dict[int, ChatCall] = {}
+        self._by_id: dict[str, ChatCall] = {}
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
 
     def _add(self, data: JsonObject) -> list[Delta]:
         self._read_model(data)
-        if data.get("usage"):
-            self.usage = _usage(object_of(data["usage"], "usage"))
+        # A later usage without tokens is the default of a gateway.
+        if usage := usage_in(data):
+            self._usage = chat_usage(usage)
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
@@ -73,30 +84,34 @@ class ReplyReader(Reader):
         return deltas
 
     def end(self) -> list[Delta]:
-        return self._add_text("", last=True)
+        deltas = self._add_text("", last=True)
+        for call in self._calls:
+            deltas += nonempty(Delta(call.arguments.rest(), "arguments", call.position, call.name))
+        return deltas
 
     def reply(self, model: str) -> Reply:
         if not self.has_started:
             raise ProtocolError("the reply has no choices")
         self.end()
         seen: set[str] = set()
-        calls = tuple(call.tool_call(position, seen, self._provider) for position, call in enumerate(self._calls))
+        calls = tuple(call.tool_call(position, seen, self._owner) for position, call in enumerate(self._calls))
         reason = self._reason(calls)
         # The token limit explains an empty reply, so `_reason` checks it first.
         if not calls and not self._text:
             self._check_empty(reason)
-        return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
+        if not calls and reason == "tool_calls":
+            reason = "stop"
+        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
 
     def _reason(self, calls: tuple[ToolCall, ...]) -> str | None:
         """Return the finish reason; raises IncompleteCall if the reply was cut too early to be used."""
         reason = self.finish_reason
-        if reason == "length":
-            last = None
-            if calls:
-                last = (calls[-1].name, calls[-1].arguments)
-            check_cut(last, is_empty=not calls and not self._text)
+        last = None
+        if self._calls:
+            last = (self._calls[-1].name, str(self._calls[-1].arguments))
+        check_cut(reason, last, is_empty=not calls and not self._text)
         # Several servers send "stop" with tool calls.
-        if calls and reason in (None, "stop", "function_call"):
+        if calls and reason in (None, "stop"):
             return "tool_calls"
         if self._refused and reason in (None, "stop"):
             return "refusal"
@@ -104,66 +119,132 @@ class ReplyReader(Reader):
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless its content or its finish reason explains that."""
-        if self._has_content or reason not in (None, "stop", "tool_calls", "function_call"):
+        if self._has_content or reason not in (None, "stop", "tool_calls"):
             return
         problem = "no message"
         if self._has_message:
             problem = "neither text nor tool calls"
-            if thought_in(self._unknown):
+            if thought_in(self._unknown) or any(self._thought_parts):
                 problem += ", only thinking"
         raise ProtocolError(f"the reply has {problem} (finish_reason: {reason})")
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
         unknown = sendable(self._unknown)
-        thinking: tuple[Thinking, ...] = ()
+        thinking = self._thinking()
         if (thought := thought_in(unknown)) is not None:
             key, text = thought
             del unknown[key]
             # Another key than the first must be sent back under its name.
             opaque = {}
+            owner = self._owner.key({})
             if key != REASONING[0]:
-                opaque = {self._provider: {key: text}}
-            thinking = (Thinking(text, self._provider, opaque=opaque),)
-        return Message("assistant", self.text, calls, thinking=thinking, opaque=_opaque(self._provider, unknown))
+                opaque = {owner: {key: text}}
+            thinking = (Thinking(text, owner, opaque=opaque), *thinking)
+        return Message("assistant", self.text, calls, thinking=thinking, opaque=self._opaque(unknown))
+
+    def _thinking(self) -> tuple[Thinking, ...]:
+        """Return the thinking in the content, whose parts are sent back as they came."""
+        thinking: list[Thinking] = []
+        for at, parts in enumerate(self._thought_parts):
+            for part in map(sendable, joined_parts(parts)):
+                owner = self._owner.key(part)
+                # Thinking after the text follows one part of the message.
+                thinking.append(Thinking(thought_text(part), owner, at=at, opaque={owner: part}))
+        return tuple(thinking)
+
+    def _opaque(self, unknown: JsonObject) -> dict[str, JsonObject]:
+        """Return unknown fields as opaque data, each field for its owner."""
+        opaque: dict[str, JsonObject] = {}
+        for key, value in unknown.items():
+            opaque.setdefault(self._owner.key({key: value}), {})[key] = value
+        return opaque
 
     def _add_choice(self, choice: JsonObject) -> list[Delta]:
         self.has_started = True
         reason = choice.get("finish_reason")
+        data = self._message_delta(choice)
+        deltas: list[Delta] = []
+        if data:
+            message = object_of(data, "the message")
+            add = self._add_message
+            # The last piece of some servers repeats the message from its start.
+            if self._repeats(message, choice):
+                add = self._add_rest
+            deltas = add(message)
+            self._has_deltas = self._has_deltas or data is choice.get("delta")
         if isinstance(reason, str) and reason:
-            if reason == "error":
-                raise ErrorReply("", "the endpoint failed during the reply (finish_reason: error)")
-            self.finish_reason = reason
-        delta = self._message_delta(choice)
-        if not delta:
-            return []
+            self.finish_reason = check_reason(reason)
+        return deltas
+
+    def _repeats(self, message: JsonObject, choice: JsonObject) -> bool:
+        """True if a piece repeats the message from its start."""
+        if not self._has_message:
+            return False
+        text = content_of(message.get("content")).text
+        # A whole message after pieces; servers that send pieces as `message` may also repeat the text so far.
+        if choice.get("message") is message:
+            return self._has_deltas or (bool(self._text) and text.startswith(self.text))
+        # The text of a last piece is the whole text only by repetition, unless the whole text is one piece.
+        is_last = isinstance(choice.get("finish_reason"), str)
+        return is_last and len(self._text) > 1 and text == self.text
+
+    def _add_rest(self, message: JsonObject) -> list[Delta]:
+        """Add the part of a repeated message that no piece contained."""
+        content = content_of(message.get("content"))
+        rest: JsonObject = {"content": _rest(self.text, content.text)}
+        if isinstance(refusal := message.get("refusal"), str):
+            rest["refusal"] = _rest(self.text, refusal)
+        fields = {key: value for key, value in message.items() if key not in _MESSAGE_KEYS and value is not None}
+        for key in REASONING:
+            if isinstance(thought := fields.get(key), str):
+                del fields[key]
+                rest[key] = _rest(str(self._unknown.get(key) or ""), thought)
+        self._unknown.update(fields)
+        if not any(self._thought_parts):
+            rest["content"] = [*content.thoughts, rest["content"]]
+        deltas = self._add_message(rest)
+        for position, call in enumerate(_calls_in(message)):
+            deltas += self._add_whole_call(position, call)
+        return deltas
+
+    def _add_whole_call(self, position: int, data: JsonObject) -> list[Delta]:
+        """Add a call of a repeated message, found by its id or its position."""
+        function = object_of(data.get("function") or {}, "function")
+        call = self._by_id.get(str(data.get("id")))
+        if call is None and position < len(self._calls) and self._calls[position].name == function.get("name"):
+            call = self._calls[position]
+        if call is None:
+            return self._add_call(data)
+        piece = call.arguments.replace(function.get("arguments"))
+        return nonempty(Delta(piece, "arguments", call.position, call.name))
+
+    def _add_message(self, message: JsonObject) -> list[Delta]:
+        """Add a piece of the message."""
         self._has_message = True
-        delta = object_of(delta, "the message")
-        _collect_unknown(delta, _MESSAGE_KEYS, self._unknown)
-        deltas = self._add_thought(delta)
-        content = delta.get("content")
-        self._has_content = self._has_content or content is not None
-        deltas += self._add_text(_text_of(content))
-        refusal = delta.get("refusal")
+        _collect_unknown(message, _MESSAGE_KEYS, self._unknown)
+        content = content_of(message.get("content"))
+        self._has_content = self._has_content or content.has_text
+        deltas = self._add_thought(message)
+        for part in content.thoughts:
+            self._thought_parts[bool(self._text) or content.is_thought_last].append(part)
+            deltas += nonempty(Delta(self._thought.cleaned(thought_text(part)), "thinking"))
+        deltas += self._add_text(content.text)
+        refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._refused = True
             deltas += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
-        return deltas + self._add_calls(delta)
+        for call in _calls_in(message):
+            deltas += self._add_call(call)
+        # Old form of a reply with one call.
+        if message.get("function_call"):
+            deltas += self._add_call({"function": message["function_call"], "index": 0})
+        return deltas
 
     def _add_thought(self, delta: JsonObject) -> list[Delta]:
         for key in REASONING:
             if isinstance(thought := delta.get(key), str):
                 return nonempty(Delta(self._thought.cleaned(thought), "thinking"))
         return []
-
-    def _add_calls(self, delta: JsonObject) -> list[Delta]:
-        calls = delta.get("tool_calls") or []
-        if not isinstance(calls, list):
-            raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
-        deltas = [piece for call in calls for piece in self._add_call(object_of(call, "tool_calls"))]
-        # Old form of a reply with one call.
-        if delta.get("function_call"):
-            deltas += self._add_call({"function": delta["function_call"], "index": 0})
-        return deltas
 
     def _message_delta(self, choice: JsonObject) -> object:
         """Return the part of the message in a choice."""
@@ -186,18 +267,22 @@ class ReplyReader(Reader):
             raise ProtocolError(f"tool_calls: expected a text id and name, got {brief(data)}")
         arguments = function.get("arguments")
         call = self._open_call(index, id_, name)
+        # Gateways send all fields of a call in every piece.
+        if call is None and is_no_call(id_, name, arguments):
+            return []
         if call is None or call.is_over(id_, name, arguments):
-            call = _Call(id_, len(self._calls))
+            call = ChatCall(id_, len(self._calls))
             self._calls.append(call)
         _collect_unknown(data, _CALL_KEYS, call.unknown)
         if isinstance(index, int):
             self._by_index[index] = call
-        piece = call.add(id_, name, arguments)
+        call.add_names(id_, name)
+        piece = call.arguments.add(arguments)
         if call.id:
             self._by_id.setdefault(call.id, call)
         return nonempty(Delta(piece, "arguments", call.position, call.name))
 
-    def _open_call(self, index: object, id_: str, name: str) -> _Call | None:
+    def _open_call(self, index: object, id_: str, name: str) -> ChatCall | None:
         """Return the call that a piece may continue, found by its index or id, or the last call for a bare piece."""
         if isinstance(index, int):
             return self._by_index.get(index)
@@ -207,74 +292,23 @@ class ReplyReader(Reader):
         return call
 
 
-class _Call:
-    """A tool call while it is read."""
+def _calls_in(delta: JsonObject) -> list[JsonObject]:
+    """Return the tool calls of a piece.
 
-    __slots__ = ("_arguments", "_end", "_half", "_walked", "id", "name", "position", "unknown")
-
-    def __init__(self, id_: str, position: int) -> None:
-        self.id = id_
-        self.name = ""
-        self.unknown: JsonObject = {}
-        """Unknown fields."""
-        self.position = position
-        self._arguments: list[str] = []
-        self._half = ""
-        self._end: JsonEnd | None = None
-        self._walked = 0
-        """Number of pieces that `_end` has read."""
-
-    def is_over(self, id_: str, name: str, arguments: object) -> bool:
-        """True if a piece starts another call: some servers send the index 0 with every call."""
-        if not name or (id_ and id_ == self.id):
-            return False
-        # Two ids are two calls.
-        if id_ and self.id:
-            return True
-        if not self._arguments or name != self.name:
-            return bool(self._arguments)
-        return bool(arguments) and self._is_complete()
-
-    def _is_complete(self) -> bool:
-        """True if the arguments so far are one JSON value; each piece is walked once."""
-        end = self._end = self._end or JsonEnd()
-        for piece in self._arguments[self._walked :]:
-            end.add(piece)
-        self._walked = len(self._arguments)
-        return end.is_whole
-
-    def add(self, id_: str, name: str, arguments: object) -> str:
-        """Add a piece, and return the new text of the arguments."""
-        self.id = self.id or id_
-        # Some servers repeat the name in every piece, some send the name in pieces.
-        if name != self.name:
-            self.name += name
-        if arguments is None or arguments == "":
-            return ""
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)
-        piece: str = arguments
-        self._arguments.append(piece)
-        piece, self._half = without_half(self._half + piece)
-        return clean(piece)
-
-    def tool_call(self, position: int, seen: set[str], provider: str) -> ToolCall:
-        """Return the whole call; `seen` contains the ids of earlier calls."""
-        if not self.name:
-            raise ProtocolError(f"tool_calls[{position}] has no function name")
-        id_ = clean(self.id)
-        # Every call needs a unique id, because results are matched by id.
-        if not id_ or id_ in seen:
-            id_ = f"call_{uuid4().hex[:24]}"
-        seen.add(id_)
-        opaque = _opaque(provider, sendable(self.unknown))
-        return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
+    Raises:
+        ProtocolError: The calls are not a list of objects.
+    """
+    calls = delta.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
+    return [object_of(call, "tool_calls") for call in calls if call is not None]
 
 
-def _opaque(provider: str, data: JsonObject) -> JsonObject:
-    if not data:
-        return {}
-    return {provider: data}
+def _rest(before: str, whole: str) -> str:
+    """Return the part of a repeated text that is new; empty if it does not repeat the text before."""
+    if whole.startswith(before):
+        return whole[len(before) :]
+    return ""
 
 
 def _collect_unknown(data: Mapping[str, object], read_keys: frozenset[str], unknown: JsonObject) -> None:
@@ -294,29 +328,3 @@ def _collect_unknown(data: Mapping[str, object], read_keys: frozenset[str], unkn
             unknown[key] = [*value]
         else:
             unknown[key] = value
-
-
-def _text_of(content: object) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise ProtocolError(f"content: expected text, got {brief(content)}")
-    texts: list[str] = []
-    # Parts of other types are not text.
-    for part in content:
-        text = part
-        if isinstance(part, dict):
-            text = part.get("text")
-        if isinstance(text, str):
-            texts.append(text)
-    return "".join(texts)
-
-
-def _usage(data: JsonObject) -> Usage:
-    details = data.get("prompt_tokens_details")
-    cached = data.get("prompt_cache_hit_tokens")
-    if isinstance(details, dict):
-        cached = details.get("cached_tokens")
-    return Usage(*map(count_of, (data.get("prompt_tokens"), data.get("completion_tokens"), cached)))

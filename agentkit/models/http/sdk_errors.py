@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.reader import IncompleteCall, ProtocolError
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -108,25 +109,31 @@ class RequestTarget:
         return f"{text[:_MAX_CHARS]}..."
 
 
-def translate(error: Exception, target: RequestTarget, received: str | None = None) -> ModelError | None:
+def translate(
+    error: Exception, target: RequestTarget, received: str | None = None, usage: Usage = NO_USAGE
+) -> ModelError | None:
     """Return the model error for an error of an SDK, its HTTP library or a reader; None for any other error.
 
-    `received` is the text of the stream so far, None before the first delta.
+    `received` is the text of the stream so far, None before the first delta; `usage` are its tokens.
     """
     where = target.where
     if isinstance(error, IncompleteCall):
-        message = f"the reply was cut at its token limit {error}; increase max_tokens in the settings"
-        return ModelReplyCut(message, text=received or "", **where)
+        return ModelReplyCut(_cut_message(error), text=received or "", usage=usage, **where)
     # An error inside a stream has no status: its code names the status.
     if isinstance(error, ErrorReply):
         if received:
-            return ModelInterrupted.after(received, target.shown(error.explanation), **where)
+            return ModelInterrupted.after(received, target.shown(error.explanation), usage, **where)
         return _status_error(_status(error.code), error.code, target.shown(error.explanation), None, target)
     # ProtocolError is a ValueError, so it is checked before the ValueErrors of encoding.
     if isinstance(error, ProtocolError):
         detail = target.shown(str(error))
+        if error.is_event and received:
+            return ModelInterrupted.after(received, detail, usage, **where)
         return ModelReplyError(
-            f"the reply is not a {target.noun}: {detail}; check that {target.address_hint}{target.advice}", **where
+            f"the reply is not a {target.noun}: {detail}; check that {target.address_hint}{target.advice}",
+            text=received or "",
+            usage=usage,
+            **where,
         )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)
@@ -134,13 +141,19 @@ def translate(error: Exception, target: RequestTarget, received: str | None = No
         code, explanation = _explanation(error)
         return _status_error(status, code, target.shown(explanation), response.headers, target)
     if (kind := _connection(error)) is not None:
-        return _connection_error(kind, target.shown(_reason(error)), target, received)
+        return _connection_error(kind, target.shown(_reason(error)), target, received, usage)
     return _encoding_error(error, target)
 
 
-def _connection_error(kind: str, reason: str, target: RequestTarget, received: str | None) -> ModelError:
+def _cut_message(error: IncompleteCall) -> str:
+    if error.reason == "length":
+        return f"the reply was cut at its token limit {error}; increase max_tokens in the settings"
+    return f"the reply ended {error} (finish reason: {error.reason}); ask again, or increase max_tokens in the settings"
+
+
+def _connection_error(kind: str, reason: str, target: RequestTarget, received: str | None, usage: Usage) -> ModelError:
     if received is not None:
-        return ModelInterrupted.after(received, reason, **target.where)
+        return ModelInterrupted.after(received, reason, usage, **target.where)
     if kind == "timeout":
         message = f"no response in time ({reason}); retry the request, or increase the timeout in the settings"
     else:

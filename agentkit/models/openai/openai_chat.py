@@ -10,6 +10,7 @@ from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
 from agentkit.models.settings import Fields, ModelSettings, set_per_request
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class OpenAIModel(EndpointModel):
     options.
 
     Fields of a reply that only its endpoint understands (thinking, signatures) are sent back to the same host with the
-    next request, and never to another host.
+    next request, and never to another host; signed and encrypted fields only to the same model.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -77,7 +78,7 @@ class OpenAIModel(EndpointModel):
     def _body(self, composition: Composition) -> dict[str, Any]:
         self._check_calls(composition)
         required = self.required or _REQUIRED.get(self.host)
-        body = {"model": self.name, **composition.to_openai(self.host, required=required)}
+        body = {"model": self.name, **composition.to_openai(self.host, model=self.name, required=required)}
         choice = self._tool_choice(composition)
         if choice in ("auto", "none", "required"):
             body["tool_choice"] = choice
@@ -108,4 +109,4 @@ class OpenAIModel(EndpointModel):
             )
 
     def _reader(self, composition: Composition) -> ReplyReader:
-        return ReplyReader(self.host)
+        return ReplyReader(Owner("openai", self.host, self.name))

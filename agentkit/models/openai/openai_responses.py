@@ -9,6 +9,7 @@ from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit.models.settings import Fields, ModelSettings, set_per_request
+from agentkit_prompts.context.wire.owner import Owner
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -36,8 +37,9 @@ class OpenAIResponsesModel(EndpointModel):
     describes the other options.
 
     Each request contains the whole conversation, and the provider stores nothing: the reply contains encrypted
-    reasoning, which is sent back with the next request. `extra={"store": True}` stores the conversation at the
-    provider; `extra={"reasoning": {"summary": "auto"}}` requests summaries of the reasoning.
+    reasoning, which is sent back to the same model at the same host with the next request. `extra={"store": True}`
+    stores the conversation at the provider; `extra={"reasoning": {"summary": "auto"}}` requests summaries of the
+    reasoning.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -58,7 +60,8 @@ class OpenAIResponsesModel(EndpointModel):
             yield from refused_settings(settings, rules, is_chat=False)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.name, "store": False, **composition.to_responses()}
+        payload = composition.to_responses(self.host, model=self.name)
+        body: dict[str, Any] = {"model": self.name, "store": False, **payload}
         rules = None
         if self._clients.is_official:
             rules = openai_rules(self.name)
@@ -75,4 +78,4 @@ class OpenAIResponsesModel(EndpointModel):
         return body
 
     def _reader(self, composition: Composition) -> ResponsesReader:
-        return ResponsesReader()
+        return ResponsesReader(Owner("responses", self.host, self.name))

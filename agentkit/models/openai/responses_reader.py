@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
-from agentkit.models.http.piece_joiner import PieceJoiner
-from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
-from agentkit.models.http.reply_checks import checked_calls, messages_in
-from agentkit.models.model import Delta, DeltaKind, Reply, Usage
+from agentkit.models.http.finish_reasons import check_reason
+from agentkit.models.http.reader import ProtocolError, Reader, brief, object_of, sendable
+from agentkit.models.http.reply_checks import checked_calls, messages_in, without_empty_calls
+from agentkit.models.http.sent_usage import chat_usage, usage_in
+from agentkit.models.model import NO_USAGE, Delta, DeltaKind, Reply, Usage
+from agentkit.models.openai.output_item import OutputItem
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
 
 __all__ = ["ResponsesReader"]
@@ -26,69 +29,36 @@ _DELTA_KINDS: Mapping[str, DeltaKind] = {
     "response.reasoning_text.delta": "thinking",
     "response.function_call_arguments.delta": "arguments",
 }
+_DONE_EVENTS: Mapping[str, str] = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning_summary_text.done": "text",
+    "response.reasoning_text.done": "text",
+    "response.function_call_arguments.done": "arguments",
+}
+"""Events that repeat a whole text, and the key of the text."""
+_PART_EVENTS = ("response.content_part.added", "response.content_part.done")
 _START_EVENTS = ("response.created", "response.in_progress", "response.queued")
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
-_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
-
-
-class _Item:
-    """An output item while it is read."""
-
-    __slots__ = ("data", "position", "texts")
-
-    def __init__(self, data: dict[str, Any], position: int) -> None:
-        self.data = data
-        self.position = position
-        """Position of a tool call among the tool calls of the reply."""
-        self.texts: dict[str, PieceJoiner] = {}
-        """Texts from deltas, by kind."""
-
-    def text(self, kind: str) -> str:
-        """Return the joined deltas of a kind."""
-        if kind in self.texts:
-            return "".join(self.texts[kind].pieces)
-        return ""
-
-    def missing_deltas(self, kind: DeltaKind, whole: str) -> list[Delta]:
-        """Return the rest of a whole text that no delta has contained."""
-        size = 0
-        if kind in self.texts:
-            size = self.texts[kind].size
-        # The length is compared first, because joining the deltas for every repetition is slow.
-        if len(whole) <= size or not whole.startswith(self.text(kind)):
-            return []
-        return self.add(kind, whole[size:])
-
-    def content(self) -> dict[str, Any]:
-        """Return the item; its deltas replace missing fields."""
-        data = self.data
-        if data.get("type") == "function_call":
-            data["arguments"] = clean(data.get("arguments") or self.text("arguments") or "{}")
-        elif data.get("type") == "message" and not data.get("content"):
-            text, refusal = self.text("text"), self.text("refusal")
-            data["content"] = []
-            if text or not refusal:
-                data["content"].append({"type": "output_text", "text": text})
-            if refusal:
-                data["content"].append({"type": "refusal", "refusal": refusal})
-        return data
-
-    def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
-        """Store a piece of text and return its delta."""
-        delta = Delta(self.texts.setdefault(kind, PieceJoiner()).append(piece), kind)
-        if kind == "arguments":
-            delta = delta._replace(call=self.position, name=str(self.data.get("name") or ""))
-        return nonempty(delta)
+_NO_ENDPOINT = Owner("responses")
 
 
 class ResponsesReader(Reader):
     """Reads responses. Reasoning items and tool results of the provider are sent back with the next request."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner = _NO_ENDPOINT) -> None:
         super().__init__()
-        self._items: dict[object, _Item] = {}
+        self._owner = owner
+        self._items: list[OutputItem] = []
+        self._by_index: dict[int, OutputItem] = {}
+        """The latest item of each index: servers use an index again."""
+        self._by_id: dict[str, OutputItem] = {}
         self._calls = 0
-        self._usage: dict[str, Any] = {}
+        self._usage: Usage = NO_USAGE
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
@@ -101,8 +71,13 @@ class ResponsesReader(Reader):
     def _add_event(self, kind: str, data: dict[str, Any]) -> list[Delta]:
         if kind in _DELTA_KINDS:
             return self._add_delta(data, _DELTA_KINDS[kind])
+        if kind in _DONE_EVENTS:
+            delta_kind = _DELTA_KINDS[f"{kind.removesuffix('done')}delta"]
+            return self._add_text_of_event(data, delta_kind, data.get(_DONE_EVENTS[kind]))
+        if kind in _PART_EVENTS:
+            return self._add_part(data, object_of(data.get("part") or {}, "part"))
         if kind == "response.output_item.done":
-            return self._finish_item(self._start_item(data), object_of(data.get("item"), "item"))
+            return self._end_item(data)
         if kind in _END_EVENTS:
             return self._whole(object_of(data.get("response"), "response"))
         if kind in _START_EVENTS:
@@ -119,15 +94,19 @@ class ResponsesReader(Reader):
     def reply(self, model: str) -> Reply:
         if not self.has_started:
             raise ProtocolError("the stream contains no response")
-        items = [item.content() for item in self._items.values()]
         reason = self.finish_reason or "stop"
-        calls = checked_calls(items, "call", is_cut=reason == "length", has_text=bool(self.text))
+        # A call that was only announced has no arguments yet.
+        items = without_empty_calls([item.content() for item in self._items if not item.is_announced(reason)])
+        calls = checked_calls(items, "call", reason, has_text=bool(self.text))
         if reason == "stop" and not calls and all(item.get("type") != "message" for item in items):
             raise ProtocolError("the response has neither text nor tool calls")
-        message = _message([item for item in map(_sendable_item, items) if item])
+        message = _message([item for item in map(_sendable_item, items) if item], self._owner)
         if reason == "stop":
             reason = _completed_reason(message)
-        return Reply(message, _usage(self._usage), clean(reason), clean(self.model or model))
+        return Reply(message, self._usage, clean(reason), clean(self.model or model))
+
+    def end(self) -> list[Delta]:
+        return [delta for item in self._items for delta in item.rest()]
 
     def _start(self, data: dict[str, Any]) -> None:
         self.has_started = True
@@ -136,89 +115,134 @@ class ResponsesReader(Reader):
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         """Read a whole response, which may follow its deltas."""
         self._start(data)
+        if usage := usage_in(data):
+            self._usage = chat_usage(usage)
         _check_status(data)
-        if data.get("usage") is not None:
-            self._usage = object_of(data["usage"], "usage")
         output = data.get("output")
         if not isinstance(output, list | None):
             raise ProtocolError(f"output: expected a list, got {brief(output)}")
         if output:
             self._replace_items([object_of(item, "output") for item in output])
-        deltas = [delta for item in self._items.values() for delta in self._finish_item(item, item.data)]
+        deltas = [delta for item in self._items for delta in self._finish_item(item, item.data)]
         self.finish_reason = _reason_of(data)
         self.is_over = True
         return deltas
 
     def _replace_items(self, output: list[dict[str, Any]]) -> None:
         """Replace the data of the items by the data of the whole response; their deltas stay."""
-        items = list(self._items.values())
-        self._items = {}
+        items, self._items = self._items, []
         for index, data in enumerate(output):
-            if index < len(items) and items[index].data.get("type") == data.get("type"):
+            item = self._by_id.get(str(data.get("id")))
+            if item is None and index < len(items) and items[index].data.get("type") == data.get("type"):
                 item = items[index]
-            else:
-                item = _Item({}, self._calls)
+            if item is None or item in self._items:
+                item = OutputItem({}, self._calls)
                 self._calls += data.get("type") == "function_call"
             item.data = dict(data)
-            self._items[index] = item
+            item.is_over = True
+            self._items.append(item)
 
-    def _key(self, data: dict[str, Any]) -> object:
-        """Return the key of the item of an event: its index, else its id, else the key of the last item."""
-        # Compatible servers omit the index, the id, or both.
+    def _item_of(self, data: dict[str, Any]) -> OutputItem | None:
+        """Return the item of an event by its id, else by its index, else the last item; None for a new item."""
+        # Compatible servers omit the index, the id, or both; some send another id with each event.
         index, item_id = data.get("output_index"), data.get("item_id")
-        if isinstance(index, int):
-            return index
         if isinstance(item := data.get("item"), dict) and isinstance(item.get("id"), str):
             item_id = item["id"]
-        if isinstance(item_id, str):
-            return item_id
-        return next(reversed(self._items), 0)
+        if isinstance(item_id, str) and item_id in self._by_id:
+            return self._by_id[item_id]
+        if isinstance(index, int):
+            return self._by_index.get(index)
+        if isinstance(item_id, str) or not self._items:
+            return None
+        return self._items[-1]
 
-    def _start_item(self, data: dict[str, Any]) -> _Item:
+    def _start_item(self, data: dict[str, Any]) -> OutputItem:
+        """Return a new item for the event that starts it."""
         self.has_started = True
-        fields, key = object_of(data.get("item"), "item"), self._key(data)
-        item = self._items.get(key)
-        if item is None:
-            item = self._items[key] = _Item({}, self._calls)
-            self._calls += fields.get("type") == "function_call"
+        fields, index = object_of(data.get("item"), "item"), data.get("output_index")
+        item = OutputItem(dict(fields), self._calls)
+        self._calls += fields.get("type") == "function_call"
+        self._items.append(item)
+        if isinstance(index, int):
+            self._by_index[index] = item
+        for item_id in (fields.get("id"), data.get("item_id")):
+            if isinstance(item_id, str) and item_id:
+                self._by_id[item_id] = item
+        return item
+
+    def _end_item(self, data: dict[str, Any]) -> list[Delta]:
+        """Read the event that ends an item, which some servers send without the event that starts it."""
+        self.has_started = True
+        fields, item = object_of(data.get("item"), "item"), self._item_of(data)
+        if item is None or item.is_over or item.data.get("type") not in (None, fields.get("type")):
+            item = self._start_item(data)
         item.data.update(fields)
+        item.is_over = True
+        return self._finish_item(item, fields)
+
+    def _item_of_text(self, data: dict[str, Any], kind: DeltaKind) -> OutputItem:
+        """Return the item of a text; a new item if the server did not send the event that starts it."""
+        self.has_started = True
+        item = self._item_of(data)
+        if item is None:
+            types = {"arguments": "function_call", "thinking": "reasoning"}
+            fields = {"type": types.get(kind, "message")}
+            item = self._start_item({**data, "item": fields})
         return item
 
     def _add_delta(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
-        self.has_started = True
-        key, piece = self._key(data), data.get("delta")
+        piece = data.get("delta")
         if not isinstance(piece, str):
             raise ProtocolError(f"delta: expected text, got {brief(piece)}")
-        item = self._items.get(key)
-        if item is None:
-            # Some servers send deltas without an event that starts the item.
-            types = {"arguments": "function_call", "thinking": "reasoning"}
-            item = self._items[key] = _Item({"type": types.get(kind, "message")}, self._calls)
-            self._calls += kind == "arguments"
-        deltas = item.add(kind, piece)
-        if kind in ("text", "refusal"):
-            self._text += [delta.text for delta in deltas]
+        deltas = self._item_of_text(data, kind).add(kind, _part_index(data), piece)
+        return self._with_text(deltas)
+
+    def _add_text_of_event(self, data: dict[str, Any], kind: DeltaKind, whole: object) -> list[Delta]:
+        """Read an event that repeats the whole text of a part, or the whole arguments."""
+        if whole is None or whole == "":
+            return []
+        if not isinstance(whole, str):
+            raise ProtocolError(f"{data.get('type')}: expected text, got {brief(whole)}")
+        item = self._item_of_text(data, kind)
+        return self._with_text(item.missing_of_part(kind, _part_index(data), whole))
+
+    def _add_part(self, data: dict[str, Any], part: dict[str, Any]) -> list[Delta]:
+        """Read an event with a part of a message or of reasoning."""
+        kind: DeltaKind = "text"
+        if part.get("type") == "refusal":
+            kind = "refusal"
+        elif part.get("type") in ("reasoning_text", "summary_text"):
+            kind = "thinking"
+        return self._add_text_of_event(data, kind, part.get("refusal") or part.get("text"))
+
+    def _with_text(self, deltas: list[Delta]) -> list[Delta]:
+        """Store the text of deltas, and return the deltas."""
+        self._text += [delta.text for delta in deltas if delta.kind in ("text", "refusal")]
         return deltas
 
-    def _finish_item(self, item: _Item, data: dict[str, Any]) -> list[Delta]:
+    def _finish_item(self, item: OutputItem, data: dict[str, Any]) -> list[Delta]:
         """Return the part of an item not emitted yet; `data` is the item as the last event contains it."""
         kind = item.data.get("type")
         if not isinstance(kind, str):
             raise ProtocolError(f"output: an item without a type: {brief(item.data)}")
         if kind == "function_call":
             arguments = data.get("arguments") or ""
-            if not isinstance(arguments, str):
+            if not isinstance(arguments, str | dict):
                 raise ProtocolError(f"arguments: expected text, got {brief(arguments)}")
-            return item.missing_deltas("arguments", arguments)
+            return item.replace_arguments(arguments)
         if kind != "message":
             return []
         parts = _parts(data.get("content"))
-        deltas = [
-            *item.missing_deltas("text", _joined_texts(parts, "text")),
-            *item.missing_deltas("refusal", _joined_texts(parts, "refusal")),
-        ]
-        self._text += [delta.text for delta in deltas]
-        return deltas
+        deltas = item.missing_deltas("text", _joined_texts(parts, "text"))
+        return self._with_text([*deltas, *item.missing_deltas("refusal", _joined_texts(parts, "refusal"))])
+
+
+def _part_index(data: dict[str, Any]) -> int:
+    """Return the index of the part of an event; 0 if the server sent none."""
+    for key in ("content_index", "summary_index"):
+        if isinstance(index := data.get(key), int):
+            return index
+    return 0
 
 
 def _parts(content: object) -> list[dict[str, Any]]:
@@ -259,7 +283,7 @@ def _reason_of(data: dict[str, Any]) -> str:
         reason = details.get("reason")
     if data.get("status") != "incomplete" and not reason:
         return "stop"
-    return _REASONS.get(str(reason), str(reason or "length"))
+    return check_reason(str(reason or "length"))
 
 
 def _sendable_item(item: dict[str, Any]) -> dict[str, Any]:
@@ -279,9 +303,9 @@ def _without_logprobs(part: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if key != "logprobs"}
 
 
-def _message(items: list[dict[str, Any]]) -> Message:
+def _message(items: list[dict[str, Any]], owner: Owner) -> Message:
     """Return all items as one message, with the order of the items if the reply has several messages."""
-    messages = messages_in(items, "responses")
+    messages = messages_in(items, owner)
     if not messages:
         return Message("assistant", "")
     if len(messages) == 1:
@@ -295,7 +319,7 @@ def _message(items: list[dict[str, Any]]) -> Message:
         thinking += [replace(thought, at=thought.at + size) for thought in message.thinking]
         parts += message.parts
         calls += message.tool_calls
-    order = {"responses": {ITEMS: _order(items)}}
+    order = {owner.key({}): {ITEMS: _order(items)}}
     return replace(messages[0], content=tuple(parts), tool_calls=tuple(calls), thinking=tuple(thinking), opaque=order)
 
 
@@ -312,11 +336,3 @@ def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 kind = "thinking"
             order.append({"type": kind})
     return order
-
-
-def _usage(data: dict[str, Any]) -> Usage:
-    details = data.get("input_tokens_details")
-    cached = None
-    if isinstance(details, dict):
-        cached = details.get("cached_tokens")
-    return Usage(count_of(data.get("input_tokens")), count_of(data.get("output_tokens")), count_of(cached))

@@ -122,25 +122,33 @@ class Composition(CallContent, metaclass=Hinted):
             )
         return composition
 
-    def to_openai(self, provider: str | None = None, *, required: Required | None = None) -> dict[str, Any]:
+    def to_openai(
+        self, host: str | None = None, *, model: str = "", required: Required | None = None
+    ) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` if it has tools.
 
-        `provider` is the endpoint that receives its own opaque data back, such as signatures; see `Message`.
+        `host` and `model` are the receiver: thinking and signatures of another receiver are left out; see `Message`.
         `required` names the field that the endpoint requires in every reply, including replies of other models.
         """
-        return openai_payload(self, provider, required)
+        return openai_payload(self, host, model, required)
 
-    def to_anthropic(self) -> dict[str, Any]:
-        """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` if not empty."""
+    def to_anthropic(self, host: str | None = None, *, model: str = "") -> dict[str, Any]:
+        """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` if not empty.
+
+        `host` and `model` are the receiver: thinking and signatures of another receiver are left out; see `Message`.
+        """
         from agentkit_prompts.composition.targets.anthropic_request import anthropic_payload
 
-        return anthropic_payload(self)
+        return anthropic_payload(self, host, model)
 
-    def to_responses(self) -> dict[str, Any]:
-        """Return the payload of a Responses request: `input`, and `instructions` and `tools` if not empty."""
+    def to_responses(self, host: str | None = None, *, model: str = "") -> dict[str, Any]:
+        """Return the payload of a Responses request: `input`, and `instructions` and `tools` if not empty.
+
+        `host` and `model` are the receiver: thinking and signatures of another receiver are left out; see `Message`.
+        """
         from agentkit_prompts.composition.targets.responses_request import responses_payload
 
-        return responses_payload(self)
+        return responses_payload(self, host, model)
 
     def to_sample(
         self,

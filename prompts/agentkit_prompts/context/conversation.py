@@ -303,8 +303,9 @@ class Conversation(Sequence[Message]):
     def complete(self) -> Conversation:
         """Return the conversation without calls that lack a result, and without results that lack a call.
 
-        No provider accepts such orphans. The text of a message with removed calls is kept. A conversation without
-        orphans is returned unchanged. The log caches the check, so that only new messages are checked.
+        No provider accepts such orphans. The text of a message with removed calls is kept. A message between a call and
+        its result follows the result. A conversation without orphans is returned unchanged. The log caches the check,
+        so that only new messages are checked.
         """
         start, stop = self.start, self.stop
         if start == stop:
@@ -409,31 +410,33 @@ def _check(messages: Iterable[object], first: int) -> bool:
 def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
     """Yield the messages without orphans, each with its index.
 
-    A message with calls is complete if the results of all its calls follow directly. Otherwise only its text is
-    yielded, without its results.
+    A message with calls is complete if all its calls have results, which follow it directly: providers require that,
+    so messages between a call and its result follow the result. Of other messages with calls only the text is yielded.
     """
+    results = _results_by_call(messages)
     for index, message in enumerate(messages):
         if message.role == "tool":
             continue
         if not message.tool_calls:
             yield index, message
             continue
-        ids = {call.id for call in message.tool_calls}
-        results = _results_after(messages, index, ids)
-        if len(results) == len(ids):
+        answers = results.get(index, [])
+        if len(answers) == len({call.id for call in message.tool_calls}):
             yield index, message
-            yield from results.values()
+            yield from answers
         elif message.content:
             yield index, Message("assistant", message.content)
 
 
-def _results_after(messages: Sequence[Message], index: int, ids: set[str]) -> dict[str, tuple[int, Message]]:
-    """Return the results that follow message `index` directly, by the id of the call; of two results the first."""
-    results: dict[str, tuple[int, Message]] = {}
-    for number in range(index + 1, len(messages)):
-        message = messages[number]
-        if message.role != "tool":
-            break
-        if message.tool_call_id in ids:
-            results.setdefault(message.tool_call_id, (number, message))
+def _results_by_call(messages: Sequence[Message]) -> dict[int, list[tuple[int, Message]]]:
+    """Return the first result of each call with its index, by the index of the message with the call."""
+    results: dict[int, list[tuple[int, Message]]] = {}
+    waiting: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        # Models use ids again: a later result belongs to the later call.
+        waiting.update({call.id: index for call in message.tool_calls})
+        if message.role == "tool":
+            called = waiting.pop(message.tool_call_id or "", None)
+            if called is not None:
+                results.setdefault(called, []).append((index, message))
     return results

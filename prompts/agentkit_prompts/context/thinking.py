@@ -30,7 +30,7 @@ class Thinking:
     """Text of the thinking; empty if the provider does not send it."""
     provider: str = "openai"
     """Receiver of the thinking: every endpoint of a wire form (`openai` for chat completions, `responses`,
-    `anthropic`), or one endpoint by its name."""
+    `anthropic`), one endpoint of the form, or one model of the endpoint, see `Owner`."""
     signature: str | None = None
     """Signature with which the provider verifies the text; None without a signature."""
     redacted: str | None = None

@@ -177,12 +177,42 @@ def test_folds_by_two_functions_are_kept_apart() -> None:
         assert conversation.fold(text_of, last) == "c"
 
 
-def test_a_result_given_twice_or_late_is_dropped() -> None:
-    call, result = Message("assistant", "", (CALL,)), Message("tool", "r", tool_call_id="1")
-    twice = Conversation([call, result, result, Message("user", "x")])
-    assert [m.role for m in twice.complete()] == ["assistant", "tool", "user"]
-    late = Conversation([call, Message("user", "x"), result])
-    assert [m.role for m in late.complete()] == ["user"]
+SHORT = {"u": Message("user", "x"), "s": Message("system", "s"), "t": Message("assistant", "text")}
+SHORT |= {letter: Message("assistant", "", (ToolCall(letter, "f"),)) for letter in "AB"}
+SHORT |= {letter.lower(): Message("tool", "r", tool_call_id=letter) for letter in "AB"}
+SHORT["D"] = Message("assistant", "", (ToolCall("A", "f"), ToolCall("B", "f")))
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ("uAaau", "uAau"),
+        ("uAua", "uAau"),
+        ("uAuaut", "uAauut"),
+        ("uAsuat", "uAasut"),
+        ("uAta", "uAat"),
+        ("uDaub", "uDabu"),
+        ("uDbua", "uDbau"),
+        ("uDua", "uu"),
+        ("uABab", "uAaBb"),
+        ("uAuBba", "uAauBb"),
+        ("uAuAa", "uuAa"),
+        ("uAauAua", "uAauAau"),
+        ("uaAu", "uu"),
+        ("uAu", "uu"),
+    ],
+)
+def test_a_result_follows_its_call_and_no_other_message_is_lost(given_: str, expected: str) -> None:
+    complete = Conversation([SHORT[letter] for letter in given_]).complete()
+    assert list(complete) == [SHORT[letter] for letter in expected]
+
+
+def test_late_results_of_many_calls_are_moved_in_a_time_that_grows_with_their_number() -> None:
+    calls = [Message("assistant", "", (ToolCall(str(number), "f"),)) for number in range(5_000)]
+    results = [Message("tool", "r", tool_call_id=str(number)) for number in range(0, 5_000, 2)]
+    start = process_time()
+    assert len(Conversation([*calls, *results]).complete()) == 5_000
+    assert process_time() - start < 1
 
 
 def test_a_conversation_survives_pickle_and_copy() -> None:

@@ -31,6 +31,7 @@ from agentkit.prompts import (
     read_messages,
 )
 from agentkit.testing import strategies as some
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from agentkit_prompts.context.wire.write_openai_chat import openai_message, openai_writer
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
@@ -359,17 +360,17 @@ def test_what_a_provider_wrote_goes_back_to_it_and_to_no_other() -> None:
     message = Message(
         "assistant",
         (Text("a", opaque={"openai": {"x": "secret of chat"}, "anthropic": {"citations": ["secret of claude"]}}),),
-        (ToolCall("1", "f", opaque={"gemini": {"extra_content": "secret of gemini"}}),),
+        (ToolCall("1", "f", opaque={"openai@gemini": {"extra_content": "secret of gemini"}}),),
         thinking=(
             Thinking("secret of chat"),
             Thinking("secret of claude", "anthropic", "sig"),
             Thinking("", "responses", opaque={"responses": {"type": "reasoning", "id": "secret of responses"}}),
-            Thinking("secret of gemini", "gemini"),
+            Thinking("secret of gemini", "openai@gemini"),
         ),
-        opaque={"openai": {"y": "secret of chat"}, "gemini": {"z": "secret of gemini"}},
+        opaque={"openai": {"y": "secret of chat"}, "openai@gemini": {"z": "secret of gemini"}},
     )
     assert mentions(openai_message(message)) == {"chat"}
-    assert mentions(openai_writer("gemini")(message)) == {"chat", "gemini"}
+    assert mentions(openai_writer(Owner("openai", "gemini"))(message)) == {"chat", "gemini"}
     assert mentions(anthropic_message(message)[1]) == {"claude"}
     assert mentions(responses_items(message)) == {"responses"}
     conversation = Conversation(_answered(message))
@@ -387,8 +388,8 @@ def test_opaque_data_of_a_thought_that_is_no_whole_block_makes_none() -> None:
 
 
 def test_the_writer_for_a_provider_is_one_function() -> None:
-    assert openai_writer("a") is openai_writer("a")
-    assert openai_writer(None) is openai_writer("openai") is openai_message
+    assert openai_writer(Owner("openai", "a")) is openai_writer(Owner("openai", "a"))
+    assert openai_writer() is openai_writer(Owner("openai")) is openai_message
 
 
 def test_a_file_that_a_provider_has_is_no_use_to_another() -> None:

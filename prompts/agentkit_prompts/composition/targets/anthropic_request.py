@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
-from agentkit_prompts.context.wire.write_anthropic import OPENING, RoleAndBlocks, anthropic_blocks, anthropic_message
+from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.context.wire.write_anthropic import OPENING, RoleAndBlocks, anthropic_blocks, anthropic_writer
 from agentkit_prompts.errors import MediaError
 from agentkit_prompts.schemas.provider_tools import anthropic_form
 
@@ -24,7 +25,7 @@ _UNMARKED = ("thinking", "redacted_thinking")
 """Types of blocks that the API refuses if they have a cache mark."""
 
 
-def anthropic_payload(composition: CallContent) -> dict[str, Any]:
+def anthropic_payload(composition: CallContent, host: str | None = None, model: str = "") -> dict[str, Any]:
     """Return `{"system": [...], "messages": [...], "tools": [...]}`, without empty fields. Nested values are read-only.
 
     Neighbouring messages of one role are merged, because user and assistant must alternate. Tool results are sent by
@@ -34,14 +35,15 @@ def anthropic_payload(composition: CallContent) -> dict[str, Any]:
     Raises:
         MediaError: The API does not accept the type of a media part, or a system prompt with media.
     """
+    writer = anthropic_writer(Owner("anthropic", host or "", model))
     points = breakpoints(composition)
     borders = [point.offset for point in points if point.after in ("static", "session")]
-    builder = composition.conversation.fold(anthropic_message, _with_messages).copy()
+    builder = composition.conversation.fold(writer, _with_messages).copy()
     system = _system(composition.system, borders) + builder.system
     if any(point.after == "conversation" for point in points):
         builder.mark_end()
     builder.add_text(composition.user)
-    for message in composition.intermediate.derive(anthropic_message):
+    for message in composition.intermediate.derive(writer):
         builder.add(message)
     builder.add_text(composition.closing)
     payload: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.composition.sections import to_parts
@@ -9,6 +10,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
 
 if TYPE_CHECKING:
@@ -23,18 +25,19 @@ _OFFICIAL = ("openai.com", "azure.com")
 
 
 def openai_payload(
-    composition: CallContent, provider: str | None = None, required: Required | None = None
+    composition: CallContent, host: str | None = None, model: str = "", required: Required | None = None
 ) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...]}`; no `tools` without tools. Nested values are read-only.
 
     A tool message can contain only text: media of tool results follow in a user message, each after the name that the
-    text of the result uses. An output schema becomes `response_format`. Opaque data are sent only to the provider that
-    they came from; opaque data of an unknown endpoint with this format are sent to every provider.
+    text of the result uses. An output schema becomes `response_format`. Opaque data are sent only to their owner; data
+    of an unknown endpoint with this format are sent to every endpoint.
     """
+    writer = openai_writer(Owner("openai", host or "", model), required)
     messages: list[FrozenDict] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
-            messages += _with_media(entry, provider, required)
+            messages += _with_media(entry, writer)
         elif entry.role == "user" or entry.media:
             messages.append(_section_message(entry))
         else:
@@ -44,7 +47,7 @@ def openai_payload(
     payload: dict[str, Any] = {"messages": messages}
     tools_and_output = composition.tools_and_output
     if tools_and_output.tools:
-        payload["tools"] = tools_and_output.derive(_tools, _form_of_tools(provider, required))
+        payload["tools"] = tools_and_output.derive(_tools, _form_of_tools(host, required))
     if tools_and_output.output is not None and tools_and_output.output.mode == "native":
         payload["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(tools_and_output.output)}
     return payload
@@ -57,10 +60,10 @@ def _answer_schema(output: OutputRequest) -> dict[str, Any]:
     return schema
 
 
-def _form_of_tools(provider: str | None, required: Required | None) -> Literal["openai", "compatible", "gemini"]:
+def _form_of_tools(host: str | None, required: Required | None) -> Literal["openai", "compatible", "gemini"]:
     if required == "thought_signature":
         return "gemini"
-    is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+    is_official = host is None or host.partition(":")[0].endswith(_OFFICIAL)
     return "openai" if is_official else "compatible"
 
 
@@ -79,9 +82,9 @@ def _section_message(section: Section) -> FrozenDict:
     return FrozenDict(role=section.role, content=clean(section.text))
 
 
-def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
+def _with_media(conversation: Conversation, writer: Callable[[Message], FrozenDict]) -> list[FrozenDict]:
     """Return the wire form of messages; the media of tool messages follow the last tool message of their step."""
-    messages = conversation.derive(openai_writer(provider, required))
+    messages = conversation.derive(writer)
     if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages
     result: list[FrozenDict] = []

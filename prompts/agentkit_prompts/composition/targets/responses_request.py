@@ -12,7 +12,8 @@ from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.write_openai_responses import responses_items
+from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.context.wire.write_openai_responses import responses_items, responses_writer
 from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
@@ -22,21 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["responses_payload", "responses_tool"]
 
 
-def responses_payload(composition: CallContent) -> dict[str, Any]:
+def responses_payload(composition: CallContent, host: str | None = None, model: str = "") -> dict[str, Any]:
     """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without empty fields. Nested values are
     read-only.
 
     The system prompt becomes `instructions`, or a system message if it contains media. An output schema becomes
-    `text`. Thinking that came in this form is sent back at its original place.
+    `text`. Thinking of the endpoint is sent back at its original place.
 
     Raises:
         MediaError: The format cannot represent a part, or a file cannot be read.
     """
+    writer = responses_writer(Owner("responses", host or "", model))
     payload: dict[str, Any] = {}
     items: list[FrozenDict] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
-            items += chain.from_iterable(entry.derive(responses_items))
+            items += chain.from_iterable(entry.derive(writer))
         elif entry.media:
             items += responses_items(Message(entry.role, to_parts(entry)))
         elif entry.role == "user":

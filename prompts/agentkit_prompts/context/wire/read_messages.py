@@ -10,6 +10,7 @@ from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
 from agentkit_prompts.context.parts import Part, Text, is_plain
 from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
@@ -41,6 +42,7 @@ def read_messages(
     *,
     where: str = "conversation",
     form: str | None = None,
+    owner: Owner | None = None,
     before: Sequence[Message] = (),
     is_linked: bool = True,
     allow_media: bool = False,
@@ -55,6 +57,7 @@ def read_messages(
         value: Messages, mappings, or objects with a `model_dump`, such as the classes of SDKs.
         where: Name of the messages in errors.
         form: The wire form: `openai`, `responses` or `anthropic`; None to recognise the form by keys and block types.
+        owner: Endpoint and model that sent the messages; by default each endpoint of the form.
         before: Earlier messages, whose calls can have results in `value`.
         is_linked: True if a result without an earlier call is an error. A call without a result is always valid.
         allow_media: True to accept media in local files and at private addresses.
@@ -66,8 +69,10 @@ def read_messages(
     items = _items_of(value, where)
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
-    form = form or form_of(items)
-    reader = _MessageReader(form, allow_media)
+    if owner is None:
+        owner = Owner(form or form_of(items))
+    form = owner.form
+    reader = _MessageReader(owner, allow_media)
     for index, item in enumerate(items):
         reader.read(item, f"{where}[{index}]")
     if is_linked:
@@ -149,18 +154,18 @@ class _Draft:
         self.calls.append(call)
         self.call_places.append(where)
 
-    def message(self, form: str) -> Message:
-        """Return the message.
+    def message(self, owner: Owner) -> Message:
+        """Return the message, whose unknown keys belong to `owner`.
 
         Raises:
             MessageError: The message is invalid.
         """
         opaque = {}
         if self.unknown:
-            opaque = {form: self.unknown}
+            opaque = {owner.key(self.unknown): self.unknown}
         calls, thinking = tuple(self.calls), tuple(self.thinking)
         role = cast("Role", self.role)
-        return Message(role, self._content(form), calls, self.tool_call_id, self.name, thinking, opaque=opaque)
+        return Message(role, self._content(owner.form), calls, self.tool_call_id, self.name, thinking, opaque=opaque)
 
     def _content(self, form: str) -> str | tuple[Part, ...]:
         if not self.parts:
@@ -178,8 +183,8 @@ class _MessageReader(PartReader):
     linked.
     """
 
-    def __init__(self, form: str, allow_media: bool) -> None:
-        super().__init__([], form, allow_media=allow_media)
+    def __init__(self, owner: Owner, allow_media: bool) -> None:
+        super().__init__([], owner, allow_media=allow_media)
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
         """The draft of a reply to which the next item of the Responses form belongs if it is a call or thinking; else
@@ -216,7 +221,7 @@ class _MessageReader(PartReader):
                 messages.append(draft)
             elif draft.size or draft.thinking or not draft.is_split:
                 try:
-                    messages.append(draft.message(self.provider))
+                    messages.append(draft.message(self.owner))
                 except MessageError as error:
                     self.note(draft.where, str(error))
         return messages
@@ -245,7 +250,7 @@ class _MessageReader(PartReader):
         if role == "assistant":
             self._take_thought(draft)
         last = self._read_content(item, draft)
-        if role == "assistant" and self.provider == "responses":
+        if role == "assistant" and self.owner.form == "responses":
             self._reply = last
 
     def _draft(self, role: str, where: str) -> _Draft:
@@ -259,7 +264,7 @@ class _MessageReader(PartReader):
         return draft
 
     def _unknown(self, item: Mapping[str, Any], where: str) -> dict[str, Any]:
-        if self.provider == "responses":
+        if self.owner.form == "responses":
             return self.extras(item, _CHAT_KEYS, where)
         return self.extras(item, _CHAT_KEYS | {"type"}, where)
 
@@ -271,10 +276,11 @@ class _MessageReader(PartReader):
         key, text = thought
         del draft.unknown[key]
         opaque: dict[str, Any] = {}
+        owner = self.owner.key({})
         if key != REASONING[0]:
             # `openai_message` writes the key `reasoning_content`, unless the opaque data contains another key.
-            opaque[self.provider] = {key: text}
-        draft.thinking.append(Thinking(text, self.provider, opaque=opaque))
+            opaque[owner] = {key: text}
+        draft.thinking.append(Thinking(text, owner, opaque=opaque))
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
         """Read content, refusal and calls of a message; return its last draft, because tool results split a message."""
@@ -325,8 +331,9 @@ class _MessageReader(PartReader):
     def _add_step(self, block: Mapping[str, Any], draft: _Draft, where: str) -> None:
         """Add a step of the provider, such as a web search, as thinking."""
         if fits_json(dict(block), where, self.problems):
-            opaque = {self.provider: dict(block)}
-            draft.thinking.append(Thinking(_summary(block), self.provider, at=draft.size, opaque=opaque))
+            owner = self.owner.key(block)
+            opaque = {owner: dict(block)}
+            draft.thinking.append(Thinking(_summary(block), owner, at=draft.size, opaque=opaque))
 
     def _read_call_or_thinking(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
         """Read a tool call, thinking or a step of the provider; return False for any other block."""
@@ -347,12 +354,20 @@ class _MessageReader(PartReader):
 
     def _thought(self, block: Mapping[str, Any], at: int, where: str) -> Thinking:
         opaque: dict[str, Any] = {}
-        if self.extras(block, {"type", "thinking", "signature", "data"}, where):
-            opaque[self.provider] = dict(block)
-        text = self._text(block, "thinking", where) or ""
+        owner, known_keys, text = self.owner.key(block), {"type", "thinking", "signature", "data"}, ""
+        if isinstance(block.get("thinking"), list | tuple):
+            # Mistral sends thinking as a list of parts.
+            known_keys.remove("thinking")
+            text = "".join(
+                [part["text"] for part in mappings_in(block["thinking"]) if isinstance(part.get("text"), str)]
+            )
+        else:
+            text = self._text(block, "thinking", where) or ""
+        if self.extras(block, known_keys, where):
+            opaque[owner] = dict(block)
         signature = self._text(block, "signature", where)
         redacted = self._text(block, "data", where)
-        return Thinking(text, self.provider, signature, redacted, at, opaque=opaque)
+        return Thinking(text, owner, signature, redacted, at, opaque=opaque)
 
     def _read_result(self, block: Mapping[str, Any], where: str, id_key: str, content_key: str) -> None:
         """Read the result of a tool call."""

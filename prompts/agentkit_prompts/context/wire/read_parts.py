@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 from agentkit_prompts.context.json_problems import fits_json, text_of_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, decode_data_url, file_id_address
 from agentkit_prompts.errors import MediaError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_NAME_CHARS
@@ -46,21 +47,23 @@ _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "fil
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 """Values for which an unknown key is ignored."""
 
+_NO_OWNER = Owner("")
+
 
 class PartReader:
     """Reader of content parts and tool calls of every wire form.
 
     Args:
         problems: List to which problems are added.
-        provider: Provider to which unknown keys and file ids are sent back.
+        owner: Owner to which unknown keys and file ids are sent back.
         allow_media: True to accept media in local files, at private hosts, and at addresses with schemes other than
             http, https and data. Never pass True for external data: a message could send a local file to the provider,
             or cause a request to an internal address.
     """
 
-    def __init__(self, problems: Problems, provider: str = "", *, allow_media: bool = False) -> None:
+    def __init__(self, problems: Problems, owner: Owner = _NO_OWNER, *, allow_media: bool = False) -> None:
         self.problems = problems
-        self.provider = provider
+        self.owner = owner
         self.allow_media = allow_media
         self.refused_calls = set[str]()
         """Ids of invalid calls; a result of such a call is not a second problem."""
@@ -121,7 +124,7 @@ class PartReader:
         cache marks.
         """
         unknown: dict[str, Any] = {}
-        if self.provider == "anthropic":
+        if self.owner.form == "anthropic":
             known_keys = {*known_keys, "cache_control"}
         for key, value in data.items():
             if key in known_keys or value in _EMPTY:
@@ -133,10 +136,10 @@ class PartReader:
         return unknown
 
     def _opaque(self, unknown: Mapping[str, Any]) -> dict[str, Any]:
-        """Return unknown keys as opaque data of the provider."""
+        """Return unknown keys as opaque data of their owner."""
         if not unknown:
             return {}
-        return {self.provider: unknown}
+        return {self.owner.key(unknown): unknown}
 
     # --- tool calls
 
@@ -267,7 +270,7 @@ class PartReader:
         """
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
-            return _Source(file_id_address(self.provider, file_id), None)
+            return _Source(file_id_address(self.owner.form, file_id), None)
         key = _first_key(fields, (*_DATA, *_ADDRESS))
         if key is None:
             self.note(where, "names no address and no data")

@@ -54,8 +54,14 @@ def _is_all_blocks(shape: _Shape) -> bool:
     return bool(shape.types) and all(isinstance(content, list | tuple) for content in shape.contents)
 
 
+def _is_mistral(shape: _Shape) -> bool:
+    # Anthropic's thinking is a text.
+    return any(isinstance(block.get("thinking"), list | tuple) for block in shape.blocks)
+
+
 _FORMS: tuple[tuple[str, Callable[[_Shape], bool]], ...] = (
     ("responses", _is_responses),
+    ("openai", _is_mistral),
     ("anthropic", _is_anthropic),
     ("openai", _is_chat),
     ("anthropic", _is_all_blocks),

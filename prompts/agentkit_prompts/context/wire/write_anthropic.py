@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
@@ -15,6 +16,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import (
     IMAGE_TYPES,
     content_of,
@@ -24,9 +26,10 @@ from agentkit_prompts.context.wire.sendable_media import (
 )
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["OPENING", "RoleAndBlocks", "anthropic_blocks", "anthropic_message"]
+__all__ = ["OPENING", "RoleAndBlocks", "anthropic_blocks", "anthropic_message", "anthropic_writer"]
 
-_FORM = ("anthropic",)
+_ANY_HOST = Owner("anthropic")
+_FORM = _ANY_HOST.keys
 _ACCEPTED_KINDS: tuple[MediaKind, ...] = ("image", "file")
 
 OPENING = "(The conversation starts here.)"
@@ -35,6 +38,8 @@ rejects such a conversation."""
 
 RoleAndBlocks: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks of a message."""
+Keys: TypeAlias = tuple[str, ...]
+"""Keys of the opaque data and of the thinking that are written, see `Owner.keys`."""
 
 _PDF = "application/pdf"
 _UNKNOWN_TYPE = "application/octet-stream"
@@ -43,39 +48,55 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def anthropic_message(message: Message) -> RoleAndBlocks:
     """Return the role and the content blocks of one message; no blocks for an empty message."""
+    return _role_and_blocks(message, _FORM)
+
+
+@lru_cache(maxsize=64)
+def anthropic_writer(owner: Owner = _ANY_HOST) -> Callable[[Message], RoleAndBlocks]:
+    """Return the writer of messages for one endpoint, which includes the data of this endpoint.
+
+    Equal arguments return the same function, because conversations cache the wire forms of messages by function.
+    """
+    keys = owner.keys
+    if keys == _FORM:
+        return anthropic_message
+    return lambda message: _role_and_blocks(message, keys)
+
+
+def _role_and_blocks(message: Message, keys: Keys) -> RoleAndBlocks:
     if message.role == "tool":
-        return "user", (_result(message),)
+        return "user", (_result(message, keys),)
     if message.role == "user":
-        return "user", tuple(anthropic_blocks(message.parts))
-    return message.role, tuple(_blocks_of_reply(message))
+        return "user", tuple(anthropic_blocks(message.parts, keys))
+    return message.role, tuple(_blocks_of_reply(message, keys))
 
 
-def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
+def _blocks_of_reply(message: Message, keys: Keys) -> Iterable[FrozenDict]:
     """Return the blocks of a system or assistant message. Without thinking and opaque data, all text is one block."""
-    calls = _calls(message)
-    thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
+    calls = _calls(message, keys)
+    thoughts = [thought for thought in message.thinking if thought.provider in keys]
     if thoughts or any(part.opaque for part in message.parts):
-        return _with_thinking(message.parts, calls, thoughts)
+        return _with_thinking(message.parts, calls, thoughts, keys)
     text = message.text
     if text.strip():
         return (FrozenDict(type="text", text=text), *calls)
     return calls
 
 
-def _result(message: Message) -> FrozenDict:
+def _result(message: Message, keys: Keys) -> FrozenDict:
     """Return the block of a tool message; blank content is omitted, because the API rejects it."""
     wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
     if isinstance(message.content, str):
         if message.content and not message.content.isspace():
             wire["content"] = message.content
     else:
-        blocks = anthropic_blocks([sendable_result_part(part, _ACCEPTED_KINDS) for part in message.content])
+        blocks = anthropic_blocks([sendable_result_part(part, _ACCEPTED_KINDS) for part in message.content], keys)
         if blocks:
             wire["content"] = FrozenList(blocks)
-    return with_opaque(wire, message.opaque, _FORM)
+    return with_opaque(wire, message.opaque, keys)
 
 
-def _calls(message: Message) -> list[FrozenDict]:
+def _calls(message: Message, keys: Keys) -> list[FrozenDict]:
     # Each call needs exactly one result, so only the first of two calls with the same id is sent.
     unique: dict[str, ToolCall] = {}
     for call in message.tool_calls:
@@ -83,16 +104,16 @@ def _calls(message: Message) -> list[FrozenDict]:
     calls: list[FrozenDict] = []
     for call in unique.values():
         wire = {"type": "tool_use", "id": _tool_id(call.id), "name": call.name, "input": _arguments(call.arguments)}
-        calls.append(with_opaque(wire, call.opaque, _FORM))
+        calls.append(with_opaque(wire, call.opaque, keys))
     return calls
 
 
 def _with_thinking(
-    parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking]
+    parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking], keys: Keys
 ) -> Iterator[FrozenDict]:
     """Yield the blocks of text and calls of an assistant message, and its thinking at the original positions."""
     waiting = deque(thinking)
-    texts = [anthropic_blocks([Text(part.alt) if isinstance(part, Media) else part]) for part in parts]
+    texts = [anthropic_blocks([Text(part.alt) if isinstance(part, Media) else part], keys) for part in parts]
     for place, blocks in enumerate([*texts, *[[call] for call in calls]]):
         # The API rejects thinking at another position.
         while waiting and waiting[0].at <= place:
@@ -135,7 +156,7 @@ def _arguments(text: str) -> FrozenDict:
     return FrozenDict(invalid_arguments=text)
 
 
-def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
+def anthropic_blocks(parts: Iterable[Part], keys: Keys = _FORM) -> list[FrozenDict]:
     """Return the content blocks of parts; blank text is left out.
 
     Raises:
@@ -144,30 +165,30 @@ def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
     blocks: list[FrozenDict] = []
     for part in parts:
         if not isinstance(part, Text):
-            blocks.append(_media(part))
+            blocks.append(_media(part, keys))
         elif part.text.strip():
             text = FrozenDict(type="text", text=part.text)
-            blocks.append(with_opaque(text, part.opaque, _FORM))
+            blocks.append(with_opaque(text, part.opaque, keys))
     return blocks
 
 
-def _media(part: Media) -> FrozenDict:
+def _media(part: Media, keys: Keys) -> FrozenDict:
     wire: dict[str, Any]
     if part.kind == "image":
-        wire = {"type": "image", "source": _source(part, _image)}
+        wire = {"type": "image", "source": _source(part, _image, keys)}
     elif part.kind == "file":
-        wire = {"type": "document", "title": part.label, "source": _source(part, _document)}
+        wire = {"type": "document", "title": part.label, "source": _source(part, _document, keys)}
     else:
         reason = f"{part.alt}: an Anthropic request cannot contain {part.kind}; describe it in text instead"
         raise MediaError(reason, name=part.alt, value=part.kind)
-    return with_opaque(wire, part.opaque, _FORM)
+    return with_opaque(wire, part.opaque, keys)
 
 
-def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict]) -> FrozenDict:
+def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict], keys: Keys) -> FrozenDict:
     """Return the source of media: the id of a file at the provider, an address that the provider fetches, or the
     content as `write` returns it.
     """
-    file_id = file_id_of(part, _FORM)
+    file_id = file_id_of(part, keys)
     if file_id is not None:
         return FrozenDict(type="file", file_id=file_id)
     data, mime = content_of(part)

@@ -13,12 +13,16 @@ from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
+__all__ = ["THOUGHT_PARTS", "Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
 
-_FORM: tuple[str, ...] = ("openai",)
+THOUGHT_PARTS = ("thinking", "reasoning")
+"""Types of content parts with thinking: Mistral and Databricks send them."""
+_ANY_HOST = Owner("openai")
+_FORM = _ANY_HOST.keys
 
 
 def openai_message(message: Message) -> FrozenDict:
@@ -34,19 +38,17 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 @lru_cache(maxsize=64)
-def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
-    """Return the writer of messages with the opaque data of `openai` and of one other provider, if any.
+def openai_writer(owner: Owner = _ANY_HOST, required: Required | None = None) -> Callable[[Message], FrozenDict]:
+    """Return the writer of messages for one endpoint, with the opaque data of this endpoint.
 
     Equal arguments return the same function, because conversations cache the wire forms of messages by function.
     """
-    providers = _FORM
-    if provider is not None and provider not in _FORM:
-        providers = (*_FORM, provider)
+    keys = owner.keys
     if required is not None:
-        return lambda message: _completed(_message(message, providers), required)
-    if providers is _FORM:
+        return lambda message: _completed(_message(message, keys), required)
+    if keys == _FORM:
         return openai_message
-    return lambda message: _message(message, providers)
+    return lambda message: _message(message, keys)
 
 
 def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
@@ -84,10 +86,33 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
 
 
 def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:
-    """Add the thinking for these providers: the entries as the provider sent them, else `reasoning_content`."""
+    """Add the thinking for these providers: parts of the content, the entries as the provider sent them, or
+    `reasoning_content`.
+    """
+    parts: list[Thinking] = []
     for thought in thinking:
-        if thought.provider in providers:
-            _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
+        if thought.provider not in providers:
+            continue
+        data = thought.opaque.get(thought.provider)
+        # Stored data cannot become another part of the content.
+        if isinstance(data, Mapping) and data.get("type") in THOUGHT_PARTS:
+            parts.append(thought)
+        else:
+            _add_missing(wire, data or {"reasoning_content": thought.text})
+    if parts:
+        wire["content"] = _with_thoughts(wire.get("content"), parts)
+
+
+def _with_thoughts(content: Any, thoughts: Iterable[Thinking]) -> FrozenList:
+    """Return a content as parts, with thinking before the part that it preceded."""
+    parts: list[Any] = []
+    if isinstance(content, str) and content:
+        parts = [FrozenDict(type="text", text=content)]
+    elif isinstance(content, list | tuple):
+        parts = [*content]
+    for number, thought in enumerate(thoughts):
+        parts.insert(min(thought.at, len(parts)) + number, freeze(thought.opaque[thought.provider]))
+    return FrozenList(parts)
 
 
 def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...]) -> Any:

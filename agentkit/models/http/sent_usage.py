@@ -1,0 +1,60 @@
+"""Token counts of a reply, at the places and under the names that servers use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentkit.models.http.reader import ProtocolError, brief, count_of
+from agentkit.models.model import Usage
+
+__all__ = ["chat_usage", "usage_in"]
+
+_INPUT = ("prompt_tokens", "input_tokens")
+_OUTPUT = ("completion_tokens", "output_tokens")
+_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+
+
+def usage_in(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the usage of a document: of the document, of the gateway or of a choice; empty without a usage.
+
+    Raises:
+        ProtocolError: The usage of the document is not an object.
+    """
+    usage = data.get("usage")
+    if usage and not isinstance(usage, Mapping):
+        raise ProtocolError(f"usage: expected a JSON object, got {brief(usage)}")
+    return next((place for place in _places(data) if any(map(count_of, place.values()))), {})
+
+
+def _places(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the usages of a document."""
+    for holder in _holders(data):
+        if isinstance(holder, Mapping) and isinstance(usage := holder.get("usage"), Mapping):
+            yield usage
+
+
+def _holders(data: Mapping[str, Any]) -> Iterator[object]:
+    """Yield the objects of a document in which servers send the usage."""
+    yield data
+    yield data.get("x_groq")
+    choices = data.get("choices")
+    if isinstance(choices, list):
+        for choice in choices:
+            yield choice
+            if isinstance(choice, Mapping):
+                yield choice.get("delta")
+                yield choice.get("message")
+
+
+def chat_usage(usage: Mapping[str, Any]) -> Usage:
+    """Return the counts of chat completions and responses."""
+    details = [inner for key in _DETAILS if isinstance(inner := usage.get(key), Mapping)]
+    cached = _first([*details, usage], _CACHED)
+    return Usage(_first([usage], _INPUT), _first([usage], _OUTPUT), cached)
+
+
+def _first(places: list[Mapping[str, Any]], keys: tuple[str, ...]) -> int:
+    """Return the first count that is not 0."""
+    return next((count for place in places for key in keys if (count := count_of(place.get(key)))), 0)
