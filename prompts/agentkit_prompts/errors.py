@@ -31,6 +31,7 @@ __all__ = [
     "SchemaConflict",
     "TemplateError",
     "ToolFormWarning",
+    "UnshownWarning",
     "brief",
     "check_types",
     "error_of_problems",
@@ -347,6 +348,10 @@ class InContextWarning(UserWarning):
 
 class ToolFormWarning(UserWarning):
     """A provider does not accept a tool unchanged: its description is shortened, or strict mode is not used."""
+
+
+class UnshownWarning(UserWarning):
+    """A context has documents, facts, examples or recalled messages that no prompt of the layers shows."""
 
 
 class LiteralTextWarning(UserWarning):

@@ -46,7 +46,20 @@ _MODELS = (
 _DURABLE = {name: f"Agent(model, {text}), and add the agent to runs" for name, text in _CHANGES.items()}
 
 _TOKENS = "access=Access(path) with a file that add_token(path, name, tenant) or the command `agentkit token` writes"
+_SHOWN = {
+    prompt: f"PromptContext(text, {field}=[...]) as the context, and {prompt}() without arguments"
+    for prompt, field in {
+        "ConversationPrompt": "conversation",
+        "KnowledgePrompt": "knowledge",
+        "MemoPrompt": "documents",
+        "RecalledPrompt": "recalled",
+        "ToolPrompt": "tools",
+    }.items()
+}
+"""Prompts that show a field of the context."""
+_FIELDS = ("documents", "docs", "facts", "knowledge", "messages", "conversation", "recalled", "tools", "items")
 OPTIONS: Mapping[str, Mapping[str, str]] = {
+    **{prompt: dict.fromkeys(_FIELDS, advice) for prompt, advice in _SHOWN.items()},
     "Budget": {
         **dict.fromkeys(("total", "max_tokens", "max", "tokens", "size", "context_window", "max_input"), "limit=..."),
         **dict.fromkeys(("answer", "output", "reserved", "output_tokens", "max_output_tokens"), "reserve=..."),
@@ -194,6 +207,11 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 """Class or function -> keyword argument that it does not take -> what to write."""
 
 CALLS: Mapping[str, str] = {
+    **_SHOWN,
+    "AdditionalInfoPrompt": "UserInput(text, additional_kwargs={...}) as the input, and AdditionalInfoPrompt()",
+    "SummaryPrompt": "PromptContext(text, summary=...) as the context, and SummaryPrompt() without arguments",
+    "TextPrompt": "WrapPrompt([prompt, prompt]) for several prompts",
+    "UserInputPrompt": "PromptContext(text) as the context, and UserInputPrompt() without arguments",
     **dict.fromkeys(
         ("BasePrompt.render", "ExamplesPrompt.render", "WrapPrompt.render"),
         "prompt.render(PromptContext(user_input=UserInput(text, additional_kwargs={...})))",

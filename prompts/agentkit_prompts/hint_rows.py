@@ -26,7 +26,7 @@ NAMES: Mapping[str, str] = {
     "TemplatePrompt": "agentkit.prompts.TextPrompt('... {{ additional_kwargs.name }}')",
     "DocumentsPrompt": (
         "agentkit.prompts.MemoPrompt() in the `before_input` of agentkit.Layers, with the documents in "
-        "agentkit.PromptContext(documents=[...])"
+        "agentkit.PromptContext(text, documents=[...])"
     ),
     # Memory
     **dict.fromkeys(

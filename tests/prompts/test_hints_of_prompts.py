@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import (
+    AdditionalInfoPrompt,
     Budget,
     Document,
     Example,
     ExamplesPrompt,
+    Fact,
+    KnowledgePrompt,
     Layers,
     MemoPrompt,
     PromptContext,
@@ -28,6 +31,10 @@ teacher: Any = TextPrompt("You teach {{ additional_kwargs.subject }}.")
 brief: Any = TextPrompt("Be brief.")
 wrap: Any = WrapPrompt
 examples: Any = ExamplesPrompt
+info: Any = AdditionalInfoPrompt
+knowledge: Any = KnowledgePrompt
+memo: Any = MemoPrompt
+text: Any = TextPrompt
 layers: Any = Layers(system=[brief])
 composed: Any = compose
 context: Any = PromptContext
@@ -84,6 +91,33 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         lambda: Layers(before_input=[brief]),
     ),
     (
+        lambda: memo(documents=["Lamps."]),
+        PromptError,
+        "use PromptContext(text, documents=[...]) as the context, and MemoPrompt()",
+        lambda: MemoPrompt().render(PromptContext("Hi", documents=["Lamps."])).text,
+    ),
+    (
+        lambda: knowledge([Fact("Green.")]),
+        PromptError,
+        "use PromptContext(text, knowledge=[...]) as the context, and KnowledgePrompt()",
+        lambda: KnowledgePrompt().render(PromptContext("Hi", knowledge=["Green."])).text == "- Green.",
+    ),
+    *[
+        (
+            lambda value=value: info(value),
+            PromptError,
+            "use UserInput(text, additional_kwargs={...}) as the input, and AdditionalInfoPrompt()",
+            lambda: AdditionalInfoPrompt().render(MATHS).text == "subject: maths",
+        )
+        for value in ({"subject"}, {"subject": "maths"}, {"subject": 1}, [("subject", "maths")])
+    ],
+    (
+        lambda: text([brief, teacher]),
+        PromptError,
+        "use WrapPrompt([prompt, prompt])",
+        lambda: WrapPrompt([brief, teacher]).render(MATHS).text,
+    ),
+    (
         lambda: Budget(total=100),  # type: ignore[call-arg]
         PromptError,
         "use limit=...",
@@ -136,8 +170,8 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
     ),
     (
         lambda: MemoPrompt([Document("Lamps.")]),  # type: ignore[arg-type]
-        Exception,
-        "PromptContext(documents=[...])",
+        PromptError,
+        "use PromptContext(text, documents=[...]) as the context, and MemoPrompt()",
         lambda: (
             "Lamps."
             in compose(Layers(before_input=[MemoPrompt()]), PromptContext("Hi", documents=[Document("Lamps.")])).text

@@ -77,6 +77,8 @@ def compose(
     # Without a history, no earlier request exists whose prefix the provider could have cached.
     if not plan.is_checked and len(ctx.conversation):
         plan.warn_of_volatility(layers)
+    if ctx.documents or ctx.knowledge or ctx.recalled or ctx.examples:
+        plan.warn_of_unshown(layers, ctx)
     if plan.selecting_prompts:
         ctx = select(plan.selecting_prompts, ctx)
     sections = _sections(plan, layers, ctx, cache)

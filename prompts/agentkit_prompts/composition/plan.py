@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import UnshownWarning
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -37,6 +38,22 @@ class SelectingPrompt(NamedTuple):
     prompt: ExamplesPrompt
 
 
+class ItemsOfContext(NamedTuple):
+    """A kind of items of a context, and the prompt that shows the items."""
+
+    items: str
+    prompt: str
+
+
+_SHOWN_BY = {
+    "documents": ItemsOfContext("documents", "MemoPrompt"),
+    "examples": ItemsOfContext("examples", "ExamplesPrompt"),
+    "knowledge": ItemsOfContext("facts", "KnowledgePrompt"),
+    "recalled": ItemsOfContext("recalled messages", "RecalledPrompt"),
+}
+"""Name in the context -> its items."""
+
+
 class PlannedMessage(NamedTuple):
     """The prompts of one message, and the reader of their inputs."""
 
@@ -58,9 +75,11 @@ class Plan:
         selecting_prompts: The prompts whose selector reads the query, each once.
         messages: The messages that have prompts.
         is_checked: True if `warn_of_volatility` has run.
+        unshown: Names in the context that no prompt shows, without the names that `warn_of_unshown` has reported;
+            None before its first call.
     """
 
-    __slots__ = ("has_maximum", "is_checked", "messages", "selecting_prompts")
+    __slots__ = ("has_maximum", "is_checked", "messages", "selecting_prompts", "unshown")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic]
@@ -70,6 +89,7 @@ class Plan:
             if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
                 selecting_prompts.setdefault(id(prompt), SelectingPrompt(path, prompt))
         self.is_checked = False
+        self.unshown: frozenset[str] | None = None
         self.has_maximum = any(size.max is not None for size in sizes)
         self.selecting_prompts = tuple(selecting_prompts.values())
         messages = (
@@ -86,6 +106,40 @@ class Plan:
         self.is_checked = True
         for advice in layers.volatile_before_stable():
             warn(advice, VolatilityWarning)
+
+    def warn_of_unshown(self, layers: Layers, ctx: PromptContext) -> None:
+        """Warn once about the items of a context that no prompt of `layers` shows."""
+        if self.unshown is None:
+            self.unshown = _unshown(layers)
+        names = [name for name in sorted(self.unshown) if any(map(_is_given, getattr(ctx, name)))]
+        if not names:
+            return
+        self.unshown -= {*names}
+        items = ", ".join([_SHOWN_BY[name].items for name in names])
+        prompts = ", ".join([f"{_SHOWN_BY[name].prompt}()" for name in names])
+        warn(
+            f"items of the context are not sent, because no prompt of the layers shows them: {items}; add prompts, "
+            f"such as Layers(..., before_input=[{prompts}])",
+            UnshownWarning,
+        )
+
+
+def _unshown(layers: Layers) -> frozenset[str]:
+    """Return the names in the context that no prompt shows."""
+    unshown = frozenset(_SHOWN_BY)
+    for _, prompt in layers.walk():
+        reads = prompt.reads
+        # A prompt of a custom class can show everything.
+        if reads is None:
+            return frozenset()
+        unshown -= reads
+    return unshown
+
+
+def _is_given(item: object) -> bool:
+    """True if the program added an item to the context. Items with a score come from a recall or a selector."""
+    # A recall finds documents, messages and facts; a program that shows some of these kinds has made its choice.
+    return getattr(item, "score", None) is None
 
 
 def plan_of(layers: Layers) -> Plan:

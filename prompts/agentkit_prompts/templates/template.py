@@ -303,10 +303,7 @@ class Template:
                 return value
             if isinstance(value, str | Mapping):
                 return cls(value)
-            problem = f"expected a Template or its text, got {type(value).__name__}"
-            if isinstance(value, list | tuple):
-                problem += "; documents belong to the context: PromptContext(documents=[...])"
-            raise ValueError(problem)
+            raise ValueError(f"expected a Template or its text, got {type(value).__name__}")
 
         return core_schema.no_info_plain_validator_function(coerce)
 

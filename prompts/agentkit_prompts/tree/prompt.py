@@ -6,14 +6,16 @@ override `values` (the values of the template), `render`, or one of the two `for
 
 from __future__ import annotations
 
+import re
 from abc import ABC
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypedDict
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
-from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, brief
+from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import similar
 from agentkit_prompts.templates.line_heads import LineHeads
@@ -31,6 +33,8 @@ __all__ = ["BasePrompt", "Volatility", "has_own_code", "render_prompt", "render_
 
 Volatility: TypeAlias = Literal["static", "session", "turn"]
 _OURS = "agentkit_prompts."
+_LOCALE = re.compile(r"(?:[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*)?")
+"""Language tag of a text, such as `en` or `zh-CN`; empty for a text without a language."""
 _METHODS = frozenset({"render", "format_2_str", "format_2_multimodal"})
 
 
@@ -104,6 +108,28 @@ class BasePrompt(FrozenModel, ABC):
     def __init_subclass__(cls, **config: Any) -> None:
         super().__init_subclass__(**config)
         _complete_formats(cls)
+
+    @field_validator("template", mode="before")
+    @classmethod
+    def _of_text(cls, template: object) -> object:
+        """Refuse a value that belongs to the context: the constructor takes a template."""
+        received = type(template).__name__
+        if isinstance(template, Mapping):
+            # A mapping of other names would be sent as the text of a locale.
+            unknown_keys = [str(name) for name in template if not _LOCALE.fullmatch(str(name))]
+            if not unknown_keys:
+                return template
+            received += f" with the key {brief(unknown_keys[0])}, which is not a locale such as 'en' or 'zh-CN'"
+        elif isinstance(template, Template | str):
+            return template
+        advice = ""
+        if cls.__name__ in CALLS:
+            advice = f"; use {CALLS[cls.__name__]}"
+        raise PromptError(
+            f"{cls.__name__}: template: expected a Template or its text, got {received}{advice}",
+            name="template",
+            value=type(template).__name__,
+        )
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
