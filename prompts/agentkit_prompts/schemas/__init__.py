@@ -1,1 +1,1 @@
-"""Params of templates, the merged schema of a tree, and the check of values against it."""
+"""JSON Schemas of template params, of the kwargs of prompts, and of tools: validation, and forms for providers."""

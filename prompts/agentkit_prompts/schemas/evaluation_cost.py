@@ -1,13 +1,13 @@
-"""Upper bound of the validation time of a value with a JSON Schema, computed before the validation.
+"""Upper bound of the time to validate a value by a JSON Schema, computed before the validation.
 
-The library has no time limit, and it blocks the interpreter during a validation. Alternatives that contain each other
-are evaluated again at each level, so a schema of forty lines can take years.
+The validation library has no time limit, and it blocks the interpreter during a validation. Alternatives that contain
+each other are evaluated again at each level of the value, so a schema of forty lines can take years.
 
-A schema has a weight for each group of values: the maximum number of applications to each value. Groups are weighed
-from the whole value inwards, and the sizes of errors are added up from the innermost values outwards.
+For each group of values, a schema has a weight: the maximum number of times that it is applied to each value of the
+group. Weights are computed from the whole value inwards, and the sizes of errors from the innermost values outwards.
 
-A value that takes too long is weighed again with the cache of the library: whether an object or a list matches a
-schema that contains itself is computed once. A tree with eight kinds of containers then costs as much for each level.
+If a value takes too long, its cost is computed again with the cache of the library, which stores the result of a
+recursive schema for each object and list. Each level of a tree then has the same cost.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from agentkit_prompts.schemas.value_groups import TooManyGroupsError, ValueGroup
 __all__ = ["EvaluationCost", "TooExpensiveError", "ValueCost"]
 
 _MAX_EVALUATIONS = 10_000_000
-"""Maximum evaluations of schemas; each takes at most 80 nanoseconds."""
+"""Maximum evaluations of schemas; an evaluation takes at most 80 nanoseconds."""
 _MAX_STEPS = 500_000
-"""Maximum applications of schemas to groups while the cost is computed; each takes at most a microsecond."""
+"""Maximum applications of schemas to groups during the estimate; an application takes at most a microsecond."""
 _MAX_UNITS = 4_000_000
-"""Maximum values in all errors that the library creates; each takes 0.3 microseconds."""
+"""Maximum values in all errors that the library creates; a value takes 0.3 microseconds."""
 _UNITS_PER_ERROR = 30
-"""Time of an error, as a number of values."""
+"""Number of values that take as long as the creation of an error."""
 _COPIES = 2
-"""Number of copies of the errors of alternatives in the error of the schema that contains them."""
+"""Number of times that the error of a schema contains the errors of its alternatives."""
 _MAX_HASHED_BITS = 62
 _BITS_PER_COMPARISON = 32
 _Weights: TypeAlias = dict[ValueGroup, dict[int, int]]
@@ -44,12 +44,12 @@ class TooExpensiveError(ValueError):
 
 
 class _ErrorSize(NamedTuple):
-    """Size of the errors of a schema and of the schemas that it applies, at most."""
+    """Upper bound of the size of the errors of a schema and of the schemas that it applies."""
 
     units: int
-    """Values in the errors."""
+    """Number of values in the errors."""
     copied: int
-    """Values in the errors and in all copies of them."""
+    """Number of values in the errors and in all copies of the errors."""
 
 
 class EvaluationCost:
@@ -82,8 +82,8 @@ class ValueCost:
         except TooExpensiveError:
             if not graph.cached_references:
                 raise
-            # A value can be valid that takes too long without remembered results. Its errors are not made: for them
-            # the library follows each reference again.
+            # With the cache, the library can decide if the value is valid, but it does not use the cache for errors.
+            # So no errors are created: `_weights` stays None.
             _Weighing(graph, self._groups, value, graph.cached_references)
 
     @property
@@ -98,7 +98,7 @@ class ValueCost:
 
     def _errors(self, weights: _Weights, *, of_one: bool) -> _Errors:
         errors = _Errors(self._graph, self._groups, of_one=of_one)
-        # Add the parts before the group that contains them, and schemas that are applied in place before their users.
+        # Inner groups first, and schemas before the schemas that apply them in place, because their sizes are summed.
         for group in reversed(self._groups):
             errors.add(group, sorted(weights[group]))
         return errors
@@ -108,18 +108,18 @@ class _Weighing:
     """Weights of the schemas that are applied to each group of a value.
 
     Attributes:
-        weights: Group -> index of a schema -> its weight.
+        weights: Weights by the group and by the index of the schema.
 
     Raises:
         TooExpensiveError: The evaluations, or weighing them, take too long.
     """
 
     def __init__(
-        self, graph: SchemaGraph, groups: list[ValueGroup], value: Any, remembered: Set[tuple[int, int]] = frozenset()
+        self, graph: SchemaGraph, groups: list[ValueGroup], value: Any, cached: Set[tuple[int, int]] = frozenset()
     ) -> None:
         self._graph = graph
         self._value = value
-        self._remembered = remembered
+        self._cached = cached
         self._evaluations = self._steps = 0
         self.weights: _Weights = {group: {} for group in groups}
         self.weights[groups[0]][graph.root] = 1
@@ -127,13 +127,13 @@ class _Weighing:
             self._weigh(group)
 
     def _weigh(self, group: ValueGroup) -> None:
-        """Add the weights of the schemas that are applied to a group to the weights of its parts."""
+        """Complete the weights of a group, and add these weights to the weights of its parts."""
         weights = self.weights[group]
-        if self._remembered:
-            # The library remembers results for objects and lists only.
+        if self._cached:
+            # The library caches results for objects and lists only.
             scalars = group.size - group.containers
             self._apply_in_place(dict(weights), group, scalars, frozenset())
-            self._apply_in_place(weights, group, group.containers, self._remembered)
+            self._apply_in_place(weights, group, group.containers, self._cached)
         else:
             self._apply_in_place(weights, group, group.size, frozenset())
         for index, weight in weights.items():
@@ -143,16 +143,17 @@ class _Weighing:
                 weights_of_part[inner] = weights_of_part.get(inner, 0) + weight
 
     def _apply_in_place(
-        self, weights: dict[int, int], group: ValueGroup, size: int, remembered: Set[tuple[int, int]]
+        self, weights: dict[int, int], group: ValueGroup, size: int, cached: Set[tuple[int, int]]
     ) -> None:
-        """Complete the weights of the schemas that are applied to a group, and charge for values of a size in it."""
+        """Complete the weights of the schemas that are applied to a group, and add the cost for values of `size`."""
         waiting = [-index for index in weights]
         heapify(waiting)
         targets: set[int] = set()
         while waiting:
-            # A schema has a larger index than schemas that it applies in place, so its weight is complete.
+            # The largest index first: a schema has a larger index than schemas that it applies in place, so its weight
+            # is complete.
             index = -heappop(waiting)
-            # All remembered references to a schema evaluate it once.
+            # All references with a cached result evaluate their target once.
             weights[index] += index in targets
             node, weight = self._graph.nodes[index], weights[index]
             self._charge(node, weight, group, size)
@@ -163,7 +164,7 @@ class _Weighing:
                 if inner not in weights:
                     weights[inner] = 0
                     heappush(waiting, -inner)
-                if (index, inner) in remembered:
+                if (index, inner) in cached:
                     targets.add(inner)
                 else:
                     weights[inner] += weight
@@ -179,9 +180,9 @@ class _Weighing:
 
     @cached_property
     def _comparisons(self) -> int:
-        """Cost of comparisons of the values of all lists.
+        """Cost of the comparisons for `uniqueItems` in all lists of the value.
 
-        The library compares each integer of more than 64 bits with all others.
+        The library compares each integer of more than 64 bits with all other such integers.
         """
         nodes = [*iter_nodes(self._value)]
         sizes = [node.bit_length() for node in nodes if isinstance(node, int)]
@@ -190,10 +191,10 @@ class _Weighing:
 
 
 class _Errors:
-    """Sums of the sizes of errors: of all values of each group, or of one value.
+    """Sums of the sizes of errors: of all values of each group or, with `of_one`, of one value of each group.
 
     Attributes:
-        all_with_copies: Size of the errors of the schema and the group that were added last.
+        all_with_copies: Size, with copies, of the errors that were added last: after all groups, of the whole value.
         largest_alternative: Maximum size of the errors of a schema with alternatives.
     """
 
@@ -201,7 +202,7 @@ class _Errors:
         self._graph = graph
         self._of_one = of_one
         self._sizes: dict[ValueGroup, int] = {}
-        """Group -> values inside its values."""
+        """Number of values inside the values of a group."""
         for group in reversed(groups):
             self._sizes[group] = self._size(group)
         self._errors: dict[ValueGroup, dict[int, _ErrorSize]] = {}
@@ -211,12 +212,12 @@ class _Errors:
         size = group.largest if self._of_one else group.size
         size += sum([self._sizes[part] * self._times(part) for part in group.parts])
         if group.names is not None:
-            # An error of a name contains the object with that name.
+            # An error about the name of a property contains the whole object.
             self._sizes[group.names] = size * (1 if self._of_one else group.names.max_per_value)
         return size
 
     def add(self, group: ValueGroup, indexes: list[int]) -> None:
-        """Add the errors of schemas, which are applied to a group; the groups inside it were added before."""
+        """Add the errors of the schemas that are applied to a group; inner groups must be added before."""
         self._errors[group] = {}
         for index in indexes:
             node = self._graph.nodes[index]
@@ -231,7 +232,7 @@ class _Errors:
                 self.largest_alternative = max(self.largest_alternative, own + copied)
 
     def _own_units(self, node: SchemaNode, group: ValueGroup) -> int:
-        """Return the values in the errors of a schema without the schemas inside it."""
+        """Return the number of values in the errors of a schema, without the errors of the schemas that it applies."""
         count = 1 if self._of_one else group.count
         errors = count
         for name in node.required:
@@ -256,12 +257,12 @@ class _Errors:
         return _ErrorSize(units, copied)
 
     def _times(self, part: ValueGroup) -> int:
-        """Return the factor of the errors of a part: errors of all its values are counted already."""
+        """Return the number of values of a part in one outer value; 1 if all values are counted together."""
         return part.max_per_value if self._of_one else 1
 
 
 def _applied_to_parts(node: SchemaNode, group: ValueGroup) -> Iterator[tuple[int, ValueGroup]]:
-    """Yield the schemas that a schema applies to the parts of the values of a group."""
+    """Yield the indexes of the schemas that a schema applies to the parts of a group, each with its part."""
     for name, part in group.properties.items():
         for inner in node.of_property(name):
             yield inner, part

@@ -1,4 +1,4 @@
-"""Conversion of schemas with alternatives and references to one object."""
+"""Conversion of a schema with alternatives and references at its root to one object schema."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from agentkit_prompts.schemas.references import target_in
 __all__ = ["flat_root", "resolved"]
 
 _MAX_JOINED = 50
-"""Maximum number of schemas in one join: references multiply."""
+"""Maximum number of schemas that are joined into one schema, because the number of nested references can double."""
 
 
 def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a tool as one object without alternatives: no provider accepts them at the root.
+    """Return the parameters of a tool as one object schema without alternatives, which no provider accepts at the root.
 
-    Properties that all alternatives require are required, and other properties are optional. The combination is checked
+    Properties that all alternatives require are required, other properties are optional. The full schema is checked
     when the tool is called.
     """
     root: dict[str, Any] = resolved({"type": "object", **schema}, schema)
     for keyword in ("anyOf", "oneOf"):
         options = [resolved(option, schema) for option in root.pop(keyword, ()) if isinstance(option, Mapping)]
         _add_options(root, options)
-    # Alternatives that cannot be joined are omitted; the validator checks them when the tool is called.
+    # Keywords that one object schema cannot express are omitted; they are checked when the tool is called.
     for keyword in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
         root.pop(keyword, None)
     return {**root, "type": "object", "properties": root.get("properties", {})}
@@ -58,19 +58,19 @@ def _either(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str,
 
 
 def resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with its references and its `allOf` as part of it, as far as they can be joined."""
+    """Return a schema joined with the targets of its `$ref` and with its `allOf`, as far as they can be joined."""
     return _Joining(document).resolved(schema)
 
 
 class _Joining:
-    """Joiner of the parts of one schema, up to a limit."""
+    """Joiner of a schema with the schemas of its `$ref` and `allOf`, up to `_MAX_JOINED` joins."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._joins_left = _MAX_JOINED
 
     def resolved(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a schema that is joined with its parts."""
+        """Return a schema joined with the schemas of its `$ref` and `allOf`."""
         result = dict(schema)
         while self._joins_left > 0:
             self._joins_left -= 1
@@ -81,7 +81,9 @@ class _Joining:
         return result
 
     def _joined_once(self, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a schema with one of its parts joined; None if it has no part that can be joined."""
+        """Return a schema joined with the target of its `$ref`, else with the first schema of its `allOf`; None if it
+        has neither, or the schemas cannot be joined.
+        """
         target = target_in(self._document, schema.get("$ref"))
         if isinstance(target, Mapping):
             return intersection(_without(schema, "$ref"), target)

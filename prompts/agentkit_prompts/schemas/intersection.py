@@ -11,17 +11,18 @@ ANNOTATIONS = frozenset(
     ("$comment", "$id", "$schema", "default", "deprecated", "description", "discriminator", "example", "examples")
 )
 ANNOTATIONS |= {"externalDocs", "readOnly", "title", "writeOnly", "xml"}
-"""Keywords that do not decide which values are valid."""
+"""Keywords that do not change which values are valid."""
 
 
 class _EmptyError(Exception):
-    """No value is valid for both schemas, or no schema can express the intersection."""
+    """No value is valid for both schemas, or this module cannot express their intersection."""
 
 
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the intersection of two schemas; None if it is empty or no schema can express it.
+    """Return the intersection of two schemas; None if it is empty or cannot be expressed.
 
-    If two texts, or two rules such as patterns, cannot be joined, the result contains the text or rule of `first`.
+    If both schemas have a keyword whose values cannot be joined, such as `title` or `pattern`, the value of `first`
+    remains.
     """
     result = dict(first)
     try:
@@ -36,7 +37,7 @@ def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 
 
 def _join_types(first: Any, second: Any) -> Any:
-    first_kinds, second_kinds = _kinds(first), _kinds(second)
+    first_kinds, second_kinds = _types_of(first), _types_of(second)
     kinds = [kind for kind in first_kinds if _includes(second_kinds, kind)]
     kinds += [kind for kind in second_kinds if kind not in first_kinds and _includes(first_kinds, kind)]
     if not kinds:
@@ -50,7 +51,7 @@ def _includes(kinds: list[str], kind: str) -> bool:
     return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
-def _kinds(kind: Any) -> list[str]:
+def _types_of(kind: Any) -> list[str]:
     if isinstance(kind, list | tuple):
         return list(kind)
     return [kind]
@@ -103,4 +104,4 @@ _JOINERS: Mapping[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
     **dict.fromkeys(("const", "anyOf", "oneOf", "allOf", "$ref"), _refuse),
 }
-"""Keyword -> function that joins two different values of the keyword."""
+"""Functions that join two different values of a keyword, by the keyword."""

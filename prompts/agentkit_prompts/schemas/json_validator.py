@@ -39,21 +39,21 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SCHEMA_VALUES = 200_000
 """Maximum values in a schema, at all levels."""
 _MAX_PATTERNS = 100_000
-"""Maximum size of all patterns of a schema, see `pattern_size`: compiling them takes up to a second."""
+"""Maximum total size of the patterns of a schema, see `pattern_size`. At this size, compiling takes a second."""
 _MAX_LISTED_VALUES = 2_000
-"""Maximum values of a schema, and characters of its first error, if all errors are listed."""
+"""Maximum values in a schema, and characters of its first error, for which all errors of the schema are listed."""
 _MAX_BACKTRACKS = 1_000
 """Maximum backtracks of a pattern with look-around or back-references. Other patterns run in linear time."""
 
 
 class JsonValidator:
-    """Validator of values with one schema. References to other documents are never fetched.
+    """Validator of values by one schema. References to other documents are never fetched.
 
-    Not checked: `format`, `contentEncoding`, `contentMediaType` and `contentSchema`, which are annotations.
+    `format`, `contentEncoding`, `contentMediaType` and `contentSchema` are annotations and are not checked.
 
     Args:
         document: The schema.
-        is_lenient: True to ignore patterns that cannot be compiled; other engines can support them.
+        is_lenient: True to ignore patterns that cannot be compiled, because other engines can support them.
 
     Raises:
         InvalidSchemaError: The document is not a schema or is too large, or a reference has no target.
@@ -64,7 +64,7 @@ class JsonValidator:
             schema = plain_data(document, MAX_SCHEMA_VALUES)
         except NotPlainError as error:
             raise InvalidSchemaError([(place_of(error.path), str(error))]) from None
-        # Schemas of other drafts are read as 2020-12; documents for their dialects are not fetched either.
+        # Schemas of other drafts are read as draft 2020-12, because the documents of other dialects are not fetched.
         schema.pop("$schema", None)
         _settle_references(schema)
         if is_lenient:
@@ -75,13 +75,13 @@ class JsonValidator:
         self._document = schema
         self._validator = _compiled(schema)
         if not is_lenient and (cycle := reference_cycle(schema)):
-            # The library accepts every value by such a schema.
+            # The library would accept every value by such a schema.
             steps = " -> ".join([shown_name(step) for step in cycle[:MAX_LISTED]])
             raise InvalidSchemaError([("", f"its references form a cycle, so it describes no value: {steps}")])
         self._cost = EvaluationCost(schema)
 
     def check(self, value: Any) -> None:
-        """Check a value in types of JSON, see `plain_data`.
+        """Check a value of JSON types; `plain_data` converts other values.
 
         Raises:
             InvalidValueError: The value does not match the schema, or the check would take too long.
@@ -90,7 +90,7 @@ class JsonValidator:
             raise InvalidValueError(problems)
 
     def problems(self, value: Any) -> list[SchemaProblem]:
-        """Return all problems of a value in types of JSON, see `plain_data`."""
+        """Return all problems of a value of JSON types; `plain_data` converts other values."""
         try:
             cost = self._cost.of(value)
         except TooExpensiveError as error:
@@ -101,11 +101,11 @@ class JsonValidator:
             return [SchemaProblem((), "anyOf", "does not match the schema, and has too many problems to list")]
         if cost.allows_all_errors:
             return list(self._listed(value))
-        # One error is cheap, even if all errors would repeat a large schema.
+        # The first error is cheap, even if each of many errors would contain a copy of a large schema or value.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, too many to list")]
 
     def problems_of_object(self, value: Any) -> list[SchemaProblem]:
-        """Return all problems of a value that may contain models, dataclasses and other objects, see `plain_data`."""
+        """Return all problems of a value that may contain models, dataclasses and other objects; see `plain_data`."""
         try:
             data = plain_data(value)
         except NotPlainError as error:
@@ -131,15 +131,16 @@ def _refuse(uri: str) -> Any:
 
 
 def _settle_references(schema: dict[str, Any]) -> None:
-    """Write all references in one spelling, and escape characters that addresses cannot contain.
+    """Write all references in one spelling, with escapes for characters that addresses cannot contain.
 
-    Some generators write `#/$defs/Page[Item]`. The library compiles a target again for each spelling of a reference.
+    Some generators write `#/$defs/Page[Item]`, which is not an address. One spelling, because the library compiles a
+    target again for each spelling of its references.
 
     Raises:
         InvalidSchemaError: The target of a reference is missing.
     """
     nodes = [node for node in iter_nodes(schema) if isinstance(node, dict)]
-    # A pointer below a schema with an id is relative to that schema: the library resolves it.
+    # Below a schema with an id, a pointer is relative to that schema; only the library resolves such pointers.
     has_ids = any("$id" in node for node in nodes)
     for node in nodes:
         reference = node.get("$ref")
@@ -155,7 +156,7 @@ def _check_pointer(reference: str, schema: dict[str, Any]) -> None:
 
 
 _ADDRESS = "#/?:@!$&'()*+,;=~-._"
-"""Characters of addresses, apart from letters and digits."""
+"""Characters, besides letters and digits, that are not escaped in an address."""
 
 
 def _options() -> FancyRegexOptions:
@@ -176,7 +177,7 @@ def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tup
     if isinstance(error.kind, ValidationErrorKind.Referencing):
         return [("", _reference_problem(error.message))]
     listed = [*problems_of([error], {})]
-    # The library creates all errors at once, and each contains a part of the schema.
+    # The library creates all errors at once, and each error contains a part of the schema: a large schema takes long.
     if sum(1 for _ in iter_nodes(schema)) < _MAX_LISTED_VALUES and len(error.message) < _MAX_LISTED_VALUES:
         listed = [*islice(problems_of(_draft_validator().iter_errors(schema), {}), MAX_LISTED)] or listed
     problems = {place_of(problem.path): _of_schema(problem) for problem in listed}
@@ -198,12 +199,12 @@ def _of_schema(problem: SchemaProblem) -> str:
 
 @cache
 def _draft_validator() -> Draft202012Validator:
-    """Return the validator of schemas themselves."""
+    """Return the validator that checks schemas by the schema of draft 2020-12."""
     return Draft202012Validator({"$ref": _DRAFT}, retriever=_refuse, validate_formats=True)
 
 
 def _patterns(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the patterns of a schema, each with the object that contains it as the value of `pattern` or as a key."""
+    """Yield the patterns of a schema, each after the object that contains it, as the value of `pattern` or as a key."""
     for node in iter_nodes(schema):
         if isinstance(node, dict):
             if isinstance(pattern := node.get("pattern"), str):
@@ -224,7 +225,7 @@ def _check_pattern_sizes(schema: dict[str, Any]) -> None:
 
 def _drop_patterns(schema: dict[str, Any]) -> None:
     """Delete the patterns that cannot be compiled, and all patterns after the limit of their total size."""
-    # Build the list first, because the loop deletes keys of the visited objects.
+    # The loop iterates over a list, because it deletes keys of the objects from which the patterns are read.
     remaining = _MAX_PATTERNS
     for node, pattern in list(_patterns(schema)):
         remaining -= pattern_size(pattern)
@@ -237,7 +238,7 @@ def _drop_patterns(schema: dict[str, Any]) -> None:
 
 
 def _drop_added_items(schema: dict[str, Any]) -> None:
-    """Delete `items: {}`, which is added to arrays for providers: it would mark all items as evaluated."""
+    """Delete `items: {}`, which is added for providers, and would evaluate all items for `unevaluatedItems`."""
     for node in list(iter_nodes(schema)):
         if isinstance(node, dict) and node.get("items") == {} and "type" in node:
             del node["items"]

@@ -19,7 +19,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def is_json(value: Any, name: str) -> bool:
-    """True if a value has the JSON type of that name, or if the name is unknown."""
+    """True if a value has the JSON type `name`, or if no JSON type has this name."""
     if isinstance(value, bool):
         return name == "boolean"
     # JSON has one kind of number: 5.0 is an integer.

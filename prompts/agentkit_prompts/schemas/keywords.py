@@ -16,14 +16,14 @@ DATA = frozenset({"enum", "const", "default", "examples", "example"})
 
 
 def as_object(schema: Any) -> Mapping[str, Any]:
-    """Return a schema as an object: True, which accepts all values, becomes {}."""
+    """Return a schema as an object; True and other values that are not objects become {}, which accepts all values."""
     if isinstance(schema, Mapping):
         return schema
     return {}
 
 
 def iter_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas inside it; schemas of unknown keywords, too."""
+    """Yield a schema and all schemas inside it, including objects in unknown keywords."""
     return (node for node in iter_nodes(schema, _schemas_in) if isinstance(node, Mapping))
 
 
@@ -60,7 +60,7 @@ def _rewritten_value(keyword: str, value: Any, change: Callable[[dict[str, Any]]
 
 
 def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
-    """Return the listed values; None if the schema has no such list."""
+    """Return the values that `const` or `enum` lists; None if the schema has neither."""
     if "const" in schema:
         return [schema["const"]]
     if "enum" in schema:

@@ -9,24 +9,25 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.schemas.keywords import DATA, NAMED, as_object, rewritten
-from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
+from agentkit_prompts.schemas.params import JsonSchema, PlacedProblem, schema_problems
 from agentkit_prompts.schemas.references import resolve
 from agentkit_prompts.schemas.schema_problems import place_of
 
 __all__ = ["merge_schemas"]
 
 REQUIRED_BY = "x-required-by"
-"""Schema keyword that lists the prompts that need a property."""
+"""Schema keyword that lists the paths of the prompts that require a property."""
 
 _MAX_WRITTEN = 200
-"""Maximum nodes of a schema with resolved references in a message."""
+"""Maximum nodes of a schema in an error message, with its references resolved."""
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
-    """Merge the additional-kwargs schemas of several prompts, each with its prompt path.
+    """Merge the additional-kwargs schemas of several prompts, each after the path of its prompt.
 
-    None merges with anything; equal properties unify (titles and descriptions do not count); a property lists the
-    prompts that need it under `x-required-by`; `$defs` with the same name but different content get different names.
+    The value of `x-required-by` in each property is the list of the prompts that require the property. Two schemas of
+    one property must be equal, except for annotations such as titles. Different definitions with one name in `$defs`
+    get different names. Prompts without a schema are ignored; the result is None if no prompt has a schema.
 
     Raises:
         SchemaConflict: Two prompts require the same property with different schemas; names both paths.
@@ -40,15 +41,17 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
 
 
 class _Origin(NamedTuple):
-    """First prompt that needs a property, and its schema of the property."""
+    """The first prompt that requires a property, and the schema of the property in its document."""
 
     owner: str
+    """Path of the prompt."""
     schema: Any
     document: JsonSchema
+    """Schema of the prompt, to which references in `schema` refer."""
 
 
 class _Merging:
-    """Merge of schemas, one after the other."""
+    """Merged schema, to which schemas of prompts are added one after the other."""
 
     def __init__(self) -> None:
         self._merged: JsonSchema | None = None
@@ -81,7 +84,7 @@ class _Merging:
         self._required.update(dict.fromkeys(document.get("required", ())))
 
     def _unify(self, name: str, other: _Origin, owners: list[str]) -> None:
-        """Add prompts to a property that another prompt needs, too."""
+        """Add prompts to the list of a property that another prompt requires, too, with an equal schema."""
         assert self._merged is not None
         origin = self._origins[name]
         if not self._comparison.same(origin.schema, origin.document, other.schema, other.document):
@@ -105,7 +108,7 @@ def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
     return SchemaConflict(message, name=name, problems=problems)
 
 
-def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
+def _invalid(path: str, problems: list[PlacedProblem]) -> PromptError:
     where = f"the additional_kwargs_schema of {path or 'the prompt'}"
     texts = [" ".join([".".join(filter(None, (where, place))), problem]) for place, problem in problems]
     error = PromptError("; ".join(texts), problems=problems)
@@ -113,7 +116,7 @@ def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
     return error
 
 
-def _owner_problems(schema: JsonSchema) -> Iterator[SchemaFault]:
+def _owner_problems(schema: JsonSchema) -> Iterator[PlacedProblem]:
     for name, item in schema.get("properties", {}).items():
         owners = as_object(item).get(REQUIRED_BY, ())
         if not isinstance(owners, list | tuple) or not all(isinstance(owner, str) for owner in owners):
@@ -128,12 +131,12 @@ def _under(path: str, owner: str) -> str:
 
 
 def _flatten(schema: JsonSchema) -> JsonSchema:
-    """Return a schema whose properties are at its root: references and alternatives there are resolved."""
+    """Return a schema with its properties at the root: a reference or alternatives at the root are resolved."""
     if "definitions" in schema:
         schema = _with_modern_definitions(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
-        # pydantic writes it for recursive models.
+        # pydantic writes a reference at the root for a recursive model.
         return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
     options = schema.get("anyOf") or schema.get("oneOf")
     if options and "properties" not in schema:
@@ -142,7 +145,7 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
 
 
 def _with_modern_definitions(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with its `definitions` under `$defs`."""
+    """Return a schema with its `definitions` under the modern keyword `$defs`."""
     renamed = dict(_with_references(schema, _modern))
     definitions = {**renamed.pop("definitions"), **renamed.get("$defs", {})}
     return {**renamed, "$defs": definitions}
@@ -171,7 +174,7 @@ def _modern(reference: str) -> str:
 
 
 def _free_names(names: Iterable[str], collides: Callable[[str, str], bool]) -> dict[str, str]:
-    """Return each name -> a new name; all names get the same number, so that no name collides."""
+    """Return new names by their old names. If a name collides, all names get the same number, such as `Page__2`."""
     number, renamed = 1, {name: name for name in names}
     while any(collides(old, new) for old, new in renamed.items()):
         number += 1
@@ -180,9 +183,9 @@ def _free_names(names: Iterable[str], collides: Callable[[str, str], bool]) -> d
 
 
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
-    """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change.
+    """Copy the definitions of `schema` into `merged`, and return the function that changes references to the copies.
 
-    If a name is used by a different definition, all definitions get new names.
+    If `merged` has a different definition with one of the names, all copies get new names.
     """
     definitions, adopted = schema.get("$defs", {}), merged.get("$defs", {})
 
@@ -201,7 +204,7 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison)
 
 
 def _renamed_reference(reference: str, renamed: Mapping[str, str]) -> str:
-    """Return a reference to a definition, or into it, with the new name of the definition."""
+    """Return a reference to a definition, or to a part of a definition, with the new name of the definition."""
     if not reference.startswith("#/$defs/"):
         return reference
     name, slash, rest = reference.removeprefix("#/$defs/").partition("/")
@@ -212,7 +215,7 @@ def _renamed_reference(reference: str, renamed: Mapping[str, str]) -> str:
 
 
 def _with_references(schema: Any, change: Callable[[str], str]) -> Any:
-    """Return a schema with its references changed."""
+    """Return a copy of a schema in which `change` replaces each `$ref`."""
 
     def changed(node: dict[str, Any]) -> dict[str, Any]:
         if isinstance(reference := node.get("$ref"), str):
@@ -226,43 +229,47 @@ _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_
 
 
 _Key: TypeAlias = tuple[int, int]
-"""The ids of a document and of a part of it."""
+"""The `id` of a document, and the `id` of a part of this document."""
 
 
 class _Comparison:
-    """Comparison of the meaning of parts of several schemas. References are followed, annotations are ignored.
+    """Comparison of parts of schemas by their meaning: references are followed, annotations are ignored.
 
-    Parts with the same meaning form a set. Two parts are compared once, also if several paths lead to them. Recursive
-    parts have the same meaning unless a part that both contain differs.
+    Parts that are assumed to be equal form a set (union-find), so that two parts are compared once, and the comparison
+    of recursive parts ends: they are equal unless a difference is found.
     """
 
     def __init__(self) -> None:
         self._above: dict[_Key, _Key] = {}
-        """Part -> its parent part in the same set; the root of a set has no parent."""
+        """Parent part of each part in the same set; the root of a set has no parent."""
         self._sizes: dict[_Key, int] = {}
+        """Number of the parts of a set, by its root."""
         self._objects: dict[_Key, tuple[Any, Any]] = {}
-        """Documents and parts, stored so that no other object gets their ids."""
+        """Documents and parts, kept alive so that no other object gets their `id`."""
 
     def same(self, part: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
-        """True if `part` of the document `root` has the meaning of `other` of the document `other_root`."""
-        joined: list[tuple[_Key, _Key]] = []
+        """True if `part` of the document `root` has the same meaning as `other` of the document `other_root`."""
+        merges: list[tuple[_Key, _Key]] = []
         waiting: list[tuple[Any, Any]] = [(part, other)]
         while waiting:
             node, other_node = waiting.pop()
             node, key = self._followed(node, root)
             other_node, other_key = self._followed(other_node, other_root)
-            if not self._join(key, other_key, joined):
-                # The parts have been compared, or their comparison has started.
+            if not self._join(key, other_key, merges):
+                # The parts are equal, or an outer iteration compares them.
                 continue
             outline, other_outline = _outline(node), _outline(other_node)
             if outline.label != other_outline.label:
-                self._undo(joined)
+                self._undo(merges)
                 return False
             waiting += zip(outline.parts, other_outline.parts, strict=True)
         return True
 
     def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
-        """Return the target of the references of a part, with the keywords next to them, and its key."""
+        """Return the target of the `$ref` of a part, merged with the keywords next to the `$ref`, and its key.
+
+        A part without a `$ref` is its own target.
+        """
         first, rules = node, dict[str, Any]()
         seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
@@ -278,8 +285,8 @@ class _Comparison:
         self._objects[key] = (root, node)
         return key
 
-    def _join(self, key: _Key, other_key: _Key, joined: list[tuple[_Key, _Key]]) -> bool:
-        """Put two parts into one set; return False if they were in one set before."""
+    def _join(self, key: _Key, other_key: _Key, merges: list[tuple[_Key, _Key]]) -> bool:
+        """Merge the sets of two parts, and record the merge in `merges`; return False if they are in one set."""
         smaller, larger = self._top(key), self._top(other_key)
         if smaller == larger:
             return False
@@ -288,7 +295,7 @@ class _Comparison:
         # Attach the smaller set to the larger set, so that the root of a set is found in few steps.
         self._above[smaller] = larger
         self._sizes[larger] += self._sizes[smaller]
-        joined.append((smaller, larger))
+        merges.append((smaller, larger))
         return True
 
     def _top(self, key: _Key) -> _Key:
@@ -296,8 +303,8 @@ class _Comparison:
             key = self._above[key]
         return key
 
-    def _undo(self, joined: list[tuple[_Key, _Key]]) -> None:
-        for smaller, larger in reversed(joined):
+    def _undo(self, merges: list[tuple[_Key, _Key]]) -> None:
+        for smaller, larger in reversed(merges):
             del self._above[smaller]
             self._sizes[larger] -= self._sizes[smaller]
 
@@ -307,15 +314,16 @@ def _rules_next_to_reference(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Outline(NamedTuple):
-    """A part of a schema, cut at the parts inside it."""
+    """A part of a schema, split into its own content and its inner parts."""
 
     label: str
-    """JSON of the part without the parts inside it."""
+    """JSON text of the part without its inner parts."""
     parts: list[Any]
+    """The inner parts, in an order that depends only on the label."""
 
 
 def _outline(node: Any) -> _Outline:
-    """Return the label of a part and the parts inside it."""
+    """Return the outline of a part; annotations are left out."""
     if isinstance(node, list | tuple):
         return _Outline(f"{len(node)} items", list(node))
     if not isinstance(node, Mapping):
@@ -324,7 +332,7 @@ def _outline(node: Any) -> _Outline:
     parts: list[Any] = []
     for keyword in sorted(node.keys() - _ANNOTATIONS):
         value = node[keyword]
-        # In unknown keywords, values of any type are possible.
+        # The types of values are checked, because an unknown keyword can contain an object of any form.
         if keyword == "required" and isinstance(value, list | tuple):
             label[keyword] = sorted(value, key=str)
         elif keyword in NAMED and isinstance(value, Mapping):
@@ -347,7 +355,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(node: Any, root: JsonSchema) -> str:
-    """Return JSON of a schema for a message, with its references resolved up to a size limit."""
+    """Return the JSON text of a schema for an error message, shortened, with its references resolved."""
     text = _text(_Expansion(root).expand(node, ()))
     if len(text) <= MAX_MESSAGE_CHARS:
         return text
@@ -355,14 +363,14 @@ def _shown(node: Any, root: JsonSchema) -> str:
 
 
 class _Expansion:
-    """Resolver of the references of one schema, up to a size limit."""
+    """Resolver of the references of a schema for an error message; after `_MAX_WRITTEN` nodes, `...` replaces nodes."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._nodes_left = _MAX_WRITTEN
 
     def expand(self, node: Any, path: tuple[str, ...]) -> Any:
-        """Return a schema with its references resolved; `path` are the references that led to it."""
+        """Return a node with its references resolved; references in `path`, which led to the node, stay."""
         self._nodes_left -= 1
         if isinstance(node, list | tuple):
             return [self.expand(item, path) for item in node[:_MAX_WRITTEN]]

@@ -1,4 +1,4 @@
-"""Schemas of template parameters: validation of schemas and of values."""
+"""Params schemas: types or JSON Schemas of the values of a template. They are checked, and check values."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ JsonSchema: TypeAlias = dict[str, Any]
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
 Problem: TypeAlias = tuple[str, str]
-"""Dotted name of a value, and its problem."""
-SchemaFault: TypeAlias = tuple[str, str]
-"""Place in a schema, or name of a type, and its problem."""
+"""Dotted name of a value, and the text of its problem."""
+PlacedProblem: TypeAlias = tuple[str, str]
+"""Place in a schema, or name of a type, and the text of the problem."""
 
 
 def with_resolved_names(schema: ParamsSchema) -> ParamsSchema:
-    """Return a type such as `list["Page"]` with the types that these names have in the code of the caller.
+    """Return a type such as `list["Page"]` with each name replaced by the type that it has in the code of the caller.
 
     Raises:
         PromptError: A name is not defined.
     """
-    # For pydantic, a text is the name of a type, but here it is probably a schema as JSON text; see `_adapter`.
+    # A text is not resolved as the name of a type: it is probably a schema as JSON text, which `_adapter` refuses.
     if isinstance(schema, TypeAdapter | Mapping | type | str):
         return schema
     frame = caller()
@@ -69,7 +69,7 @@ def with_resolved_names(schema: ParamsSchema) -> ParamsSchema:
 def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     """Return the TypeAdapter of a schema.
 
-    The adapter of a class that uses a name before the name is defined is not complete, see `_completed`.
+    The adapter is incomplete if a class uses a name before its definition; `_completed` completes it.
 
     Raises:
         PromptError: pydantic cannot create a validator for the type.
@@ -106,7 +106,7 @@ def _value_of(schema: object) -> str | int:
 
 
 def _completed(adapter: TypeAdapter[Any], schema: object) -> TypeAdapter[Any]:
-    """Return an adapter with resolved class names, which can be defined after the adapter.
+    """Return the adapter after resolving the names of classes that were defined after its creation.
 
     Raises:
         PromptError: A name is not defined.
@@ -130,7 +130,7 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
     """Return the JSON Schema of a params schema.
 
     Raises:
-        PromptError: A type in it has no JSON Schema.
+        PromptError: A type in the schema has no JSON Schema.
     """
     if isinstance(schema, Mapping):
         return dict(schema)
@@ -143,7 +143,7 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
 
 
 def check_params_schema(schema: ParamsSchema) -> None:
-    """Reject a schema that would reject context values, which a prompt passes in addition to declared values.
+    """Reject a schema that is invalid, or that would reject the values of the context, which a prompt always passes.
 
     Raises:
         PromptError: The schema has problems; `problems` contains all of them with their places.
@@ -159,15 +159,15 @@ def check_params_schema(schema: ParamsSchema) -> None:
         raise PromptError(f"params_schema cannot be used by a prompt: {listed}", problems=problems)
 
 
-def _adapter_problems(adapter: TypeAdapter[Any], name: str) -> list[SchemaFault]:
+def _adapter_problems(adapter: TypeAdapter[Any], name: str) -> list[PlacedProblem]:
     problems = list(dict.fromkeys(_type_problems(adapter._type, set())))
     if (adapter._config or {}).get("extra") == "forbid":
         problems.append(("", f'the config of {name} forbids extra fields: use extra="ignore"'))
     return problems
 
 
-def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
-    """Return the problems that make a JSON Schema unusable."""
+def schema_problems(schema: Mapping[str, Any]) -> list[PlacedProblem]:
+    """Return the problems that make a JSON Schema unusable, each with its place; empty if it is usable."""
     try:
         _validator_of(schema)
     except InvalidSchemaError as error:
@@ -175,8 +175,8 @@ def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
     return []
 
 
-def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
-    """Return a problem for each schema of the whole value that allows no other properties."""
+def _closed_schemas(document: Mapping[str, Any]) -> list[PlacedProblem]:
+    """Return a problem for each schema that is applied to the whole value and forbids other properties."""
     references = ReferenceTable(document)
     schemas: dict[int, Mapping[str, Any]] = {}
     waiting: list[Any] = [document]
@@ -193,8 +193,10 @@ def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
     ]
 
 
-def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
-    """Yield the problems of a top-level type and its alternatives; types of fields are not checked."""
+def _type_problems(kind: Any, seen: set[int]) -> Iterator[PlacedProblem]:
+    """Yield the problems of a type and of its alternatives; `seen` contains the ids of visited types. Types of fields
+    are not checked.
+    """
     if id(kind) in seen:
         return
     seen.add(id(kind))
@@ -205,8 +207,8 @@ def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
 
 
 def _alternative_types(kind: Any) -> list[Any]:
-    """Return the types that a value of a type can have: of aliases, unions, annotated types and root models."""
-    # `type X = ...` has a value, `NewType` a supertype.
+    """Return the inner types of an alias, a union, an annotated type or a root model; empty for other classes."""
+    # `type X = ...` has `__value__`, and a `NewType` has `__supertype__`.
     aliased = getattr(kind, "__value__", None) or getattr(kind, "__supertype__", None)
     if aliased is not None:
         return [aliased]
@@ -219,7 +221,7 @@ def _alternative_types(kind: Any) -> list[Any]:
     return list(get_args(kind))[:1]
 
 
-def _class_problems(kind: type) -> Iterator[SchemaFault]:
+def _class_problems(kind: type) -> Iterator[PlacedProblem]:
     config = _config_of(kind)
     if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
         yield kind.__name__, 'forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
@@ -236,7 +238,7 @@ def _config_of(kind: type) -> Mapping[str, Any]:
 
 
 def _named(schema: object) -> str:
-    """Return the name of a class, or a type as it is written in code."""
+    """Return the name of a class; for other types, the type as it is written in code."""
     if isinstance(schema, TypeAdapter):
         schema = schema._type
     # Types such as `list[int]` have the name of their class.
@@ -246,7 +248,7 @@ def _named(schema: object) -> str:
 
 
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
-    """Return a function that returns values completed with their defaults, and all problems of the values."""
+    """Return a function of values that returns the values with defaults for missing values, and all problems."""
     if isinstance(schema, Mapping):
         document, validator = dict(schema), _validator_of(schema)
         return lambda values: (_with_defaults(document, values), _json_problems(document, validator, values))
@@ -258,19 +260,19 @@ class _TypeChecker:
 
     def __init__(self, schema: TypeAdapter[Any] | type) -> None:
         self._schema = schema
-        self._given_adapter = _adapter(schema)
+        self._incomplete_adapter = _adapter(schema)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        return _completed(self._given_adapter, self._schema)
+        return _completed(self._incomplete_adapter, self._schema)
 
     @cached_property
     def _recurses(self) -> bool:
         return has_recursive_union(self._adapter.core_schema)
 
     def check(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
-        """Return values with their defaults, and the problems of the values."""
-        # pydantic tries all members of a union at each level, which doubles the time per level.
+        """Return the values with defaults for missing values, and all problems."""
+        # pydantic tries all members of a union at each level, so a recursive union can double the time per level.
         if self._recurses and (problem := recursion_problem(values)):
             return values, [("(value)", problem)]
         try:
@@ -295,7 +297,7 @@ def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mappi
 
 def _text(problem: SchemaProblem, values: Mapping[str, Any]) -> str:
     if problem.keyword == "required":
-        # As pydantic writes it for other params schemas.
+        # The text of pydantic, so that both kinds of params schemas have the same text.
         return "Field required"
     if problem.keyword == "type":
         return f"{problem.expected}, got {type(_value_at(values, problem.path)).__name__}"
@@ -303,10 +305,9 @@ def _text(problem: SchemaProblem, values: Mapping[str, Any]) -> str:
 
 
 def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each object inside a value with a declared type that JSON cannot contain.
+    """Yield a problem for each object that JSON cannot contain inside a value whose type the document declares.
 
-    A prompt passes the whole context along with the declared values. Its documents and messages are dataclasses, whose
-    fields may contain any type.
+    Values without a declared type are values of the context, and may contain any object.
     """
     for name, value in values.items():
         schema = schema_at(document, [name])
@@ -316,10 +317,10 @@ def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterat
 
 
 def _value_at(value: Any, path: Sequence[Step]) -> Any:
-    """Return the value at a path; if it is inside an object that is not JSON, that object."""
+    """Return the value at a path; if the path leads into an object that is not JSON, return that object."""
     for step in path:
         if isinstance(value, Mapping):
-            # All names in JSON are texts.
+            # The path contains names as text, because all names in JSON are text.
             value = next(item for name, item in value.items() if str(name) == str(step))
         elif isinstance(value, list | tuple):
             value = value[int(step)]
@@ -327,13 +328,13 @@ def _value_at(value: Any, path: Sequence[Step]) -> Any:
 
 
 def _validator_of(document: Mapping[str, Any]) -> JsonValidator:
-    """Return the validator of a JSON Schema, from a cache: a prompt checks its kwargs at every turn.
+    """Return the validator of a JSON Schema; it is cached, because a prompt checks its kwargs at every turn.
 
     Raises:
         InvalidSchemaError: The schema cannot be used.
     """
     try:
-        # The text is the key: a dict that was changed since is another schema.
+        # The cache key is the JSON text, because the dict can be changed between two calls.
         text = json.dumps(plain_data(document, MAX_SCHEMA_VALUES))
     except NotPlainError as error:
         raise InvalidSchemaError([(place_of(error.path), str(error))]) from None

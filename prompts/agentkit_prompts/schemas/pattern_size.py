@@ -1,4 +1,4 @@
-"""Regular expressions in schemas: cost of compiling and running a pattern, and support of a pattern by servers."""
+"""Regular expressions in schemas: an estimate of their cost, and a test if all providers support them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["CHARS_OF_CLASS", "is_common_pattern", "pattern_size"]
 _TOKEN = re.compile(r"\\[pP]\{[^}\\]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]?|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
 CHARS_OF_CLASS = 100
-"""Size of a class of Unicode characters; a character has size 1."""
+"""Size of a class of Unicode characters, such as `\\w`; the size of a character is 1."""
 
 _UNCOMMON = re.compile(r"\(\?[=!<]|\\[1-9bBpP]|\{\d{4,}|\[\[:")
-"""Uncommon parts of a pattern: look-around, back-references, word borders, named classes, and parts that compile
-slowly."""
+"""Parts of a pattern that some providers refuse: look-around, back-references, word borders, Unicode and named classes,
+and large repetitions."""
 
 
 def pattern_size(pattern: str) -> int:
@@ -29,7 +29,7 @@ def pattern_size(pattern: str) -> int:
             last = groups.pop()
             groups[-1] += last
         elif token[1]:
-            # Nine digits exceed every limit, and `int` is slow for long numbers.
+            # Only nine digits are read: they exceed every limit, and `int` is slow for long numbers.
             times = int((token[2] or token[1])[:9])
             groups[-1] += last * max(times - 1, 0)
             last *= times

@@ -1,4 +1,4 @@
-"""Conversion to plain JSON types: the validation library accepts no other types."""
+"""Conversion of values to the types of JSON, because the validation library accepts no other types."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["NotPlainError", "Step", "fields_of", "foreign_objects", "plain_data"
 Step = int | str
 """Name of a property, or index of an item."""
 _MAX_LEVELS = 2 * MAX_DEPTH
-"""Maximum levels of nested mappings and lists: a level of a schema has two of them, `properties` and a name."""
+"""Maximum levels of nested mappings and lists: a level of a schema has two such levels, `properties` and a name."""
 
 _CHARS_PER_VALUE = 100
-"""Characters of a text that count as another value."""
+"""Number of characters of a text that count as one more value."""
 
 
 class NotPlainError(ValueError):
     """JSON cannot contain the data: a number is not finite, or the data is too large.
 
     Attributes:
-        path: Place of the number; empty for too much data.
-        value: The number.
+        path: Place of the number; empty if the data is too large.
+        value: The number; None if the data is too large.
     """
 
     def __init__(self, message: str, value: Any = None) -> None:
@@ -37,7 +37,7 @@ class NotPlainError(ValueError):
 
 
 def plain_data(value: Any, maximum: int = MAX_VALUES) -> Any:
-    """Return a copy of a value in types of JSON; `maximum` is the number of values in it, counted at all levels.
+    """Return a copy of a value in the types of JSON; `maximum` limits the number of values in it at all levels.
 
     Models and dataclasses become objects. Other objects become empty objects, which only an object schema accepts.
 
@@ -48,7 +48,7 @@ def plain_data(value: Any, maximum: int = MAX_VALUES) -> Any:
 
 
 def foreign_objects(value: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any]]:
-    """Yield the objects of other types in mappings and lists that `plain_data` accepts, each with its path."""
+    """Yield the objects that `plain_data` replaces by empty objects, each after its path; `path` leads to `value`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from foreign_objects(inner, (*path, str(name)))
@@ -63,6 +63,8 @@ _KNOWN = (str, int, float, BaseModel, type(None))
 
 
 class _Copy:
+    """Copier of one value, which counts the copied values."""
+
     def __init__(self, maximum: int) -> None:
         self._values_left = self._maximum = maximum
 
@@ -74,7 +76,7 @@ class _Copy:
             return self._text(value)
         if isinstance(value, int | float):
             return _number(value)
-        # This limit also stops at data that contains itself.
+        # The limit also ends the copy of data that contains itself.
         if level > _MAX_LEVELS:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
         return self._container(value, level)
@@ -92,7 +94,7 @@ class _Copy:
 
     def _text(self, value: str) -> str:
         self._spend(len(value) // _CHARS_PER_VALUE)
-        # The library encodes texts as UTF-8: a lone surrogate becomes one unknown character.
+        # The library encodes text as UTF-8, which has no lone surrogates; a `?` replaces each of them.
         if value.isascii():
             return str.__str__(value)
         return value.encode("utf-8", "replace").decode()
@@ -107,7 +109,7 @@ class _Copy:
 
 
 def _number(value: float) -> float:
-    """Return a number of a built-in type: the library does not support subclasses, such as members of an IntEnum."""
+    """Return a number as `int` or `float`, because the library refuses subclasses, such as members of an IntEnum."""
     if isinstance(value, int):
         return int(value)
     if not isfinite(value):

@@ -1,4 +1,4 @@
-"""Replacement of property names that a provider refuses, and the conversion of replaced names to original names."""
+"""Replacement of property names that a provider refuses, and conversion of the replacements to the original names."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["OF_ANTHROPIC", "OF_GEMINI", "original_names", "wire_property", "with
 
 OF_ANTHROPIC = r"[a-zA-Z0-9_.-]{1,64}"
 OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
-"""Pattern of the property names that a provider accepts; `provider_rules` has the sources."""
+"""Patterns of the property names that providers accept; see `provider_rules` for the sources."""
 
 _REFUSED = re.compile(r"[^a-zA-Z0-9_]+")
-# The provider that accepts the fewest names.
+# Every provider accepts names that match this pattern.
 _PLAIN = re.compile(OF_GEMINI)
 _PATTERNS = (OF_ANTHROPIC, OF_GEMINI)
 
 
 def wire_property(name: str, accepted: str) -> str:
-    """Return a name that matches the pattern `accepted`, or any name if `accepted` is "".
+    """Return `name` if it matches the pattern `accepted`, or if `accepted` is ""; else a replacement that matches.
 
-    A replaced name ends with 8 hex digits of the hash of `name`, so that `filter[id]` and `filter(id)` have different
+    A replacement ends with 8 hex digits of the hash of `name`, so that `filter[id]` and `filter(id)` get different
     names, which are the same in all processes.
     """
     if not accepted or re.fullmatch(accepted, name):
         return name
-    # A hash, because a number would depend on the other names of the tool.
+    # A hash, because a sequential number would depend on the other names of the tool.
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _REFUSED.sub("_", name).strip("_")[: MAX_WIRE_NAME_CHARS - len(digest) - 2] or "field"
     if readable[0].isdigit():
@@ -41,13 +41,16 @@ def wire_property(name: str, accepted: str) -> str:
 
 
 def original_names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names in a schema that a provider refuses, by the names that are sent instead."""
+    """Return the names in a schema that a provider refuses, by their replacements."""
     refused = [name for name in dict.fromkeys(_names(schema)) if not _PLAIN.fullmatch(name)]
     return {wire: name for name in refused for pattern in _PATTERNS if (wire := wire_property(name, pattern)) != name}
 
 
 def with_original_names(text: str, names: Mapping[str, str]) -> str:
-    """Return the JSON text of arguments with the names of the schema; text that is not JSON is unchanged."""
+    """Return the JSON text of arguments with original names; `names` maps replacements to original names.
+
+    Text that is not JSON is returned unchanged.
+    """
     if not any(wire in text for wire in names):
         return text
     try:
@@ -57,7 +60,9 @@ def with_original_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def with_wire_names(schema: Mapping[str, Any], accepted: str) -> Mapping[str, Any]:
-    """Return a schema whose properties have names that match `accepted`; the same object if they already do."""
+    """Return a schema with replacements for property names that do not match `accepted`; the same object without such
+    names.
+    """
     if all(re.fullmatch(accepted, name) for name in _names(schema)):
         return schema
 
@@ -69,7 +74,7 @@ def with_wire_names(schema: Mapping[str, Any], accepted: str) -> Mapping[str, An
 
 
 def _with_wire_names(node: dict[str, Any], accepted: str) -> dict[str, Any]:
-    """Return one schema with names that a provider accepts."""
+    """Replace the refused names of properties in one schema, without the schemas inside it."""
     properties, required, reference = node.get("properties"), node.get("required"), node.get("$ref")
     if isinstance(properties, Mapping):
         node["properties"] = {wire_property(name, accepted): item for name, item in properties.items()}
@@ -81,11 +86,11 @@ def _with_wire_names(node: dict[str, Any], accepted: str) -> dict[str, Any]:
 
 
 def _wire_steps(steps: list[str], accepted: str) -> Iterator[str]:
-    """Yield the steps of a reference, with names of properties that a provider accepts."""
+    """Yield the steps of a reference, with replacements for refused names of properties."""
     for before, step in pairwise(["", *steps]):
         name = step.replace("~1", "/").replace("~0", "~")
         wire = wire_property(name, accepted)
-        # A valid name keeps its spelling.
+        # An accepted name keeps its spelling, which can contain escapes.
         if before == "properties" and wire != name:
             yield wire
         else:

@@ -13,7 +13,7 @@ __all__ = ["over_limits"]
 
 
 def over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str]:
-    """Yield the parts of a fitted schema that are too large for the provider."""
+    """Yield a problem for each size of a fitted schema that exceeds the limit of the provider."""
     sizes: Counter[str] = Counter()
     for node in iter_schemas(schema):
         _add_sizes(sizes, node)

@@ -24,17 +24,17 @@ class ProviderRules:
     """Supported keywords of JSON Schema; None for all keywords of a valid schema."""
     formats: frozenset[str] = frozenset()
     """Supported values of `format`, if keywords are listed."""
-    names: str = ""
-    """Regular expression of property names; "" for any name."""
+    property_name_pattern: str = ""
+    """Regular expression of accepted property names; "" for any name."""
     max_description: int | None = None
-    """Maximum length of the description of a tool, in characters."""
-    max_min_items: int | None = None
+    """Maximum length of the description of a tool, in characters. In this and other limits, None is no limit."""
+    largest_min_items: int | None = None
     """Maximum value of `minItems`."""
     references: Literal["recursive", "flat", "none"] = "recursive"
     """`recursive` if a schema can refer to itself, `flat` if only to other schemas, `none` if `$ref` is not
     supported."""
     is_closed: bool = False
-    """True if objects name all their properties, and `additionalProperties` is false."""
+    """True if objects must name all their properties, and `additionalProperties` must be false."""
     all_required: bool = False
     """True if every property must be listed as required; an optional property accepts null."""
     lists_types: bool = True
@@ -77,7 +77,7 @@ OPENAI_STRICT = ProviderRules(
 ANTHROPIC = ProviderRules(
     provider="Anthropic",
     source="platform.claude.com, tool use: input_schema is JSON Schema 2020-12 of an object",
-    names=OF_ANTHROPIC,
+    property_name_pattern=OF_ANTHROPIC,
 )
 ANTHROPIC_STRICT = ProviderRules(
     provider="Anthropic",
@@ -86,8 +86,8 @@ ANTHROPIC_STRICT = ProviderRules(
         f"{_COMMON_KEYWORDS} additionalProperties enum const $ref $defs pattern format minItems".split()
     ),
     formats=_OPENAI_FORMATS | {"uri"},
-    names=OF_ANTHROPIC,
-    max_min_items=1,
+    property_name_pattern=OF_ANTHROPIC,
+    largest_min_items=1,
     references="flat",
     is_closed=True,
     max_unions=16,
@@ -100,7 +100,7 @@ GEMINI = ProviderRules(
         " minimum maximum pattern".split()
     ),
     formats=frozenset(("date-time", "enum", "float", "double", "int32", "int64")),
-    names=OF_GEMINI,
+    property_name_pattern=OF_GEMINI,
     references="none",
     lists_types=False,
     only_text_enums=True,

@@ -1,4 +1,4 @@
-"""Conversion of a JSON Schema to the subset of a provider, with a list of the unsupported parts."""
+"""Conversion of a JSON Schema to the subset that a provider supports, with a list of the unsupported parts."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from agentkit_prompts.schemas.references import target_in
 __all__ = ["Fitted", "fitted", "nullable"]
 
 _MAX_NODES = 20_000
-"""Maximum schemas in a tool with its references expanded; larger parts accept any value."""
+"""Maximum number of schemas in a tool with its references expanded; after it, references accept any value."""
 _MAX_JOINED = 50
-"""Maximum joins of a schema with the rules next to it."""
+"""Maximum number of nested `allOf` that are merged into one schema."""
 _MAX_REFERENCES = 32
 """Maximum levels of nested references that are expanded."""
-_LOST = ("patternProperties", "prefixItems")
-"""Keywords for valid values that no subset has."""
+_INEXPRESSIBLE = ("patternProperties", "prefixItems")
+"""Keywords that allow values and that no subset has."""
 _STRUCTURE = frozenset(
     ("$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions", "enum", "items", "nullable")
 )
-_STRUCTURE |= {"oneOf", "properties", "required", "type", *_LOST}
-_ONLY_FOR = {
+_STRUCTURE |= {"oneOf", "properties", "required", "type", *_INEXPRESSIBLE}
+"""Keywords that the conversion rewrites; other keywords are copied if the provider supports them."""
+_TYPE_OF_KEYWORD = {
     **dict.fromkeys(("properties", "required", "additionalProperties", "patternProperties"), "object"),
     **dict.fromkeys(("minProperties", "maxProperties"), "object"),
     **dict.fromkeys(("items", "prefixItems", "minItems", "maxItems", "uniqueItems"), "array"),
     **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
-"""Keyword -> type of its values; keywords of numbers also apply to integers."""
+"""Types of the values to which a keyword applies; keywords of numbers also apply to integers."""
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean")]
 _NULL = {"type": "null"}
-_PARTED = frozenset({"object", "array"})
+_TYPES_WITH_PARTS = frozenset({"object", "array"})
 """Types of values that have parts."""
 
 
@@ -49,14 +50,14 @@ class Fitted(NamedTuple):
 
     schema: dict[str, Any]
     problems: list[str]
-    """The parts of the original schema that do not fit into the subset."""
+    """Texts that name the parts of the original schema that the subset cannot express."""
 
 
 def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> Fitted:
     """Convert the parameters of a tool to the subset of `rules`.
 
-    Keywords outside of the subset are omitted: arguments are still validated with the full schema. Definitions without
-    a reference are omitted, too.
+    Keywords outside of the subset are omitted, because arguments are validated by the full schema when the tool is
+    called. Definitions without a reference are omitted, too.
     """
     fitting = _Fitting(schema, rules)
     try:
@@ -74,7 +75,7 @@ def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
         return {**schema, "nullable": True}
     if "anyOf" in schema:
         return {**schema, "anyOf": _distinct([*schema["anyOf"], _NULL])}
-    kinds = _kinds(schema)
+    kinds = _types_of(schema)
     if "null" in kinds:
         return schema
     if kinds and _is_flat(schema, kinds):
@@ -87,8 +88,8 @@ def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
 
 
 def _is_flat(schema: Mapping[str, Any], kinds: list[str]) -> bool:
-    """True if a schema has neither parts nor listed values."""
-    return _PARTED.isdisjoint(kinds) and "$ref" not in schema and listed_values(schema) is None
+    """True if a schema has no inner schemas and no listed values."""
+    return _TYPES_WITH_PARTS.isdisjoint(kinds) and "$ref" not in schema and listed_values(schema) is None
 
 
 class _Fitting:
@@ -99,32 +100,36 @@ class _Fitting:
         self.rules = rules
         self.problems: list[str] = []
         self.definitions: dict[str, Any] = {}
-        self.names: dict[str, str] = {}
-        self.inside: list[str] = []
+        """Converted definitions by their new names."""
+        self.definition_names: dict[str, str] = {}
+        """New names of definitions, by the references to them."""
+        self.open_references: list[str] = []
+        """References whose targets are being converted, outermost first."""
         self.nodes = 0
+        """Number of converted schemas."""
 
     def fit(self, schema: Any, path: str, level: int) -> dict[str, Any]:
-        """Return the schema of the value at `path` in the subset."""
+        """Convert the schema of the value at `path`, inside `level` objects."""
         self.nodes += 1
         if not isinstance(schema, Mapping):
-            return self.anything(path)
-        outside: dict[str, Any] = {}
+            return self.any_value(path)
+        description: dict[str, Any] = {}
         if isinstance(schema.get("description"), str):
-            outside["description"] = schema["description"]
-        node = self.joined(schema)
+            description["description"] = schema["description"]
+        node = self.with_merged_all_of(schema)
         if node is not None:
-            return self.with_description(self.without_description(node, path, level), outside)
+            return self.with_description(self.fit_bare(node, path, level), description)
         self.problem(path, "uses allOf of schemas that cannot be joined")
         if self.rules.is_closed:
             return {}
-        return {**self.anything(path), **outside}
+        return {**self.any_value(path), **description}
 
     def problem(self, path: str, text: str) -> None:
-        """Add the problem of a value at a path that does not fit into the subset."""
+        """Add a problem: the schema of the value at `path` has a part that the subset cannot express."""
         self.problems.append(f"{path or 'parameters'} {text}")
 
-    def without_description(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
-        """Return a schema that has no `allOf` in the subset."""
+    def fit_bare(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
+        """Convert a schema without `allOf` and without annotations, such as a description."""
         if node.pop("nullable", False) is True:
             return nullable(self.fit(node, path, level), self.rules)
         if "$ref" in node:
@@ -133,16 +138,16 @@ class _Fitting:
         node.pop("oneOf", None)
         if options:
             return self.union(node, options, path, level)
-        return self.plain(node, path, level)
+        return self.fit_typed(node, path, level)
 
-    def with_description(self, schema: dict[str, Any], outside: dict[str, Any]) -> dict[str, Any]:
-        if "$ref" in schema and outside:
+    def with_description(self, schema: dict[str, Any], description: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in schema and description:
             # In the subsets, a reference has no keywords next to it.
-            return {"anyOf": [schema], **outside}
-        return {**schema, **outside}
+            return {"anyOf": [schema], **description}
+        return {**schema, **description}
 
-    def joined(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a schema without annotations and with its `allOf` merged; None if it cannot be merged."""
+    def with_merged_all_of(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a schema without annotations and with its `allOf` merged into it; None if the merge is impossible."""
         node = _bare(schema)
         for _ in range(_MAX_JOINED):
             parts = node.pop("allOf", None)
@@ -156,54 +161,54 @@ class _Fitting:
         return None
 
     def reference(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
-        """Return a schema with a reference in the subset."""
+        """Convert a schema with a `$ref`."""
         reference = node.pop("$ref")
         target = target_in(self.document, reference)
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
-            return self.anything(path)
+            return self.any_value(path)
         if node:
             return self.narrowed_reference(reference, intersection(node, _bare(target)), path, level)
-        if self.rules.references != "recursive" and reference in self.inside:
+        if self.rules.references != "recursive" and reference in self.open_references:
             return self.recursive_reference(path)
-        if self.rules.references == "none" and len(self.inside) >= _MAX_REFERENCES:
+        if self.rules.references == "none" and len(self.open_references) >= _MAX_REFERENCES:
             return {"type": "object"}
         if self.rules.references == "none":
             return self.fit_inside(reference, target, path, level)
-        if reference not in self.names:
+        if reference not in self.definition_names:
             self.define(reference, target, level)
-        return {"$ref": f"#/$defs/{self.names[reference]}"}
+        return {"$ref": f"#/$defs/{self.definition_names[reference]}"}
 
     def narrowed_reference(self, reference: str, whole: Any, path: str, level: int) -> dict[str, Any]:
-        """Return the intersection of a target and the rules next to the reference; `whole` is None if it is empty."""
-        if whole is None or reference in self.inside:
+        """Convert `whole`, the intersection of a target and of the keywords next to its `$ref`; None if it is empty."""
+        if whole is None or reference in self.open_references:
             self.problem(path, f"refers to {reference} next to other rules")
             return {}
         return self.fit_inside(reference, whole, path, level)
 
     def recursive_reference(self, path: str) -> dict[str, Any]:
-        """Return a schema of any object, because the expansion of a recursive schema would not finish."""
+        """Return a schema of any object instead of a recursive reference, whose expansion would not end."""
         if self.rules.references == "flat":
             self.problem(path, "contains itself")
         return {"type": "object"}
 
     def fit_inside(self, reference: str, schema: Any, path: str, level: int) -> dict[str, Any]:
-        """Return the target of a reference in the subset; references to the same target in it are recursive."""
-        self.inside.append(reference)
+        """Convert the target of a reference; inside it, references to the same target are recursive."""
+        self.open_references.append(reference)
         fitted_schema = self.fit(schema, path, level)
-        self.inside.pop()
+        self.open_references.pop()
         return fitted_schema
 
     def define(self, reference: str, target: Mapping[str, Any], level: int) -> None:
-        """Add the target of a reference to the definitions."""
-        name = self.names[reference] = self.named(reference)
-        # The name is taken before the target is fitted: the target can refer to itself.
+        """Add the converted target of a reference to the definitions."""
+        name = self.definition_names[reference] = self.free_name(reference)
+        # The name is reserved before the conversion of the target, which can refer to itself.
         self.definitions[name] = {}
         if reference == "#":
             target = flat_root(target)
         self.definitions[name] = self.fit_inside(reference, target, name, level)
 
-    def named(self, reference: str) -> str:
-        """Return a new name for a definition."""
+    def free_name(self, reference: str) -> str:
+        """Return an unused name for the definition of a reference."""
         base = re.sub(r"[^a-zA-Z0-9_.-]+", "_", reference.rpartition("/")[2].strip("#"))[:60] or "parameters"
         name, number = base, 1
         while name in self.definitions:
@@ -212,18 +217,18 @@ class _Fitting:
         return name
 
     def union(self, node: dict[str, Any], options: Any, path: str, level: int) -> dict[str, Any]:
-        """Return alternatives; the rules next to them are part of each."""
+        """Convert alternatives; the keywords in `node`, which are next to them, become a part of each alternative."""
         alternatives = self.alternatives(node, options)
         if not alternatives:
-            return self.plain(node, path, level)
-        without_null = [option for option in alternatives if _kinds(option) != ["null"]]
+            return self.fit_typed(node, path, level)
+        without_null = [option for option in alternatives if _types_of(option) != ["null"]]
         if without_null and len(without_null) < len(alternatives) and not self.rules.lists_types:
             # The provider has no type for null.
             return nullable(self.fit(_any_of(without_null), path, level), self.rules)
         return self.fitted_union(alternatives, path, level)
 
     def fitted_union(self, alternatives: Iterable[Any], path: str, level: int) -> dict[str, Any]:
-        """Return alternatives in the subset; alternatives inside an alternative become part of the list."""
+        """Convert alternatives; the alternatives of a nested `anyOf` become alternatives themselves."""
         fitted_options: list[dict[str, Any]] = []
         for alternative in alternatives:
             schema = self.fit(alternative, path, level)
@@ -234,7 +239,7 @@ class _Fitting:
         return _any_of(_distinct(fitted_options))
 
     def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:
-        """Return the alternatives that can have valid values, each with the rules next to them."""
+        """Return the alternatives joined with `node`, without alternatives that accept no value."""
         result: list[dict[str, Any]] = []
         for option in options:
             schema = self.alternative(node, option)
@@ -243,31 +248,31 @@ class _Fitting:
         return result
 
     def alternative(self, node: dict[str, Any], option: Any) -> dict[str, Any] | None:
-        """Return one alternative with the rules next to it; None if no value is valid for both."""
+        """Return one alternative joined with `node`; None if no value is valid for both."""
         if option is False:
             return None
         schema = dict(as_object(option))
         if not node:
             return schema
         if not schema.keys() - {"required", *ANNOTATIONS}:
-            # The option only decides which properties must occur together.
+            # The alternative only requires some properties, which adds nothing to the properties in `node`.
             return None
         return intersection(resolved(schema, self.document), node)
 
-    def plain(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
-        """Return a schema that has neither references nor alternatives."""
-        kinds = _kinds(node) or _implied_kinds(node)
+    def fit_typed(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
+        """Convert a schema without references and alternatives."""
+        kinds = _types_of(node) or _implied_types(node)
         if not kinds:
-            return self.anything(path)
+            return self.any_value(path)
         if len(kinds) > 1 and self.needs_one_type(kinds):
-            return self.union({}, [_of_kind(node, kind) for kind in kinds], path, level)
+            return self.union({}, [_reduced_to(node, kind) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
             # The provider has no type for null alone.
             return {"type": "string", "nullable": True}
         return self.with_keywords(kinds, node, path, level)
 
     def with_keywords(self, kinds: list[str], node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
-        """Return the schema of these types with the keywords of `node` that are in the subset."""
+        """Return the schema of these types with the keywords of `node` that the subset has."""
         result: dict[str, Any] = {"type": _one_or_many(kinds)}
         self.add_enum(result, node, path)
         self.add_keywords(result, node)
@@ -278,10 +283,10 @@ class _Fitting:
         return result
 
     def needs_one_type(self, kinds: list[str]) -> bool:
-        """True if each of several types becomes an alternative: keywords of objects and arrays require a single
-        type.
+        """True if several types must become alternatives: `type` cannot be a list, or one of the types has keywords of
+        objects or arrays.
         """
-        return not self.rules.lists_types or not _PARTED.isdisjoint(kinds)
+        return not self.rules.lists_types or not _TYPES_WITH_PARTS.isdisjoint(kinds)
 
     def add_keywords(self, result: dict[str, Any], node: Mapping[str, Any]) -> None:
         keywords = (self.rules.keywords or frozenset()) - _STRUCTURE
@@ -297,7 +302,7 @@ class _Fitting:
             self.problem(path, "lists values that are objects or arrays")
 
     def enum(self, node: Mapping[str, Any], listed: list[Any]) -> dict[str, Any]:
-        """Return the keyword for listed values, if the provider accepts any of them."""
+        """Return `const` or `enum` with the listed values that the provider accepts; empty if it accepts none."""
         if self.rules.only_text_enums:
             listed = [value for value in listed if isinstance(value, str) and value]
         elif "const" in node:
@@ -307,16 +312,16 @@ class _Fitting:
         return {"enum": listed}
 
     def is_supported(self, key: str, value: Any) -> bool:
-        """True if a keyword can be sent with this value."""
+        """True if the provider accepts a keyword with this value."""
         if key in ("format", "pattern"):
             return isinstance(value, str) and self.supports_text_rule(key, value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        limit = self.rules.max_min_items
+        limit = self.rules.largest_min_items
         return key != "minItems" or limit is None or value <= limit
 
     def supports_text_rule(self, key: str, value: str) -> bool:
-        """True if a format or a pattern can be sent."""
+        """True if the provider accepts a format or a pattern."""
         if key == "format":
             return value in self.rules.formats
         return is_common_pattern(value)
@@ -340,7 +345,7 @@ class _Fitting:
     def required(self, node: Mapping[str, Any], properties: Mapping[str, Any]) -> list[str]:
         if self.rules.all_required:
             return list(properties)
-        names = [wire_property(name, self.rules.names) for name in node.get("required", ())]
+        names = [wire_property(name, self.rules.property_name_pattern) for name in node.get("required", ())]
         return [name for name in dict.fromkeys(names) if name in properties]
 
     def fitted_properties(self, node: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
@@ -352,7 +357,7 @@ class _Fitting:
             inner = self.fit(item, f"{path}.{name}".removeprefix("."), level + 1)
             if self.rules.all_required and name in optional:
                 inner = nullable(inner, self.rules)
-            properties[wire_property(name, self.rules.names)] = inner
+            properties[wire_property(name, self.rules.property_name_pattern)] = inner
         return properties
 
     def add_items(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
@@ -365,8 +370,8 @@ class _Fitting:
             more = [item for item in [node.get("items", False)] if item is not False]
             result["items"] = self.fit({"anyOf": [*heads, *more]}, f"{path}[]", level)
 
-    def anything(self, path: str) -> dict[str, Any]:
-        """Return a schema for any value, or the closest schema in the subset."""
+    def any_value(self, path: str) -> dict[str, Any]:
+        """Return the schema that accepts the most values in the subset; {} with a problem if objects must be closed."""
         if self.rules.is_closed:
             self.problem(path, "accepts any value")
             return {}
@@ -379,14 +384,14 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_open(node: Mapping[str, Any], *, is_root: bool) -> bool:
-    """True if an object accepts properties that it does not name."""
+    """True if an object schema accepts properties that it does not name."""
     extra = node.get("additionalProperties")
     if extra or "patternProperties" in node:
         return True
     return node.get("properties") is None and extra is None and not is_root
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
+def _types_of(schema: Mapping[str, Any]) -> list[str]:
     kind = schema.get("type", ())
     if isinstance(kind, str):
         return [kind]
@@ -413,8 +418,8 @@ def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     return {"anyOf": schemas}
 
 
-def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
-    """Return the types of a schema without `type`: of the listed values, or of its keywords."""
+def _implied_types(node: Mapping[str, Any]) -> list[str]:
+    """Return the types that listed values or keywords imply, for a schema without `type`; empty if unknown."""
     if (listed := listed_values(node)) is not None:
         return list(dict.fromkeys(map(kind_of_json, listed)))
     if "properties" in node:
@@ -424,17 +429,17 @@ def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _of_kind(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the rules of a schema with several types for one type."""
+def _reduced_to(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a schema with several types, reduced to one type and to the keywords that apply to it."""
     if kind == "null":
         return {"type": kind}
-    alike = _number_or(kind)
-    result = {key: value for key, value in node.items() if _ONLY_FOR.get(key, alike) == alike and key != "const"}
+    alike = _number_if_integer(kind)
+    result = {key: value for key, value in node.items() if _TYPE_OF_KEYWORD.get(key, alike) == alike and key != "const"}
     if (listed := listed_values(node)) is not None:
-        result["enum"] = [value for value in listed if _number_or(kind_of_json(value)) == alike]
+        result["enum"] = [value for value in listed if _number_if_integer(kind_of_json(value)) == alike]
     return {**result, "type": kind}
 
 
-def _number_or(kind: str) -> str:
-    """Return a type, which is `number` for integers."""
+def _number_if_integer(kind: str) -> str:
+    """Return `number` for the type `integer`, any other type unchanged."""
     return {"integer": "number"}.get(kind, kind)

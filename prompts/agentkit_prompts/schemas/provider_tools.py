@@ -1,5 +1,5 @@
-"""Conversion of tools to the form of each provider: values that its rules reject are rewritten, shortened with a
-warning, or omitted.
+"""Conversion of tools to the form of each provider. Parts that the rules of a provider reject are rewritten, shortened
+with a warning, or omitted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def openai_form(tool: ToolSpec, is_official: bool = True) -> Mapping[str, Any]:
 
     Args:
         tool: The tool; sent as strict if it is strict.
-        is_official: True for the provider itself, False for other servers with its protocol.
+        is_official: True for OpenAI, False for other servers with its protocol.
     """
     if tool.native is not None:
         return tool.native
@@ -38,16 +38,17 @@ def openai_form(tool: ToolSpec, is_official: bool = True) -> Mapping[str, Any]:
 
 
 def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return an entry of `tools` of an Anthropic messages request; invalid names of properties are replaced.
+    """Return an entry of `tools` of an Anthropic messages request; refused names of properties are replaced.
 
-    A strict tool is sent as strict if its parameters fit the enforced subset of this provider; otherwise it warns.
+    A strict tool is sent as strict if its parameters fit the subset that Anthropic enforces; otherwise the caller gets
+    a warning.
     """
     if tool.native is not None:
         return tool.native
     spec: dict[str, Any] = {"name": tool.name}
     if tool.description:
         spec["description"] = _cut(tool, ANTHROPIC)
-    spec["input_schema"] = _without_patterns(with_wire_names(_object(tool.parameters), ANTHROPIC.names))
+    spec["input_schema"] = _without_patterns(with_wire_names(_object(tool.parameters), ANTHROPIC.property_name_pattern))
     if tool.strict:
         from agentkit_prompts.schemas.provider_schema import fitted
 
@@ -61,10 +62,10 @@ def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return a function declaration for Gemini; without `parameters` for a tool without parameters.
+    """Return a function declaration for Gemini; it has no `parameters` if the tool has none.
 
-    Invalid names of properties are replaced, references are resolved, and rules that its `Schema` cannot express are
-    omitted.
+    Refused names of properties are replaced, references are resolved, and rules that the `Schema` of Gemini cannot
+    express are omitted.
     """
     if tool.native is not None:
         return tool.native
@@ -86,7 +87,7 @@ def gemini_chat_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return parameters as an object without alternatives; such parameters are returned unchanged."""
+    """Return parameters as an object schema without alternatives at the root; the same object if they have none."""
     is_plain = parameters.get("type") == "object" and "properties" in parameters
     if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
         return parameters
@@ -96,7 +97,7 @@ def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_patterns(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema without the patterns that some servers cannot read; the same object if it has none."""
+    """Return a schema without patterns that some servers refuse; the same object without such patterns."""
     if not any(_has_uncommon_pattern(node) for node in iter_schemas(schema)):
         return schema
     common: Mapping[str, Any] = rewritten(schema, _without_pattern)

@@ -1,4 +1,6 @@
-"""Recursive unions in schemas of pydantic, which tries each member of a union again at each level of a value."""
+"""Recursive unions in core schemas of pydantic. Pydantic tries each member of a union again at each level of a value,
+so a recursive union takes exponential time.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from agentkit_prompts.context.nested import iter_nodes, values_in
 __all__ = ["core_nodes", "has_recursive_union", "recursion_problem"]
 
 _MAX_LEVELS = 12
-"""Maximum levels of a value that is validated by a recursive union."""
+"""Maximum levels of a value that a recursive union validates."""
 _MAX_VALUES = 4_000
-"""Maximum values in such a value, at all levels."""
+"""Maximum number of values, at all levels, in a value that a recursive union validates."""
 _SCALARS = frozenset({"any", "none", "bool", "int", "float", "str", "literal", "enum", "missing-sentinel"})
 _DATA = frozenset({"metadata", "serialization", "default", "function", "cls", "config", "expected"})
-"""Keys of a core schema that contain no schemas of values."""
+"""Keys of a core schema whose values do not contain schemas of values."""
 
 
 def has_recursive_union(schema: Any) -> bool:
-    """True if a union in a core schema has several members with parts, one of which leads back to the union."""
+    """True if a core schema has a union that leads back to itself, and several of whose members are not scalars."""
     unions = [node for node in core_nodes(schema) if _is_ambiguous(node)]
     if not unions:
         return False
@@ -37,7 +39,7 @@ def _is_ambiguous(node: Mapping[str, Any]) -> bool:
 
 
 def _reaches(union: Mapping[str, Any], definitions: Mapping[str, Mapping[str, Any]]) -> bool:
-    """True if the references inside a union lead back to it."""
+    """True if the references inside a union lead back to the union."""
     seen: set[str] = set()
     waiting: list[Any] = list(union["choices"])
     while waiting:
@@ -58,7 +60,7 @@ def core_nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 def _schemas_in(node: Any) -> Iterable[Any]:
     """Return the values of a mapping or list that can contain schemas."""
-    # In a mapping of names to schemas, `default` can be the name of a field.
+    # Only in a core schema, which has a `type`: in a mapping of names to schemas, `default` can be the name of a field.
     if isinstance(node, dict) and isinstance(node.get("type"), str):
         return [value for key, value in node.items() if key not in _DATA]
     return values_in(node)
@@ -70,7 +72,7 @@ def recursion_problem(value: Any) -> str:
         return f"has more than {_MAX_VALUES:,} values, too many for alternatives that contain each other"
     level: list[Any] = [value]
     for _ in range(_MAX_LEVELS + 1):
-        # Visit each part once, because a part can be at several places.
+        # By `id`, because the same part can be at several places.
         level = list({id(part): part for node in level for part in _parts(node)}.values())
         if not level:
             return ""

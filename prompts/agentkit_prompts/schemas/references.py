@@ -41,7 +41,9 @@ def _inside(value: Any, name: str) -> Any:
 
 
 def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema at a reference; a schema that accepts all values if the target is missing."""
+    """Return the target of a reference as an object; False becomes `{"not": {}}`, and a missing target {}, which
+    accepts all values.
+    """
     target = target_in(document, reference)
     if target is False:
         return {"not": {}}
@@ -51,7 +53,7 @@ def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class ReferenceTable:
-    """Targets of the references in a document: JSON pointers, anchors, and ids of schemas inside it."""
+    """Table of the targets of references in a document: JSON pointers, anchors, and ids of schemas in the document."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -70,14 +72,14 @@ class ReferenceTable:
     def target(self, reference: str) -> Any:
         """Return the target of a reference; None if the document does not contain it.
 
-        The target of an address is the schema whose `$id` ends with the same name; for an estimate, any schema with
-        this name is sufficient.
+        The target of an address is a schema whose `$id` ends with the same name. This is not exact, but sufficient for
+        an estimate of costs.
         """
         if reference == "#" or reference.startswith("#/"):
             return target_in(self.document, reference)
         if reference.startswith("#"):
             return self._named.get(reference)
-        # The library resolves addresses exactly; here only the cost depends on the target.
+        # The validation library resolves addresses exactly, so only the estimate depends on this target.
         address, _, fragment = reference.partition("#")
         name = address.rpartition("/")[2]
         schema = self._named.get(name) if name else self.document
@@ -112,9 +114,9 @@ def _targets(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[
 
 
 def reference_cycle(document: Mapping[str, Any]) -> list[str]:
-    """Return the references of a cycle that never reaches a part of the value; [] without such a cycle.
+    """Return the references of a cycle of schemas that are applied to the same value; [] without such a cycle.
 
-    Such schemas are meaningless: each is applied again to the same value.
+    Such a cycle describes no value, because it never reaches a part of the value.
     """
     graph = _in_place_graph(document)
     try:
@@ -126,7 +128,7 @@ def reference_cycle(document: Mapping[str, Any]) -> list[str]:
 
 
 def _in_place_graph(document: Mapping[str, Any]) -> dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Return id of a schema -> the schema, and the schemas that it applies to the same value."""
+    """Return each schema, by its `id`, with the schemas that it applies to the same value."""
     references = ReferenceTable(document)
     graph: dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
     waiting = [node for node in iter_nodes(document) if isinstance(node, Mapping) and "$ref" in node]

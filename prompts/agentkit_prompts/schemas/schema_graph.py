@@ -19,9 +19,9 @@ __all__ = ["SchemaGraph", "SchemaNode"]
 
 _PATTERN_CHARS_PER_UNIT = 10
 _BACKTRACKING = 1_500
-"""Weight of a pattern with look-around or back-references, which is tried once with a limit of steps."""
+"""Weight of a pattern with look-around or back-references, which is tried at one position with a limit of steps."""
 _MULTIPLE_OF = 15
-"""Weight of `multipleOf`: the library computes exact decimals."""
+"""Weight of `multipleOf`, for which the library computes with exact decimals."""
 _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
 """Look-around, atomic groups and back-references, in a pattern."""
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
@@ -49,9 +49,9 @@ class SchemaNode:
     """A schema: its costs, and the graph indexes of the schemas that it applies."""
 
     evaluations: int
-    """Cost of evaluating the schema without the schemas inside it, per unit of the size of a value."""
+    """Cost of evaluating the schema, without the schemas inside it, for one unit of the size of a value."""
     error_size: int
-    """Size of the data that an error contains."""
+    """Number of values of the schema that an error contains."""
     required: tuple[str, ...]
     """Required properties; each missing property is a separate error."""
     has_alternatives: bool
@@ -71,18 +71,18 @@ class SchemaNode:
 
     @property
     def applied(self) -> Iterable[int]:
-        """The indexes of all schemas that it applies to a value or its parts."""
+        """The indexes of all schemas that this schema applies to a value or to parts of the value."""
         by_place = (self.in_place, self.prefix_items, self.additional, self.items_after_prefix, self.property_names)
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
-        """Return the schemas of a property; None means any property that the document does not name."""
+        """Return the schemas of a property; None stands for any property that the document does not name."""
         if name is not None and name in self.properties:
             return (self.properties[name], *self.all_properties)
         return self.additional + self.all_properties
 
     def of_item(self, index: int | None) -> tuple[int, ...]:
-        """Return the schemas of an item; None means the items after every prefix."""
+        """Return the schemas of an item; None stands for the items after the longest prefix."""
         if index is not None and index < len(self.prefix_items):
             return (self.prefix_items[index], *self.all_items)
         return self.items_after_prefix + self.all_items
@@ -111,10 +111,10 @@ class SchemaGraph:
 
     @cached_property
     def cached_references(self) -> Set[tuple[int, int]]:
-        """References whose results the library caches for each object and list: (schema, target) as indexes.
+        """References whose results the library caches for each object and list, as pairs (schema, target) of indexes.
 
-        These references can only be reached through their target, so the library compiles them inside the target and
-        reuses the target's cache.
+        A reference is cached if it is reachable only through its target: the library then compiles the reference inside
+        the target and uses the cache of the target.
         """
         if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._schemas)):
             return frozenset()
@@ -229,7 +229,9 @@ def _applied_to_parts(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _unknown(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the objects in unknown keywords. They count as schemas applied in place, which is an upper bound."""
+    """Return the objects in unknown keywords. They count as schemas that are applied in place, because references can
+    lead to them.
+    """
     waiting = [value for keyword, value in schema.items() if keyword not in _KNOWN]
     objects: list[Any] = []
     while waiting:
@@ -242,7 +244,7 @@ def _unknown(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _size(data: Any) -> int:
-    """Return the number of values in the data of a keyword, plus one per `CHARS_PER_UNIT` characters of text."""
+    """Return the number of values in the data of a keyword, plus 1 for each `CHARS_PER_UNIT` characters of text."""
     nodes = [*iter_nodes(data)]
     return len(nodes) + sum([len(node) for node in nodes if isinstance(node, str)]) // CHARS_PER_UNIT
 

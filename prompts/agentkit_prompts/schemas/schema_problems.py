@@ -1,4 +1,4 @@
-"""Problems of a value that does not match a JSON Schema, with place and expected value, for models and developers."""
+"""Problems of a value that does not match a JSON Schema: place and expected value, for models and developers."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _EXPECTED = {
     "not": "matches a schema that is not allowed",
     "falseSchema": "is not allowed here",
 }
-"""Keyword -> text. The fields are attributes of the error."""
+"""Texts by keyword. The fields in braces are attributes of the error."""
 _OF_KIND = frozenset({"type", "enum", "const"})
-"""Keywords that decide which kind of value is expected."""
+"""Keywords that distinguish the alternatives for different types or values."""
 _FIELDS = ("limit", "multiple_of", "pattern", "format")
 
 
@@ -53,8 +53,9 @@ class SchemaProblem(NamedTuple):
 
     path: tuple[Step, ...]
     keyword: str
-    """Violated keyword of JSON Schema; "limit" if the value cannot be checked."""
+    """Violated keyword of JSON Schema; "limit" if the value cannot be checked or has too many problems."""
     expected: str
+    """Text of the problem, which usually names the expected value."""
     value: Any = None
     """The value at `path`; None for a missing property."""
 
@@ -63,7 +64,7 @@ class InvalidSchemaError(ValueError):
     """A schema is invalid.
 
     Attributes:
-        problems: Place in the schema and text of each problem.
+        problems: All problems: the place in the schema, and the text.
     """
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
@@ -122,13 +123,13 @@ def _unexpected(error: ValidationError, path: _Path, document: Mapping[str, Any]
 
 
 def _alternatives(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
-    """Yield the problems of the intended alternative, or the expected values of all alternatives."""
+    """Yield the problems of the intended alternative; if it is unclear, one problem that names all alternatives."""
     context: list[list[ValidationError]] = error.kind.context  # type: ignore[attr-defined]
     if any(not errors for errors in context):
         yield SchemaProblem(path, "oneOf", "matches several alternatives, but must match exactly one", error.instance)
         return
     intended = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
-    # For one invalid field of an object, the problem of the field is more useful than a list of alternatives.
+    # If only one alternative is for such a value, its problems, such as an invalid field, are the most useful.
     if len(intended) == 1:
         yield from problems_of(intended[0], document)
         return
@@ -137,14 +138,17 @@ def _alternatives(error: ValidationError, path: _Path, document: Mapping[str, An
 
 
 def _is_of_another_kind(errors: Sequence[ValidationError], depth: int) -> bool:
-    """True if an alternative is for values of another type, or lists other values."""
+    """True if the errors show that an alternative is for values of another type, or lists other values.
+
+    `depth` is the length of the path of the value.
+    """
     return any(len(error.instance_path) == depth and error.kind.name in _OF_KIND for error in errors)
 
 
 def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
-    """Return the expected value of an alternative, for a value at that depth."""
+    """Return the expected value of an alternative; `depth` is the length of the path of the value."""
     here = [error for error in errors if len(error.instance_path) == depth]
-    # The type helps a reader more than the other keywords.
+    # The type first, because it helps a reader more than other keywords.
     here.sort(key=lambda error: error.kind.name not in _OF_KIND)
     if not here or here[0].kind.name == "required":
         return "an object of another form"
@@ -163,7 +167,7 @@ _READERS: Mapping[str, Callable[[ValidationError, _Path, Mapping[str, Any]], Ite
     **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unexpected),
     **dict.fromkeys(("anyOf", "oneOf"), _alternatives),
 }
-"""Keyword -> reader of its errors."""
+"""Functions that read the errors of a keyword; `_plain` reads the errors of other keywords."""
 
 
 def _expected(error: ValidationError) -> str:
@@ -209,7 +213,7 @@ _WRITERS: Mapping[str, Callable[[Any], str]] = {
     "const": lambda kind: _json(kind.expected_value),
     "enum": lambda kind: _one_of(kind.options),
 }
-"""Keyword -> text of the expected value; the keyword itself is the argument."""
+"""Functions that return the text of the expected value, by keyword; the argument is the kind of the error."""
 
 
 def _json(value: Any) -> str:
@@ -217,14 +221,14 @@ def _json(value: Any) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the form of a name or text in messages; very long values are shortened."""
+    """Return a name or text for a message, shortened if it is very long."""
     if len(name) <= MAX_REASON_CHARS:
         return name
     return f"{name[:MAX_REASON_CHARS]}..."
 
 
 def place_of(path: Iterable[Step]) -> str:
-    """Return the form of a path in messages, such as `person.others[2].zip`."""
+    """Return the text of a path for messages, such as `person.others[2].zip`; empty for the whole value."""
     place = ""
     for step in path:
         if isinstance(step, int):

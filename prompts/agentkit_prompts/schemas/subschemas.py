@@ -1,4 +1,4 @@
-"""Parts of a JSON Schema: the schema of the value at a place, through references and alternatives."""
+"""The schema of the value at a path, and the expected value of a schema, through references and alternatives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentkit_prompts.schemas.references import target_in
 __all__ = ["ANY_VALUE", "is_null_default", "schema_at", "takes_null", "type_of"]
 
 ANY_VALUE = "any value"
-"""Expected value of a schema without a type."""
+"""Expected value of a schema that names no type."""
 
 _MAX_OPTIONS = 200
 
 
 def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mapping[str, Any] | None:
-    """Return the schema of the value at `steps`, names and indices; None if the document has none for it."""
+    """Return the schema of the value at a path of names and indices; None if the document has no schema for it."""
     schemas: list[Any] = [document]
     for step in steps:
         parts = [_part(schema, step) for schema in _options(document, schemas)]
@@ -39,7 +39,7 @@ def _part(schema: Mapping[str, Any], step: int | str) -> Any:
 
 
 def type_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return the expected value of a schema, in a few words for a model."""
+    """Return a description, in a few words, of the values that a schema accepts, such as `string or null`."""
     return " or ".join(dict.fromkeys(_words(option) for option in _options(document, [schema]))) or ANY_VALUE
 
 
@@ -68,10 +68,10 @@ def _shown(value: Any) -> str:
 
 
 def _options(document: Mapping[str, Any], schemas: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas at the ends of references and alternatives, which have rules themselves."""
+    """Return the schemas to which references and alternatives lead, in order, without schemas that only refer."""
     options: list[Mapping[str, Any]] = []
     waiting = list(reversed(schemas))
-    # Alternatives that contain each other would never end.
+    # A limit, because alternatives can contain each other.
     for _ in range(_MAX_OPTIONS):
         if not waiting:
             break

@@ -1,7 +1,7 @@
-"""Groups of values that a schema cannot distinguish: the items of all lists at one place, the properties of one name.
+"""Groups of values that a schema cannot distinguish, such as all items of the lists at one place.
 
-A list of 10,000 objects with ten properties has twelve groups, so its cost is computed as fast as the cost of one
-object.
+A list of 10,000 objects with ten properties has twelve groups: the cost of its validation is computed as fast as the
+cost for one object.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from agentkit_prompts.limits import MAX_VALUES
 __all__ = ["CHARS_PER_UNIT", "Places", "TooManyGroupsError", "ValueGroup", "grouped", "number_units"]
 
 CHARS_PER_UNIT = 100
-"""Characters of a text that count as another value."""
+"""Number of characters of a text that count as one more value."""
 _MAX_GROUPS = 50_000
-"""Maximum number of groups of one value; a group needs up to ten microseconds."""
+"""Maximum number of groups of one value; a group takes up to ten microseconds."""
 
 _MAX_CHEAP = 1 << 64
 _BITS_PER_UNIT = 150
@@ -26,26 +26,26 @@ K = TypeVar("K")
 
 
 def number_units(number: float) -> int:
-    """Return the number of values that a number counts as: the library converts and divides large numbers digit by
-    digit.
+    """Return the number of values that a number counts as. A large number counts as many, because the library converts
+    and divides it digit by digit.
     """
     bits = number.bit_length() if isinstance(number, int) else abs(frexp(number)[1])
     return (bits // _BITS_PER_UNIT) ** 2
 
 
 class TooManyGroupsError(ValueError):
-    """A value has too many groups that a schema can distinguish."""
+    """A value has too many groups, or too many values."""
 
 
 class Places(NamedTuple):
     """Places that the schemas of a document distinguish."""
 
     names: Collection[str]
-    """Properties whose values have a group for each name."""
+    """Names of properties whose values form a group of each name; all other properties form one group."""
     longest_prefix: int
-    """Items before this index have a group for each index."""
+    """Index before which the items of each index form a group; later items form one group."""
     with_names: bool
-    """True to create a group of the names of properties."""
+    """True if the names of properties form a group, because a schema is applied to them."""
 
 
 class ValueGroup:
@@ -54,12 +54,12 @@ class ValueGroup:
     Attributes:
         count: Number of the values.
         containers: Number of the values that are objects or lists.
-        size: Number of the values, and units of their characters and digits.
-        largest: The size of the largest value, without its parts.
+        size: Number of the values, plus the units for long texts and large numbers.
+        largest: Size of the largest value, without its parts.
         max_per_value: Maximum number of values of the group in one value of the outer group.
-        properties: Name -> values of that property; None -> values of all properties that no schema names.
-        items: Index -> items; None -> items that belong to no prefix.
-        names: The names of properties, as texts, if a schema is applied to them.
+        properties: Groups of the values of properties, by name; None is the key of all properties without a schema.
+        items: Groups of items, by index; None is the key of the items after the longest prefix.
+        names: Group of the names of properties; None if no schema is applied to them.
     """
 
     __slots__ = ("containers", "count", "items", "largest", "max_per_value", "names", "properties", "size", "values")
@@ -99,7 +99,7 @@ class ValueGroup:
         self.containers = len(objects) + len(lists)
         self._divide_objects([value for value in objects if value], places)
         self._divide_lists([value for value in lists if value], places)
-        # The values are not needed any more, because the next groups contain their parts.
+        # The values are released, because the inner groups contain their parts.
         self.values = []
 
     def _measure(self, *units: list[int]) -> None:
@@ -134,7 +134,7 @@ def _add(groups: dict[K, ValueGroup], key: K, max_per_value: int, values: Any) -
 
 
 def grouped(value: Any, places: Places) -> list[ValueGroup]:
-    """Return the groups of a value with all values inside it, each before the groups inside it.
+    """Return the groups of a value and of all values inside it, outer groups first.
 
     Raises:
         TooManyGroupsError: The value has too many groups, or too many values.
