@@ -30,6 +30,8 @@ class Usage(metaclass=Hinted):
     """Tokens of the prompt that came from the endpoint's prompt cache."""
     money: float | None = None
     """Cost in US dollars; None if the price is unknown."""
+    reasoning_tokens: int = 0
+    """Tokens of the reply that the model used for its thinking, as far as the endpoint counts them separately."""
 
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
@@ -47,6 +49,7 @@ class Usage(metaclass=Hinted):
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             total,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 

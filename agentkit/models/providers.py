@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["PROVIDERS", "Provider"]
+__all__ = ["DOMAINS_IN_SPANS", "PROVIDERS", "Provider"]
 
 
 class Provider(NamedTuple):
@@ -26,3 +26,22 @@ PROVIDERS: Mapping[str, Provider] = {
     "offline": Provider("OfflineModel"),
 }
 """Providers by the prefix of a model name before the colon."""
+
+DOMAINS_IN_SPANS: Mapping[str, str] = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure.ai.openai",
+    "services.ai.azure.com": "azure.ai.inference",
+    "anthropic.com": "anthropic",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "deepseek.com": "deepseek",
+    "groq.com": "groq",
+    "mistral.ai": "mistral_ai",
+    "moonshot.ai": "moonshot_ai",
+    "moonshot.cn": "moonshot_ai",
+    "perplexity.ai": "perplexity",
+    "cohere.com": "cohere",
+    "cohere.ai": "cohere",
+    "x.ai": "x_ai",
+}
+"""Names of providers in spans by the domain of their endpoints; other endpoints are named by the model class."""

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
-from agentkit.models.providers import PROVIDERS
-from agentkit.run.engine.observed import OnToolEnd, current_observer, set_observer
+from agentkit.observing.model_attributes import model_attributes, settings_attributes
+from agentkit.run.engine.observed import ObservedModelCall, OnToolEnd, current_observer, set_observer
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import (
+    encodable,
+    finish_reason_in_spans,
     layer_attributes,
     recall_attributes,
     reply_attributes,
@@ -32,6 +34,7 @@ from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import check_types
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
@@ -46,16 +49,8 @@ Redact: TypeAlias = Callable[[str], str | None]
 """Function that receives each text of a span, and returns the text to record; None omits the text."""
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Boundaries of the buckets of durations in seconds, from the conventions."""
-_NAMES_IN_SPANS = {each.model: each.in_spans for each in PROVIDERS.values() if each.in_spans is not None}
-_SETTINGS = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_tokens": "max_tokens",
-    "seed": "seed",
-    "effort": "reasoning.level",
-}
+"""Boundaries of the buckets of times in seconds, from the conventions."""
+_FIRST_CHUNK, _NEXT_CHUNK = "time_to_first_chunk", "time_per_output_chunk"
 _REMOVED = "[removed]"
 _log = logging.getLogger("agentkit")
 
@@ -135,6 +130,8 @@ class Observation:
             operation: meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_SECONDS)
             for operation, name, description in (
                 ("chat", "gen_ai.client.inference.duration", "Duration of model calls."),
+                (_FIRST_CHUNK, f"gen_ai.client.inference.{_FIRST_CHUNK}", "Time to the first chunk of a reply."),
+                (_NEXT_CHUNK, f"gen_ai.client.inference.{_NEXT_CHUNK}", "Time between two chunks of a reply."),
                 ("invoke_agent", "gen_ai.invoke_agent.duration", "Duration of runs."),
                 ("execute_tool", "gen_ai.execute_tool.duration", "Duration of tool calls."),
             )
@@ -145,6 +142,7 @@ class Observation:
                 ("input_tokens", "Tokens of prompts, including cached tokens."),
                 ("cache_read.input_tokens", "Tokens of prompts that came from a provider's cache."),
                 ("output_tokens", "Tokens of replies."),
+                ("reasoning.output_tokens", "Tokens of replies that models used for their thinking."),
             )
         }
 
@@ -160,13 +158,15 @@ class Observation:
         self.end()
 
     @contextmanager
-    def run(self, journal: Journal) -> Iterator[Callable[[RunResult[Any]], None]]:
-        attributes = run_attributes(journal.agent, journal.run_id, journal.session)
+    def run(self, journal: Journal, model: Model) -> Iterator[Callable[[RunResult[Any]], None]]:
+        about = model_attributes(model)
+        attributes = {**run_attributes(journal.agent, journal.run_id, journal.session), **about}
         with self._operation(f"invoke_agent {journal.agent}", attributes) as (span, counted):
+            counted.update(about)
             counted["gen_ai.agent.name"] = journal.agent
 
             def ended(result: RunResult[Any]) -> None:
-                span.set_attribute("agentkit.run.finish_reason", result.finish_reason)
+                span.set_attribute("agentkit.run.finish_reason", clean(str(result.finish_reason)))
 
             try:
                 yield ended
@@ -176,35 +176,28 @@ class Observation:
     @contextmanager
     def model_call(
         self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
-    ) -> Iterator[Callable[[Reply], None]]:
-        about: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": _provider(model),
-            "gen_ai.request.model": model.name,
-        }
-        attributes = {**about, **_settings(model)}
+    ) -> Iterator[ObservedModelCall]:
+        about: dict[str, Any] = {"gen_ai.operation.name": "chat", **model_attributes(model)}
+        attributes = {**about, **settings_attributes(model)}
         if is_streamed:
             attributes["gen_ai.request.stream"] = True
         if session is not None:
             attributes["gen_ai.conversation.id"] = session
         if composition.output_schema is not None:
             attributes["gen_ai.output.type"] = "json"
-        with self._operation(f"chat {model.name}", attributes, is_client=True) as (span, counted):
+        name = about["gen_ai.request.model"]
+        with self._operation(f"chat {name}", attributes, is_client=True) as (span, counted):
             counted.update(about)
             layers = SentLayers.of(composition)
-            span.set_attributes(layer_attributes(layers, NO_USAGE))
+            span.set_attributes(encodable(layer_attributes(layers, NO_USAGE)))
             self._add_content(span, "gen_ai.input.messages", lambda: self._messages(composition.messages))
-
-            def ended(reply: Reply) -> None:
-                span.set_attributes({**reply_attributes(reply), **layer_attributes(layers, reply.usage)})
-                self._add_content(
-                    span, "gen_ai.output.messages", lambda: self._messages([reply.message], reply.finish_reason)
-                )
-                if reply.model:
-                    counted["gen_ai.response.model"] = reply.model
-                self._count(reply, counted)
-
-            yield ended
+            call = _ModelCall(self, span, counted, layers)
+            try:
+                yield call
+            except BaseException:
+                if not call.has_ended:
+                    span.set_attribute("gen_ai.response.finish_reasons", ["error"])
+                raise
 
     @contextmanager
     def recall(self, query: str) -> Iterator[Callable[[RecallResult], None]]:
@@ -212,7 +205,7 @@ class Observation:
             self._add_content(span, "gen_ai.memory.query.text", lambda: self._redacted(query))
 
             def ended(found: RecallResult) -> None:
-                span.set_attributes(recall_attributes(found))
+                span.set_attributes(encodable(recall_attributes(found)))
                 kinds = (found.documents, found.knowledge, found.recalled)
                 texts = [item.text for items in kinds for item in items]
                 self._add_content(
@@ -227,9 +220,8 @@ class Observation:
         began = time.perf_counter()
         counted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         # Not a context manager: calls of one step start and end in any order.
-        span = self._tracer.start_span(
-            f"execute_tool {call.name}", attributes={**counted, "gen_ai.tool.call.id": call.id}
-        )
+        attributes = encodable({**counted, "gen_ai.tool.call.id": call.id})
+        span = self._tracer.start_span(clean(f"execute_tool {call.name}"), attributes=attributes)
         token = context.attach(self._trace.set_span_in_context(span))
         self._add_content(span, "gen_ai.tool.call.arguments", lambda: self._json(call.arguments))
 
@@ -239,13 +231,13 @@ class Observation:
             else:
                 # Only here: a cancelled call ends in another context, in which the token is invalid.
                 context.detach(token)
-                attributes = tool_attributes(result)
+                attributes = encodable(tool_attributes(result))
                 span.set_attributes(attributes)
                 self._add_content(span, "gen_ai.tool.call.result", lambda: self._redacted(result.message.text))
                 if not result.ok:
                     self._failed(span, counted, attributes["error.type"], result.message.text)
             span.end()
-            self._durations["execute_tool"].record(time.perf_counter() - began, counted)
+            self.record("execute_tool", time.perf_counter() - began, counted)
 
         return ended
 
@@ -258,9 +250,9 @@ class Observation:
         began, operation = time.perf_counter(), attributes["gen_ai.operation.name"]
         counted: dict[str, Any] = {"gen_ai.operation.name": operation}
         with self._tracer.start_as_current_span(
-            name,
+            clean(name),
             kind=kinds.CLIENT if is_client else kinds.INTERNAL,
-            attributes=attributes,
+            attributes=encodable(attributes),
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -274,23 +266,31 @@ class Observation:
                 self._failed(span, counted, type(error).__name__, str(error))
                 raise
             finally:
-                if operation in self._durations:
-                    self._durations[operation].record(time.perf_counter() - began, counted)
+                self.record(operation, time.perf_counter() - began, counted)
+
+    def record(self, name: str, seconds: float, counted: Mapping[str, Any]) -> None:
+        """Record a time with the attributes of its metric; operations without a metric are ignored."""
+        if name in self._durations:
+            self._durations[name].record(seconds, encodable(counted))
 
     def _failed(self, span: Span, counted: dict[str, Any], kind: str, text: str) -> None:
         counted["error.type"] = kind
         span.set_attribute("error.type", kind)
         description = None
         if self._content and text:
-            description = self._redacted(text)
+            description = clean(self._redacted(text))
         span.set_status(self._trace.StatusCode.ERROR, description)
 
-    def _count(self, reply: Reply, counted: Mapping[str, Any]) -> None:
-        usage, about = reply.usage, {**counted, "gen_ai.token.modality": "unknown"}
+    def reply(self, span: Span, counted: Mapping[str, Any], reply: Reply) -> None:
+        """Record the content and the tokens of a reply."""
+        reason = finish_reason_in_spans(reply)
+        self._add_content(span, "gen_ai.output.messages", lambda: self._messages([reply.message], reason))
+        usage, about = reply.usage, encodable({**counted, "gen_ai.token.modality": "unknown"})
         for name, count in (
             ("input_tokens", usage.input_tokens),
             ("cache_read.input_tokens", usage.cached_tokens),
             ("output_tokens", usage.output_tokens),
+            ("reasoning.output_tokens", usage.reasoning_tokens),
         ):
             # A zero would create an empty series in the metrics.
             if count:
@@ -304,7 +304,7 @@ class Observation:
         # Attributes are texts or numbers, so structured content becomes JSON text.
         if not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False)
-        span.set_attribute(name, value)
+        span.set_attribute(name, clean(value))
 
     def _redacted(self, text: str) -> str:
         if self._redact is None:
@@ -362,19 +362,30 @@ class Observation:
         return rows
 
 
-def _provider(model: Model) -> str:
-    """Return the provider of the request format of a model, or the name of its class."""
-    names = [kind.__name__ for kind in type(model).__mro__]
-    return next((_NAMES_IN_SPANS[name] for name in names if name in _NAMES_IN_SPANS), names[0])
+class _ModelCall:
+    """One model call: the arrival of its chunks and its reply."""
 
+    def __init__(self, observation: Observation, span: Span, counted: dict[str, Any], layers: SentLayers) -> None:
+        self._observation = observation
+        self._span, self._counted, self._layers = span, counted, layers
+        self._began = self._latest = time.perf_counter()
+        self._has_chunk = False
+        self.has_ended = False
+        """True if the reply has arrived."""
 
-def _settings(model: Model) -> dict[str, Any]:
-    """Return the settings of a model, by their names in the semantic conventions."""
-    settings = getattr(model, "settings", None)
-    values = {f"gen_ai.request.{name}": getattr(settings, field, None) for field, name in _SETTINGS.items()}
-    stop = getattr(settings, "stop", None)
-    if isinstance(stop, str):
-        stop = [stop]
-    if stop is not None:
-        values["gen_ai.request.stop_sequences"] = [*stop]
-    return {name: value for name, value in values.items() if value is not None}
+    def chunk(self) -> None:
+        now = time.perf_counter()
+        name = _NEXT_CHUNK
+        if not self._has_chunk:
+            self._has_chunk, name = True, _FIRST_CHUNK
+            self._span.set_attribute(f"gen_ai.response.{_FIRST_CHUNK}", now - self._began)
+        self._observation.record(name, now - self._latest, self._counted)
+        self._latest = now
+
+    def ended(self, reply: Reply) -> None:
+        self.has_ended = True
+        attributes = {**reply_attributes(reply), **layer_attributes(self._layers, reply.usage)}
+        self._span.set_attributes(encodable(attributes))
+        if reply.model:
+            self._counted["gen_ai.response.model"] = reply.model
+        self._observation.reply(self._span, self._counted, reply)

@@ -189,4 +189,5 @@ def usage_since(before: Usage, now: Usage) -> Usage:
         max(0, now.output_tokens - before.output_tokens),
         max(0, now.cached_tokens - before.cached_tokens),
         money,
+        max(0, now.reasoning_tokens - before.reasoning_tokens),
     )

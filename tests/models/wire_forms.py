@@ -59,7 +59,8 @@ def _chat_events(thought: str, text: str, calls: Calls) -> list[Any]:
         arguments = call["function"]["arguments"]
         made.append(chunk(tool_calls=[{**call, "index": index, "function": {**call["function"], "arguments": ""}}]))
         made += [chunk(tool_calls=[{"index": index, "function": {"arguments": piece}}]) for piece in _pieces(arguments)]
-    usage = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+    usage: dict[str, Any] = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+    usage["completion_tokens_details"] = {"reasoning_tokens": 2}
     return [*made, chunk("tool_calls" if calls else "stop"), {**chunk(), "choices": [], "usage": usage}]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,17 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.memory import Memory
-from agentkit.models import ModelUnavailable
-from agentkit.testing import controlled_time
+from agentkit.models import (
+    AnthropicModel,
+    DeepSeekModel,
+    FallbackModel,
+    ModelUnavailable,
+    OpenAIModel,
+    OpenAIResponsesModel,
+)
+from agentkit.models.model_errors import NetworkRefused
+from agentkit.prompts import Thinking
+from agentkit.testing import controlled_time, no_real_models
 from tests.raising import raises
 
 SECRET = "4111-1111"
@@ -289,3 +300,115 @@ def test_a_journal_without_times_is_read_and_one_with_nonsense_is_refused(spans:
     for wrong in ({"at": "now"}, {"layers": []}, {"layers": {"tokens": {"a": "b"}, "trimmed": [], "money": None}}):
         with raises(JournalError, line=2):
             Journal.loads("".join(json.dumps(one) + "\n" for one in [lines[0], {**lines[1], **wrong}]))
+
+
+HALF = "\ud83d"
+"""Half an emoji, as clients cut texts."""
+
+
+def spans_of(model: Any) -> dict[str, dict[str, Any]]:
+    """Return the attributes of the spans of a run by the name of the operation; no request leaves this process."""
+    spans = Spans()
+    with observe(**spans.providers), no_real_models(), suppress(NetworkRefused):
+        Agent(model, name="shop").run_sync("Hi")
+    assert all("gen_ai.provider.name" in points[0][0] for points in spans.metrics().values())
+    attributes = [dict(span.attributes or {}) for span in spans.all]
+    return {str(each["gen_ai.operation.name"]): each for each in attributes}
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "name", "server"),
+    [
+        (ScriptedModel(["Hello."]), "ScriptedModel", "scripted", None),
+        (OpenAIModel("m", base_url="http://127.0.0.1:1/v1"), "openai", "m", ("127.0.0.1", 1)),
+        (OpenAIModel("m", base_url="http://[::1]:1/v1"), "openai", "m", ("::1", 1)),
+        (OpenAIModel("m", base_url="https://api.groq.com/openai/v1"), "groq", "m", ("api.groq.com", 443)),
+        (OpenAIModel("m", base_url="http://x.openai.azure.com"), "azure.ai.openai", "m", ("x.openai.azure.com", 80)),
+        (OpenAIResponsesModel("m"), "openai", "m", ("api.openai.com", 443)),
+        (AnthropicModel("m"), "anthropic", "m", ("api.anthropic.com", 443)),
+        (DeepSeekModel("m"), "deepseek", "m", ("api.deepseek.com", 443)),
+        (FallbackModel("anthropic:m", "openai:n"), "anthropic", "m", ("api.anthropic.com", 443)),
+    ],
+)  # fmt: skip
+def test_spans_name_the_provider_the_model_and_the_server(
+    model: Any, provider: str, name: str, server: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    spans = spans_of(model)
+    for operation in ("invoke_agent", "chat"):
+        attributes = spans[operation]
+        assert (attributes["gen_ai.provider.name"], attributes["gen_ai.request.model"]) == (provider, name)
+        found = (attributes["server.address"], attributes["server.port"]) if "server.address" in attributes else None
+        assert found == server
+    if server is not None:
+        assert spans["chat"]["gen_ai.response.finish_reasons"] == ("error",)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (answering(), "stop"),
+        (Reply(Message("assistant", "a"), finish_reason="length"), "length"),
+        (Reply(Message("assistant", "a"), finish_reason="refusal"), "content_filter"),
+        (Reply(Message("assistant", "a"), finish_reason="something"), "something"),
+        (calling(("a", "look", "{}")), "tool_call"),
+        (replace(calling(("a", "look", "{}")), finish_reason="stop"), "tool_call"),
+        (replace(calling(("a", "look", "{}")), finish_reason="length"), "length"),
+    ],
+)
+def test_finish_reasons_have_the_well_known_values(spans: Spans, reply: Reply, reason: str) -> None:
+    with observe(content=True, **spans.providers), suppress(Exception):
+        Agent(ScriptedModel([reply, "done"]), tools=[look], name="shop").run_sync("Hi")
+    first = spans.all[0].attributes or {}
+    assert first["gen_ai.response.finish_reasons"] == (reason,)
+    assert json.loads(str(first["gen_ai.output.messages"]))[0]["finish_reason"] == reason
+
+
+async def test_streamed_calls_have_the_time_to_the_first_chunk_and_replies_their_reasoning_tokens(spans: Spans) -> None:
+    script = [Reply(Message("assistant", "Some words in several pieces."), Usage(5, 4, reasoning_tokens=3))] * 2
+    agent = Agent(ScriptedModel(script), name="shop")
+    with observe(**spans.providers):
+        async for _ in agent.stream("Hi"):
+            pass
+        streamed = spans.one("chat scripted")
+        result = await agent.run("Hi")
+    assert streamed["gen_ai.response.time_to_first_chunk"] >= 0 and streamed["gen_ai.request.stream"] is True
+    whole = [span.attributes or {} for span in spans.all if span.name == "chat scripted"][-1]
+    assert "gen_ai.response.time_to_first_chunk" not in whole
+    for span in (streamed, whole, spans.one("invoke_agent shop"), result.trace()["attributes"]):
+        assert span["gen_ai.usage.reasoning.output_tokens"] == 3
+    metrics = spans.metrics()
+    assert [count for _, count in metrics["gen_ai.client.inference.time_to_first_chunk"]] == [1]
+    assert metrics["gen_ai.client.inference.time_per_output_chunk"][0][1] >= 1
+    assert sum(count for _, count in metrics["gen_ai.client.inference.usage.reasoning.output_tokens"]) == 6
+
+
+def test_half_an_emoji_is_replaced_in_every_exported_text(spans: Spans, tmp_path: Path) -> None:
+    @tool
+    def fail(text: str) -> str:
+        """Fail."""
+        raise ValueError(f"no {text} {HALF}")
+
+    thought = Thinking(f"hm {HALF}")
+    calls = Message(
+        "assistant", f"Let me {HALF}", thinking=(thought,),
+        tool_calls=(ToolCall(f"c{HALF}", "fail", '{"text": "\\ud83d"}'), ToolCall("d", f"look{HALF}", f"x{HALF}")),
+    )  # fmt: skip
+    script: list[Any] = [
+        Reply(calls, finish_reason=f"odd{HALF}", model=f"m{HALF}"),
+        ModelUnavailable(f"gone {HALF}", model="m"),
+    ]
+    with (
+        Memory(tmp_path / "home", scope="acme") as memory,
+        observe(content=True, redact=lambda text: text + HALF, **spans.providers),
+    ):
+        memory.documents.add("Ada lives in Berlin.", source="ada.md")
+        agent = Agent(ScriptedModel(script), f"S {HALF}", tools=[fail], name="shop", memory=memory)
+        with pytest.raises(ModelUnavailable):
+            agent.run_sync(f"Where is Ada? {HALF}")
+    assert len(spans.all) == 6
+    texts = [[span.name, span.status.description, *(span.attributes or {}).items()] for span in spans.all]
+    exported = json.dumps([texts, spans.metrics()], ensure_ascii=False, default=str)
+    exported.encode()
+    assert exported.count("\ufffd") > 20

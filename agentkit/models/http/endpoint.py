@@ -185,6 +185,11 @@ class EndpointModel(ABC):
         return self._clients.host
 
     @property
+    def port(self) -> int | None:
+        """Port of the endpoint; None if the address of the endpoint is invalid."""
+        return self._clients.port
+
+    @property
     def price(self) -> Price | None:
         """The argument `price`, or else the price in `prices.json` for this host and model."""
         if self._price is not None:

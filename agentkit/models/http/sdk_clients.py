@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
 
+_PORTS = {"https": 443, "http": 80}
 _KEY = re.compile(r"[!-~]*")
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
@@ -85,9 +86,22 @@ class Clients:
     @property
     def host(self) -> str:
         """Host and port of the endpoint, without credentials."""
+        return host_of(self._url)
+
+    @property
+    def port(self) -> int | None:
+        """Port of the endpoint, also if its address does not name the port; None if the address is invalid."""
+        try:
+            parts = urlsplit(self._url)
+            return parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            return None
+
+    @property
+    def _url(self) -> str:
         if self.custom is not None:
-            return host_of(str(self.custom.base_url))
-        return host_of(self._endpoint())
+            return str(self.custom.base_url)
+        return self._endpoint()
 
     @property
     def is_official(self) -> bool:

@@ -13,6 +13,7 @@ __all__ = ["chat_usage", "usage_in"]
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_REPLY_DETAILS = ("completion_tokens_details", "output_tokens_details")
 _CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 
 
@@ -52,7 +53,9 @@ def chat_usage(usage: Mapping[str, Any]) -> Usage:
     """Return the counts of chat completions and responses."""
     details = [inner for key in _DETAILS if isinstance(inner := usage.get(key), Mapping)]
     cached = _first([*details, usage], _CACHED)
-    return Usage(_first([usage], _INPUT), _first([usage], _OUTPUT), cached)
+    details = [inner for key in _REPLY_DETAILS if isinstance(inner := usage.get(key), Mapping)]
+    reasoning = _first([*details, usage], ("reasoning_tokens",))
+    return Usage(_first([usage], _INPUT), _first([usage], _OUTPUT), cached, reasoning_tokens=reasoning)
 
 
 def _first(places: list[Mapping[str, Any]], keys: tuple[str, ...]) -> int:

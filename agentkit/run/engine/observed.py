@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from agentkit.models.model import Model, Reply
+from agentkit.models.model import Delta, Model, OnDelta, Reply
 from agentkit.run.engine.current_run import CurrentRun
+from agentkit.run.engine.event_sink import DeltaSink
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
@@ -20,18 +21,30 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["ObservedSteps", "Observer", "OnToolEnd", "current_observer", "set_observer"]
+__all__ = ["ObservedModelCall", "ObservedSteps", "Observer", "OnToolEnd", "current_observer", "set_observer"]
 
 OnToolEnd = Callable[[ToolResult | None], None]
 
 
-class Observer(Protocol):
-    """Observer of runs. Each context manager encloses one operation, and yields a function for its result."""
+class ObservedModelCall(Protocol):
+    """Receiver of the events of one model call."""
 
-    def run(self, journal: Journal) -> AbstractContextManager[Callable[[RunResult[Any]], None]]: ...
+    def chunk(self) -> None:
+        """Receive the arrival of a piece of a streamed reply."""
+        ...
+
+    def ended(self, reply: Reply) -> None:
+        """Receive the reply."""
+        ...
+
+
+class Observer(Protocol):
+    """Observer of runs. Each context manager encloses one operation, and yields a receiver of its result."""
+
+    def run(self, journal: Journal, model: Model) -> AbstractContextManager[Callable[[RunResult[Any]], None]]: ...
     def model_call(
         self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
-    ) -> AbstractContextManager[Callable[[Reply], None]]: ...
+    ) -> AbstractContextManager[ObservedModelCall]: ...
     def recall(self, query: str) -> AbstractContextManager[Callable[[RecallResult], None]]: ...
     def tool_started(self, call: ToolCall, tool: Tool | None) -> OnToolEnd:
         """Start to observe a call; return a function that receives the result. Both are called in the task of the call.
@@ -62,11 +75,13 @@ class ObservedSteps(RunSteps):
     of a tool call in its task.
     """
 
-    __slots__ = ("_observer", "_started")
+    __slots__ = ("_model_call", "_observer", "_started")
 
     def __init__(self, setup: RunSetup[Any], run: CurrentRun, observer: Observer) -> None:
         super().__init__(setup, run)
         self._observer = observer
+        self._model_call: ObservedModelCall | None = None
+        """The present model call: a run performs its model calls one after the other."""
         self._started: dict[str, OnToolEnd] = {}  # by the ids of calls without a result
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
@@ -74,10 +89,22 @@ class ObservedSteps(RunSteps):
         if self._setup.session is not None:
             session = self._setup.session.id
         is_streamed = self._run.sink is not None and step is not None
-        with self._observer.model_call(model, composition, session=session, is_streamed=is_streamed) as on_reply:
+        with self._observer.model_call(model, composition, session=session, is_streamed=is_streamed) as call:
+            self._model_call = call
             reply = await super().send(model, composition, step)
-            on_reply(reply)
+            call.ended(reply)
             return reply
+
+    def _listener(self, deltas: DeltaSink) -> OnDelta:
+        call = self._model_call
+
+        def receive(delta: Delta) -> Awaitable[None]:
+            # A delta of this kind announces another model, before any piece of a reply.
+            if call is not None and delta.kind != "fallback":
+                call.chunk()
+            return deltas(delta)
+
+        return receive
 
     async def recall(self, query: str, visible: int | None) -> RecallResult:
         with self._observer.recall(query) as on_recalled:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentkit.errors import ApprovalError, JournalError, NothingToContinue, Paused
 from agentkit.ground.threads import begin_in_thread, ended, in_thread
-from agentkit.models.model import NO_USAGE, Model, Reply, Usage
+from agentkit.models.model import NO_USAGE, Model, OnDelta, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import CheckedOutput, checked_output
 from agentkit.run.engine import events
@@ -155,7 +155,7 @@ class RunSteps:
             else:
                 await sink.emit(events.PromptComposed(step, composition))
                 deltas = DeltaSink(sink, step, composition.output)
-                reply = await model.request(composition, on_delta=deltas)
+                reply = await model.request(composition, on_delta=self._listener(deltas))
                 await deltas.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_reply_problem(reply), model=model.name)
@@ -167,6 +167,10 @@ class RunSteps:
         if sink is not None and step is not None:
             await sink.emit(events.ModelReplied(step, reply))
         return reply
+
+    def _listener(self, deltas: DeltaSink) -> OnDelta:
+        """Return the listener of a streamed reply."""
+        return deltas
 
     async def _send_summary(self, model: Model, composition: Composition) -> Reply:
         """Send a composition outside of the steps of the run, such as the messages to summarise."""

@@ -151,7 +151,7 @@ async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunRe
     if observer is None:
         return await Attempt(setup, run, RunSteps(setup, run), sink).result()
     setup.journal.has_layers = True
-    with observer.run(setup.journal) as on_result:
+    with observer.run(setup.journal, definition.chain.model) as on_result:
         result = await Attempt(setup, run, ObservedSteps(setup, run, observer), sink).result()
         on_result(result)
         return result

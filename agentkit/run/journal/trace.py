@@ -7,17 +7,20 @@ Spans and attributes have the names of the OpenTelemetry GenAI semantic conventi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from agentkit.models.model import Reply, Usage
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.recaller import RecallResult
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
     "TraceSpan",
+    "encodable",
+    "finish_reason_in_spans",
     "layer_attributes",
     "recall_attributes",
     "reply_attributes",
@@ -28,6 +31,8 @@ __all__ = [
 ]
 
 Attributes = dict[str, Any]
+_FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
+"""Well-known values of the conventions by finish reasons that have another name here."""
 
 
 class TraceSpan(TypedDict):
@@ -53,7 +58,20 @@ def trace(name: str, attributes: Attributes, steps: Sequence[JournalStep]) -> Tr
     if times:
         start, end = times[0], times[-1]
     spans = [span for step in steps if (span := _span(step)) is not None]
-    return TraceSpan(name=name, start=start, end=end, attributes=attributes, spans=spans)
+    return TraceSpan(name=clean(name), start=start, end=end, attributes=encodable(attributes), spans=spans)
+
+
+def encodable(attributes: Mapping[str, Any]) -> Attributes:
+    """Return attributes whose texts can be encoded: exporters lose attributes with lone surrogates."""
+    return {clean(name): _encodable(value) for name, value in attributes.items()}
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value
 
 
 def _span(step: JournalStep) -> TraceSpan | None:
@@ -74,7 +92,9 @@ def _span(step: JournalStep) -> TraceSpan | None:
         name, attributes = "search_memory", recall_attributes(step.answer)
     else:
         return None
-    return TraceSpan(name=name, start=step.began, end=step.ended, attributes=attributes, spans=inner_spans)
+    return TraceSpan(
+        name=clean(name), start=step.began, end=step.ended, attributes=encodable(attributes), spans=inner_spans
+    )
 
 
 def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:
@@ -93,6 +113,8 @@ def usage_attributes(usage: Usage) -> Attributes:
     }
     if usage.cached_tokens:
         attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
+    if usage.reasoning_tokens:
+        attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
     if usage.money is not None:
         attributes["agentkit.usage.money"] = usage.money
     return attributes
@@ -102,12 +124,21 @@ def reply_attributes(reply: Reply) -> Attributes:
     """Return the attributes of a model call from its reply."""
     attributes: Attributes = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.response.finish_reasons": [str(reply.finish_reason)],
+        "gen_ai.response.finish_reasons": [finish_reason_in_spans(reply)],
         **usage_attributes(reply.usage),
     }
     if reply.model:
         attributes["gen_ai.response.model"] = reply.model
     return attributes
+
+
+def finish_reason_in_spans(reply: Reply) -> str:
+    """Return the finish reason of a reply by its well-known value."""
+    reason = str(reply.finish_reason)
+    # Endpoints and custom models end replies with calls as `stop` too.
+    if reason == "stop" and reply.message.tool_calls:
+        return "tool_call"
+    return _FINISH_REASONS.get(reason, reason)
 
 
 def layer_attributes(layers: SentLayers, usage: Usage) -> Attributes:

@@ -184,4 +184,5 @@ def _usage(usage: Usage) -> TokenUsage:
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
         cached_input_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
     )

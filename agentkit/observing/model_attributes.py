@@ -1,0 +1,64 @@
+"""Attributes of spans that describe a model: its provider, name, server and settings."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentkit.models.model import Model
+from agentkit.models.providers import DOMAINS_IN_SPANS, PROVIDERS
+
+__all__ = ["model_attributes", "settings_attributes"]
+
+_NAMES_IN_SPANS = {each.model: each.in_spans for each in PROVIDERS.values() if each.in_spans is not None}
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "seed": "seed",
+    "effort": "reasoning.level",
+}
+
+
+def model_attributes(model: Model) -> dict[str, Any]:
+    """Return provider, name and server of a model, for spans and metrics.
+
+    A model that contains other models, such as `FallbackModel`, has the attributes of its first model: the response
+    names the model that replied.
+    """
+    while models := getattr(model, "models", None):
+        model = models[0]
+    host = getattr(model, "host", None)
+    address = None
+    if isinstance(host, str):
+        address = urlsplit(f"//{host}").hostname
+    attributes = {"gen_ai.provider.name": _provider(model, address or ""), "gen_ai.request.model": model.name}
+    if address:
+        attributes["server.address"] = address
+        port = getattr(model, "port", None)
+        if port is not None:
+            attributes["server.port"] = port
+    return attributes
+
+
+def _provider(model: Model, address: str) -> str:
+    """Return the provider of the server of a model, the provider of its request format, or the name of its class."""
+    for domain, name in DOMAINS_IN_SPANS.items():
+        # Hosts of regions are named such as us-central1-aiplatform.googleapis.com.
+        if address == domain or address.endswith((f".{domain}", f"-{domain}")):
+            return name
+    names = [kind.__name__ for kind in type(model).__mro__]
+    return next((_NAMES_IN_SPANS[name] for name in names if name in _NAMES_IN_SPANS), names[0])
+
+
+def settings_attributes(model: Model) -> dict[str, Any]:
+    """Return the settings of a model, by their names in the semantic conventions."""
+    settings = getattr(model, "settings", None)
+    values = {f"gen_ai.request.{name}": getattr(settings, field, None) for field, name in _SETTINGS.items()}
+    stop = getattr(settings, "stop", None)
+    if isinstance(stop, str):
+        stop = [stop]
+    if stop is not None:
+        values["gen_ai.request.stop_sequences"] = [*stop]
+    return {name: value for name, value in values.items() if value is not None}
