@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -37,6 +36,7 @@ from agentkit.server.endpoints.open_api import openapi_document
 from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
 from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
+from agentkit.server.local_requests import LocalRequests
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.request_runs.request_runner import RequestRunner
@@ -44,14 +44,14 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_executor import DurableExecutor
 from agentkit.server.served_runs.process_executor import ProcessExecutor
 from agentkit.server.served_runs.tenant_limits import TenantLimits
-from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
+from agentkit.server.server_errors import BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import Hinted, with_option_hints
 
-__all__ = ["Server", "is_loopback"]
+__all__ = ["Server"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
@@ -144,6 +144,8 @@ class Server(metaclass=Hinted):
             self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._runner, options).endpoints()
         self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         middleware = [self._shutdown_middleware()]
+        if self.access.is_open:
+            middleware.insert(0, Middleware(LocalRequests, origins=options.cors_origins))
         if options.cors_origins:
             # CORS is outermost, so that answers of the shutdown have its headers too.
             middleware.insert(0, _cors(options))
@@ -153,6 +155,8 @@ class Server(metaclass=Hinted):
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
+        # Starlette would put the name in the Host header, which any client can choose, into the address of a redirect.
+        self.app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as an ASGI application."""
@@ -172,18 +176,12 @@ class Server(metaclass=Hinted):
 
         Raises:
             Unauthenticated: The token is missing, malformed or unknown.
-            AccessDenied: The server requires no token, and the request is not from this machine.
+            BadRequest: The request has several `Authorization` headers.
         """
         headers = request.headers.getlist("authorization")
         # A proxy can check another of the headers than this server.
         if len(headers) > 1:
             raise BadRequest("expected one Authorization header, got several", code="invalid_header")
-        if self.access.is_open and not _is_local(request):
-            raise AccessDenied(
-                "a server without tokens accepts only requests from this machine to localhost: serve with an access "
-                "file",
-                code="not_loopback",
-            )
         return self.access.caller(next(iter(headers), None))
 
     def _description(self) -> dict[str, Any]:
@@ -270,26 +268,6 @@ def _cors(options: ServerOptions) -> Middleware:
 
 async def _to_inspector(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/inspector/")
-
-
-def _is_local(request: Request) -> bool:
-    """True if a request comes from this machine and its `Host` is a loopback name."""
-    # The Host header counts too: a web page may resolve its name to 127.0.0.1 and call the server from a browser here.
-    client = request.client
-    host = request.headers.get("host", "")
-    if ":" in host and not host.endswith("]"):
-        host = host.rpartition(":")[0]
-    return is_loopback(host.lower()) and (client is None or is_loopback(client.host))
-
-
-def is_loopback(host: str) -> bool:
-    """True if a host name or an address is a loopback address of this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -47,6 +47,11 @@ class ServerOptions:
     """Maximum seconds between two requests of a connection, and between two heartbeats of an idle stream."""
     run_seconds: PositiveNumber = 600.0
     """Maximum seconds of a run; the limits of the agent may be shorter."""
+    connections: Count = 4096
+    """Maximum open connections; a new connection replaces the oldest idle one. Never more than half of the open files
+    that the process may have."""
+    connections_per_address: Count = 2048
+    """Maximum open connections of an address; a proxy is one address. Never more than three quarters of the total."""
     concurrent: Count = 512
     """Maximum concurrent requests of all tenants that run agents."""
     concurrent_per_tenant: Count = 256

@@ -12,18 +12,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.graceful_shutdown.stoppable_server import StoppableServer
-from agentkit.server.http_app import Server, is_loopback
+from agentkit.server.connection_limits import BACKLOG, ConnectionLimits, brief_log, file_limit
+from agentkit.server.http_app import Server
+from agentkit.server.local_requests import is_loopback
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
 
-_BACKLOG = 2048
-
 
 class _TimedProtocol(H11Protocol):
-    """HTTP/1.1 with time limits for the headers of a request and for a client that does not read."""
+    """HTTP/1.1 with limits of connections, of the time of headers, and of the time of a client that does not read."""
 
+    limits: ConnectionLimits
     header_seconds: float
     write_seconds: float
     _header_timer: asyncio.TimerHandle | None = None
@@ -32,8 +33,15 @@ class _TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._start_header_timer()
+        if not self.limits.admit(self, self.client[0] if self.client else ""):
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.limits.remove(self)
         self._cancel_header_timer()
         self._cancel_write_timer()
         super().connection_lost(exc)
@@ -55,7 +63,7 @@ class _TimedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         # The data may contain the first bytes of the next request of this connection.
-        if self._header_timer is None and self._is_idle:
+        if self._header_timer is None and self.is_idle:
             self._start_header_timer()
         previous = self.cycle
         super().data_received(data)
@@ -64,7 +72,8 @@ class _TimedProtocol(H11Protocol):
             self._cancel_header_timer()
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """True if no request with complete headers is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def _start_header_timer(self) -> None:
@@ -77,7 +86,7 @@ class _TimedProtocol(H11Protocol):
 
     def _close_idle(self) -> None:
         self._header_timer = None
-        if self._is_idle:
+        if self.is_idle:
             self.transport.close()
 
 
@@ -94,6 +103,10 @@ class RunningServer(StoppableServer):
         await super().startup(sockets)
         if self.started:
             self.on_ready()
+
+    async def main_loop(self) -> None:
+        with brief_log():
+            await super().main_loop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.stop_listening()
@@ -133,6 +146,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     options = server.options
 
     class Protocol(_TimedProtocol):
+        limits = ConnectionLimits(options)
         header_seconds = options.header_seconds
         write_seconds = options.write_seconds
 
@@ -147,7 +161,8 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         log_level="warning",
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
+        # More waiting connections than the rest of the files would be accepted at once.
+        backlog=min(BACKLOG, file_limit() // 4),
         limit_concurrency=None,
         timeout_keep_alive=max(1, round(options.idle_seconds)),
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from agentkit import Agent, Composition, Layers, Message, Reply, ScriptedModel
 from agentkit.prompts import AdditionalInfoPrompt, Template
 from agentkit.server import ServerOptions
+from agentkit.server.connection_limits import ConnectionLimits, brief_log, file_limit, raise_file_limit
 from agentkit.testing import Delayed
 from tests.cases import collected
 from tests.raising import raises
@@ -241,6 +245,71 @@ def test_a_connection_on_which_no_request_begins_or_the_second_stays_half_is_clo
             connection.sendall(sent[len(one) :])
             answer += b"".join(iter(lambda at=connection: at.recv(65536), b""))
         assert answer.count(b"HTTP/1.1 200") == answers
+
+
+@contextmanager
+def half_requests(client: Client, count: int) -> Iterator[list[socket.socket]]:
+    """Open connections that each send the first half of a request."""
+    with ExitStack() as opened:
+        sockets = []
+        for _ in range(count):
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", client.port), timeout=LONG))
+            connection.sendall(b"GET /healthz HT")
+            sockets.append(connection)
+        yield sockets
+
+
+@pytest.mark.parametrize("options", [ServerOptions(connections=8), ServerOptions(connections_per_address=6)])
+def test_half_requests_keep_no_other_client_out(options: ServerOptions) -> None:
+    """Each new connection replaces the oldest idle connection."""
+    agent = Agent(ScriptedModel.repeat(Delayed(0.2, "Done.")), name="a")
+    with served(agent, options=options) as client, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(client.post, "/v1/chat/completions", {"model": "a", "messages": HI})
+        until(lambda: client.server.limits.running == 1)
+        with half_requests(client, 30) as sockets:
+            assert raw(client, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert sockets[0].recv(1) == b""
+        # A connection with a request in progress is never replaced.
+        assert answer.result(LONG).status_code == 200
+
+
+def test_a_connection_is_refused_when_all_others_have_requests_in_progress() -> None:
+    model = ScriptedModel.repeat(Delayed(60, "late"))
+    with served(Agent(model, name="a"), options=ServerOptions(connections=2, grace_seconds=0.1)) as client:
+        body = json.dumps({"model": "a", "messages": HI}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+        with ExitStack() as opened:
+            connect = partial(socket.create_connection, ("127.0.0.1", client.port), timeout=LONG)
+            opened.enter_context(connect()).sendall(head.encode() + body)
+            until(lambda: client.server.limits.running == 1)
+            # An address has three quarters of all connections, which is one of two.
+            assert opened.enter_context(connect()).recv(1) == b""
+
+
+async def test_an_exhausted_process_logs_one_line_per_second(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    others: list[Any] = []
+    loop.set_exception_handler(lambda _, context: others.append(context))
+    with brief_log():
+        for _ in range(1000):
+            loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": OSError()})
+            logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+        loop.call_exception_handler({"message": "another problem"})
+    assert sorted(record.name for record in caplog.records) == ["agentkit.server.connections", "uvicorn.error"]
+    assert others == [{"message": "another problem"}]
+    loop.set_exception_handler(None)
+
+
+def test_the_command_raises_the_limit_of_open_files() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+    try:
+        assert ConnectionLimits(ServerOptions()).total == 256
+        raise_file_limit()
+        assert file_limit() == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_client_that_leaves_stops_its_run() -> None:

@@ -67,12 +67,15 @@ def serve(
     """
     try:
         from agentkit.server.agent_reload import AgentReload
+        from agentkit.server.connection_limits import raise_file_limit
         from agentkit.server.http_app import Server
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
+    # Only the command changes the limit: a program that uses the library decides about its process.
+    raise_file_limit()
     with ExitStack() as closing:
         closing.enter_context(logged())
         loaded: list[LoadedAgent] = []

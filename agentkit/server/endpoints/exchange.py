@@ -24,7 +24,17 @@ from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 
-__all__ = ["EventStream", "JSONAnswer", "error_answer", "read_json", "sse", "stopped", "validated", "while_connected"]
+__all__ = [
+    "EventStream",
+    "JSONAnswer",
+    "error_answer",
+    "has_body",
+    "read_json",
+    "sse",
+    "stopped",
+    "validated",
+    "while_connected",
+]
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -82,6 +92,12 @@ async def read_body(request: Request, options: ServerOptions) -> bytes:
 
 def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is longer than the limit of {limit:,} bytes", code="body_too_large")
+
+
+def has_body(request: Request) -> bool:
+    """True if the headers of a request announce a body or its content type."""
+    headers = request.headers
+    return "content-type" in headers or "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 async def read_json(request: Request, options: ServerOptions) -> Any:

@@ -19,7 +19,7 @@ from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
-from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
+from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, query_int, query_text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form
@@ -110,6 +110,10 @@ class StartRun(_Body):
         if self.input is None and self.additional_kwargs:
             raise ValueError("additional_kwargs: only valid with an input")
         return self
+
+
+class CancelRun(_Body):
+    """An empty object: the optional body of a cancellation."""
 
 
 class _Decision(_Body):
@@ -209,7 +213,7 @@ class RunEndpoints:
                 DecisionsBody,
                 _RUN,
             ),
-            Endpoint("POST", f"{path}/cancel", self.cancel, "Cancel a run", "run", answer_schema=_RUN),
+            Endpoint("POST", f"{path}/cancel", self.cancel, "Cancel a run", "run", CancelRun, _RUN),
         ]
 
     async def start(self, request: Request, caller: Caller) -> Response:
@@ -352,6 +356,9 @@ class RunEndpoints:
     async def cancel(self, request: Request, caller: Caller) -> Response:
         """Cancel a run."""
         record = await self.record(request.path_params["run"], caller)
+        # A form of a web page is no JSON, so that it cannot cancel runs.
+        if has_body(request):
+            validated(CancelRun, await read_json(request, self._options))
         return JSONAnswer(run_form(await self._runs.cancel(record)))
 
 
