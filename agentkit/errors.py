@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-_OPTION = re.compile(r"\w+(\[[^]]*\])*(?=[:=])")
+_OPTION = re.compile(r"(?<!\w)\w++(?:\[[^][]*+\])*+(?=[:=])")
 """Option name at the start of a problem, such as `steps` or `tools[2]`."""
 _UNITS = {"money": "US dollars"}
 _STOP_PROBLEMS = {

@@ -14,7 +14,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["edited_layers"]
 
-_INNER = re.compile(r"(\w+)\[(\d+)\]")
+_INNER = re.compile(r"(?<!\w)(\w++)\[(\d++)\]")
 
 
 def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:

@@ -19,7 +19,7 @@ __all__ = ["TARGETS", "payload_view"]
 
 TARGETS = ("openai", "responses", "anthropic", "text")
 """Forms of a payload; `text` is the text of a local model."""
-_MEDIA = re.compile(r"[A-Za-z0-9+/=_-]{512,}")
+_MEDIA = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{512,}+")
 _MAX_MEDIA = 48
 """Characters of the base64 of a media part in the view."""
 

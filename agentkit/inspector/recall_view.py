@@ -13,7 +13,7 @@ __all__ = ["recall_view", "result_view"]
 _MAX_TEXT = 2_000
 _MAX_HITS = 500
 _WHY = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
-_PART = re.compile(r"([^,]+?) ([+-]\d+\.\d+)(?:, )?")
+_NUMBER = re.compile(r" ([+-]\d++\.\d++)")
 
 
 def result_view(result: RecallResult) -> dict[str, Any]:
@@ -79,4 +79,9 @@ def _parts(why: str) -> dict[str, float]:
     match = _WHY.match(why)
     if match is None:
         return {}
-    return {part[1].strip(): float(part[2]) for part in _PART.finditer(match[1])}
+    parts: dict[str, float] = {}
+    for part in match[1].split(", "):
+        number = _NUMBER.search(part)
+        if number is not None:
+            parts[part[: number.start()].strip()] = float(number[1])
+    return parts

@@ -19,11 +19,25 @@ ScoreName: TypeAlias = Literal["exact", "choice", "numeric", "none"]
 """With `none` answers are not scored."""
 
 _SPACE = re.compile(r"\s+")
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s*/\s*\d+)?%?")
-_CUES = (
-    r"(?:answer|option|choice|correct one)(?:\s+(?:is|are|should be|would be))?\s*[:：]?\s*[\"'(\[*]*",
-    r"(?:答案|选项|选择|应选|故选|因此选|所以选|选)\s*(?:应该)?(?:是|为)?\s*[:：]?\s*[\"'(（\[【*]*",
+# The patterns read answers of models: possessive quantifiers keep their time linear, for long runs of spaces too.
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?|\.\d++)(?:[eE][-+]?\d++)?(?:\s*+/\s*+\d++)?%?"
 )
+_LETTER = r"([A-Z])(?![\w'’])"
+_FIRST_LETTER = re.compile(rf"\A[(\[（【*\s]*+{_LETTER}(?!\s[a-z])")
+_LETTERS_AFTER_CUES = (
+    re.compile(
+        r"(?:answer|option|choice|correct one)(?:\s++(?:is|are|should be|would be))?+\s*+(?:[:：]\s*+)?+[\"'(\[*]*+"
+        + _LETTER,
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:答案|选项|选择|应选|故选|因此选|所以选|选)\s*+(?:应该)?+(?:是|为)?+\s*+(?:[:：]\s*+)?+[\"'(（\[【*]*+"
+        + _LETTER,
+        re.IGNORECASE,
+    ),
+)
+_LETTER_AS_WORD = re.compile(rf"(?<![\w'’]){_LETTER}")
 _MAX_TEXT = 100_000
 """Maximum characters of an answer that are searched, from its end."""
 
@@ -90,12 +104,12 @@ def _plain(text: str) -> str:
 
 def _choice(answer: str) -> str | None:
     text = answer[-_MAX_TEXT:].strip()
-    if first := re.match(r"[(\[（【*\s]*([A-Z])(?![\w'’])(?!\s[a-z])", text):
+    if first := _FIRST_LETTER.match(text):
         return first[1]
-    for cue in _CUES:
-        if letters := re.findall(rf"{cue}([A-Z])(?![\w'’])", text, re.IGNORECASE):
+    for pattern in _LETTERS_AFTER_CUES:
+        if letters := pattern.findall(text):
             return str(letters[-1]).upper()
-    words = set(re.findall(r"(?<![\w'’])([A-Z])(?![\w'’])", text))
+    words = set(_LETTER_AS_WORD.findall(text))
     if "I " in text:
         words.discard("I")
     if len(words) == 1:

@@ -29,6 +29,7 @@ class Connection(Protocol):
     @property
     def is_idle(self) -> bool:
         """True if no request with complete headers is in progress."""
+        ...
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -17,15 +17,15 @@ _ORDER = re.compile(
     r"(?:\b(?:call|invoke|run|try|use|using|with)\b(?:\s+(?:the|a|tool|function))*\s*[\"'`]?)$", re.IGNORECASE
 )
 _QUESTION = re.compile(r"\b(?:how|what|why|when|should)\b[^.!?]*$", re.IGNORECASE)
-_CALLED = re.compile(r"[\"'`]?\s*(?:\(|\{|tool\b|function\b)", re.IGNORECASE)
-_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|`([^`]*)`|“([^”]*)”")
+_CALLED = re.compile(r"(?<!\s)[\"'`]?+\s*+(?:\(|\{|tool\b|function\b)", re.IGNORECASE)
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|'([^']*+)'|`([^`]*+)`|“([^”]*+)”")
 _BARE = re.compile(r"[^\s,;]+")
 _NEXT_OF_WORD = re.compile(r"[\w:/-]")
 _MAX_BEFORE = 300
 """Maximum characters before the name of a tool that are searched for an order or a question."""
 _DECODER = json.JSONDecoder()
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
-_OTHER = re.compile(r"(?i:\b(?:use|call)\s+(?:the\s+tool\s+)?)[`'\"]?([^\W\d][\w.-]*)[`'\"]?\s+with\s+\w+\s*=")
+_OTHER = re.compile(r"(?i:\b(?:use|call)\s++(?:the\s++tool\s++)?)[`'\"]?([^\W\d][\w.-]*)[`'\"]?\s++with\s++\w++\s*+=")
 """Order to use a tool with arguments; the tool may be unknown."""
 
 
@@ -98,7 +98,7 @@ def _arguments(text: str, schema: Mapping[str, object]) -> dict[str, object]:
     if not isinstance(properties, Mapping):
         return arguments
     for name, property_ in properties.items():
-        match = re.search(rf"(?<![\w.-])[\"'`]?{re.escape(name)}[\"'`]?\s*(?:=|:|\bis\b)\s*", text)
+        match = re.search(rf"(?<![\w.-])[\"'`]?{re.escape(name)}[\"'`]?\s*+(?:=|:|\bis\b)\s*+", text)
         if match and (value := _value(text, match.end(), property_)) is not None:
             arguments[name] = value
     return arguments

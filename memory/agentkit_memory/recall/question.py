@@ -28,12 +28,12 @@ _ASKS_TIME = re.compile(
 _ASKS_NUMBER = re.compile(r"\bhow (?:many|much|often|old|long|far|big|tall|high|hot)\b", re.I)
 _QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
 _INTERROGATIVE = re.compile(
-    r"\W*(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s+(?:is|are|was|were|do|does|did|can|could"
+    r"\A\W*+(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s++(?:is|are|was|were|do|does|did|can|could"
     r"|will|would|should|has|have|had|many|much|long|often|old|far|big|tall))\b",
     re.IGNORECASE,
 )
 _AUXILIARY = re.compile(
-    r"\W*(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
+    r"\A\W*+(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
 )
 
 

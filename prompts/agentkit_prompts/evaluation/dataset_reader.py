@@ -19,7 +19,7 @@ __all__ = ["DatasetReader", "Row", "part_of"]
 Row: TypeAlias = Mapping[str, Any]
 """Column name to value."""
 
-_SLICE = re.compile(r"\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*(?::\s*(-?\d+)?\s*)?\]")
+_SLICE = re.compile(r"\[\s*+(?:(-?\d++)\s*+)?+:\s*+(?:(-?\d++)\s*+)?+(?::\s*+(?:(-?\d++)\s*+)?+)?+\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ __all__ = ["MediaTable", "Template", "media_table", "schema_of_names"]
 MediaTable = dict[str, dict[str, Source]]
 """Payloads of media, by kind and then by id, which is the hash of the content."""
 
-_TEXT = r"((?:[^{]|\{(?![{%#]))*)"
-_AROUND_ONE_NAME = re.compile(rf"{_TEXT}\{{\{{ *([A-Za-z]\w*) *\}}\}}{_TEXT}")
+_TEXT = r"((?:[^{]|\{(?![{%#]))*+)"
+_AROUND_ONE_NAME = re.compile(rf"\A{_TEXT}\{{\{{ *+([A-Za-z]\w*+) *+\}}\}}{_TEXT}")
 
 
 def media_table(media: Iterable[Media]) -> MediaTable:

@@ -25,8 +25,8 @@ __all__ = ["TracedText", "wrapped_value"]
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
 """Context names whose values come from the developer. Other values are untrusted, unless a value states its trust."""
 _ROOT = re.compile(r"\w+")
-_ITEM = re.compile(r"(\w+)\[(\d+)\]")
-_ROLE = re.compile(r"(\w+)\[\d+\]\.role")
+_ITEM = re.compile(r"(?<!\w)(\w++)\[(\d++)\]")
+_ROLE = re.compile(r"(?<!\w)(\w++)\[\d++\]\.role")
 
 
 def wrapped_value(rendered: Rendered) -> RenderedText:

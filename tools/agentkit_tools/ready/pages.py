@@ -13,7 +13,7 @@ __all__ = ["html_text", "is_text_type", "page_text"]
 _TEXT_TYPES = re.compile(
     r"text/.*|application/(?:.*[+./-])?(?:json|xml|javascript|ecmascript|yaml|ndjson|jsonl|x-www-form-urlencoded|toml)"
 )
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+([\w.:-]++)", re.IGNORECASE)
 _CHARSETS = re.compile(
     r"utf-8|ascii|utf-(?:16|32)(?:-[bl]e)?|iso8859-\d+|cp125\d|cp932|cp949|big5|euc_jp|euc_kr|gb18030|gb2312|gbk|koi8-[ru]"
     r"|mac-roman|shift_jis|tis-620"

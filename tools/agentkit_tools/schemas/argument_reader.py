@@ -49,7 +49,7 @@ _MAX_HASHED = 4_000
 _MAX_MISSING = 40_000
 """Maximum missing fields in all objects of the arguments together: pydantic creates an error for each."""
 _REQUIRED_PER_CHARS = 4
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STRING = re.compile(r'(?<!\\)"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _MAY_OVERFLOW = re.compile(r"\d[eE]|\d{300}")
 """Numbers of JSON that can be larger than any float."""
 

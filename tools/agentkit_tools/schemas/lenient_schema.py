@@ -30,8 +30,8 @@ _TYPES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_GENERIC = re.compile(r"\s*([\w.]+)\s*[\[<(](.*)[\]>)]\s*", re.S)
-_UNION = re.compile(r"\s*\|\s*|\s+or\s+")
+_GENERIC = re.compile(r"\A\s*+([\w.]++)\s*+[\[<(](.*)[\]>)]\s*+", re.S)
+_UNION = re.compile(r"(?<!\s)(?:\s*+\|\s*+|\s++or\s++)")
 _ONE = (
     *("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "additionalItems"),
     *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),

@@ -30,7 +30,7 @@ _BREAKS = frozenset(
 _HEADINGS = {"title": 1, **{f"h{level}": level for level in range(1, 7)}}
 _NESTED: Mapping[str, Kind] = {"ul": "list", "ol": "list", "table": "table", "pre": "code"}
 _SPACE = re.compile(r"[ \t\r\n\f\x0b]+")
-_DECLARED = re.compile(rb"<meta[^>]{1,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_DECLARED = re.compile(rb"<meta[^>]{1,200}?charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 _ENCODING = re.compile(
     r"(?:windows-|cp)(?:125[0-8]|874)|iso-8859-(?:[2-9]|1[0-6])|koi8-[ru]|gb2312|gbk|gb18030|big5|shift_jis|euc-jp|euc-kr"
 )

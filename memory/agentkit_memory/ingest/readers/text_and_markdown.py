@@ -18,7 +18,7 @@ _MAX_FRONT_MATTER = 10_000
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?![^\s])")
 _CLOSING = re.compile(r"(?:^|\s)#+$")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\r?\n?\Z")
+_UNDERLINE = re.compile(r"\A {0,3}(=++|-++)[ \t]*+\r?\n?\Z")
 _UNDERLINE_LEVELS = {"=": 1, "-": 2}
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]")

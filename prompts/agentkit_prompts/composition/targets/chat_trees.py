@@ -39,7 +39,7 @@ _SPEC_WORDS = frozenset(
 broken words would not be equal."""
 _WORDS_AT = frozenset(("type", "required"))
 """Keys of a schema whose value can be one of `_SPEC_WORDS`."""
-_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_LITERAL = re.compile(r'(?<!\\)"((?:[^"\\]|\\.)*+)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
 
