@@ -16,7 +16,7 @@ _START = re.compile(r'\s*[{\["]')
 """Start of a JSON document."""
 _BLANK = re.compile(r"\s*")
 _EMPTY = ("{}", "null")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTED = re.compile(r'(?<!\\)"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _decode = json.JSONDecoder().raw_decode
 
 
