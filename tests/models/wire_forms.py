@@ -45,10 +45,16 @@ def _pieces(text: str) -> list[str]:
     return [piece for piece in (text[:half], text[half:]) if piece]
 
 
+_CHAT_USAGE: Any = {
+    "prompt_tokens": 12, "prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens": 5,
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}  # fmt: skip
+
+
 def _chat_whole(thought: str, text: str, calls: Calls) -> Any:
     extra = {"reasoning_content": thought} if thought else {}
     reason = "tool_calls" if calls else "stop"
-    return completion(text, chat_calls(*calls) or None, reason, **extra)
+    return {**completion(text, chat_calls(*calls) or None, reason, **extra), "usage": _CHAT_USAGE}
 
 
 def _chat_events(thought: str, text: str, calls: Calls) -> list[Any]:
@@ -59,9 +65,7 @@ def _chat_events(thought: str, text: str, calls: Calls) -> list[Any]:
         arguments = call["function"]["arguments"]
         made.append(chunk(tool_calls=[{**call, "index": index, "function": {**call["function"], "arguments": ""}}]))
         made += [chunk(tool_calls=[{"index": index, "function": {"arguments": piece}}]) for piece in _pieces(arguments)]
-    usage: dict[str, Any] = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
-    usage["completion_tokens_details"] = {"reasoning_tokens": 2}
-    return [*made, chunk("tool_calls" if calls else "stop"), {**chunk(), "choices": [], "usage": usage}]
+    return [*made, chunk("tool_calls" if calls else "stop"), {**chunk(), "choices": [], "usage": _CHAT_USAGE}]
 
 
 def _thoughts_of_chat(body: Any) -> list[Any]:
