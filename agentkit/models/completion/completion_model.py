@@ -18,16 +18,20 @@ from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import OF_SETTINGS, EndpointModel, EndpointOptions
 from agentkit.models.http.reader import IncompleteCall
 from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.http.restored_text import RestoredText
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
+from agentkit_prompts.chat_templates.guard.token_marks import token_marks
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.marked_content import marked_content
 from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import (
     calls_as_text,
@@ -148,6 +152,19 @@ class CompletionModel(EndpointModel):
             defaults["stop"] = list(template.stop_words)
         body = {name: value for name, value in defaults.items() if value is not None}
         self._settings_body = {**body, **self._settings_body}
+
+    def _guarded(self, composition: Composition) -> tuple[Composition, RestoredText | None]:
+        """Return the composition with a further mark in tokens with marks, and the restorer of replies.
+
+        `Composition.to_text` adds the mark to tokens without marks.
+        """
+        tokens = tokens_of(self.chat_template)
+        if self.control_tokens != "escape":
+            return composition, None
+        _, broken = marked_content(composition, token_marks(tokens))
+        if not broken:
+            return composition, None
+        return marked_content(composition, token_marks(tokens, is_repeated=True))[0], RestoredText(broken)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
@@ -14,10 +14,12 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.delta_sink import DeltaSink, ListenerError
+from agentkit.models.http.error_chain import cut_chain
 from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reader import IncompleteCall, ProtocolError, Reader
 from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.request_body import body_bytes
+from agentkit.models.http.restored_text import RestoredText, guarded
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import RequestTarget, translate
@@ -25,7 +27,6 @@ from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
-from agentkit_prompts.credentials import spellings
 from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
@@ -202,7 +203,12 @@ class EndpointModel(ABC):
         Raises:
             ModelRequestError: The model does not accept the composition.
         """
-        return merged_body(self._body(composition), self._settings_body)
+        marked, _ = self._guarded(composition)
+        return merged_body(self._body(marked), self._settings_body)
+
+    def _guarded(self, composition: Composition) -> tuple[Composition, RestoredText | None]:
+        """Return the composition to send, and the restorer of the original text in its reply, if it differs."""
+        return guarded(composition, self.name, self.host)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the reply, streamed if `on_delta` is a listener.
@@ -217,16 +223,22 @@ class EndpointModel(ABC):
             ModelReplyError: The response of the endpoint is not a reply.
         """
         check_real_models(self)
+        marked, restored_text = self._guarded(composition)
         try:
-            body = self.request_body(composition)
+            body = merged_body(self._body(marked), self._settings_body)
             async with self._limit:
-                sink = DeltaSink(on_delta)
-                reader = await self._read_reply(body, composition, sink)
+                sink = DeltaSink(on_delta, restored_text)
+                reader = await self._read_reply(body, marked, sink)
                 with self._translating(reader, sink):
-                    return reader.reply(self.name)
+                    reply = reader.reply(self.name)
         except ModelError as error:
-            _cut_chain(error, self._secrets())
+            cut_chain(error, self._secrets())
+            if restored_text is not None:
+                restored_text.error(error)
             raise
+        if restored_text is None:
+            return reply
+        return restored_text.reply(reply)
 
     async def _send(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
         """Send a body that was not created from a composition, and return the reader with the reply."""
@@ -235,7 +247,7 @@ class EndpointModel(ABC):
             async with self._limit:
                 return await self._send_with_retries(body, new_reader, DeltaSink(None))
         except ModelError as error:
-            _cut_chain(error, self._secrets())
+            cut_chain(error, self._secrets())
             raise
 
     async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> Reader:
@@ -266,6 +278,7 @@ class EndpointModel(ABC):
             await asyncio.sleep(pause)
 
     async def _send_once(self, client: Any, body: dict[str, Any], reader: Reader, sink: DeltaSink) -> None:
+        sink.restart()
         async with asyncio.timeout(self._timeout):
             response = await self._post(client, body, is_streamed=sink.on_delta is not None)
         stream = documents(response)
@@ -290,7 +303,7 @@ class EndpointModel(ABC):
                 reason = "the stream ended before the reply started; retry the request"
                 raise ModelUnavailable(reason, model=self.name, host=self.host)
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
-        await sink.send(tail)
+        await sink.send(tail, is_last=True)
 
     async def _read_stream(self, stream: AsyncGenerator[Any], reader: Reader, sink: DeltaSink) -> None:
         """Read a stream to its end. The timeout is the time between new deltas: pings do not extend it."""
@@ -415,30 +428,6 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
-
-
-def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
-    """Remove errors that contain a secret from the chain of an error: `from None` leaves them in `__context__`."""
-    seen = {id(error)}
-    todo, forms = [error], [form for secret in secrets for form in spellings(secret)]
-    while forms and todo:
-        current = todo.pop()
-        for name in ("__cause__", "__context__"):
-            inner = getattr(current, name)
-            if inner is None or id(inner) in seen:
-                continue
-            if _contains_any(inner, forms):
-                setattr(current, name, None)
-            else:
-                seen.add(id(inner))
-                todo.append(inner)
-
-
-def _contains_any(error: BaseException, texts: Sequence[str]) -> bool:
-    """True if an error, or the headers of its request, contain one of the texts."""
-    headers = getattr(getattr(error, "request", None), "headers", {})
-    content = "\n".join((str(error), repr(error), repr(vars(error)), *headers.values()))
-    return any(text in content for text in texts)
 
 
 def model_secrets(model: object) -> tuple[str, ...]:

@@ -1,0 +1,37 @@
+"""Control tokens of a model by its name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, tokens_of
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.limits import MAX_CACHED
+
+__all__ = ["BRACKETS", "all_tokens", "tokens_of_model"]
+
+BRACKETS = ("<", "[")
+"""First characters of `all_tokens`."""
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def tokens_of_model(model: str) -> ControlTokens | None:
+    """Return the tokens of the chat template that fits the name of a model; None if no template fits."""
+    try:
+        return tokens_of(CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(model))())
+    except ChatTemplateError:
+        return None
+
+
+def all_tokens() -> ControlTokens:
+    """Return the tokens in brackets of all registered templates: markers of words, such as `User:`, would change
+    ordinary text.
+    """
+    return _bracketed_tokens(tuple(CHAT_TEMPLATES))
+
+
+@lru_cache(maxsize=1)
+def _bracketed_tokens(names: tuple[str, ...]) -> ControlTokens:
+    tokens = [token for name in names for token in tokens_of(CHAT_TEMPLATES.get(name)()).anywhere]
+    return control_tokens_of(tuple(dict.fromkeys([token for token in tokens if token.startswith(BRACKETS)])))

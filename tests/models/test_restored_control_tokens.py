@@ -1,0 +1,166 @@
+"""Control tokens at endpoints that apply a chat template: broken in untrusted text, original in replies and history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, AnthropicModel, Message, OpenAIModel, OpenAIResponsesModel, PromptContext, ToolCall, tool
+from agentkit.models import Delta, Model, ModelInterrupted
+from agentkit.prompts import Document, Layers, MemoPrompt, ToolSpec, compose
+from agentkit_prompts.chat_templates.guard.token_marks import Unmarking
+from tests.models.asking import NOTHING_LEFT_OPEN, both, composed
+from tests.models.wire_forms import COMPLETION, WIRES, Wire, model_of, speaks
+from tests.servers import ChatServer, chunk, completion, in_turn, sends, streams
+
+pytestmark = NOTHING_LEFT_OPEN
+TOKEN = "<|im_start|>"
+MARKED = "<\u200b|im_start|>"
+TWICE = "<\u200b\u200b|im_start|>"
+
+
+@tool
+def write(text: str) -> str:
+    """Write a text."""
+    return f"wrote {text}"
+
+
+def sent(model: Model, **context: Any) -> str:
+    layers = Layers("Be brief.", before_input=MemoPrompt())
+    body = model.request_body(compose(layers, PromptContext(**context)))  # type: ignore[attr-defined]
+    return json.dumps(body, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("wire", [*WIRES, COMPLETION], ids=lambda wire: wire.name)
+@both
+def test_replies_arguments_and_history_contain_the_original_text(server: ChatServer, wire: Wire, stream: bool) -> None:
+    arguments = json.dumps({"text": f"{MARKED}{TWICE}"}, ensure_ascii=False)
+    handlers = speaks(wire, "", "", ("c1", "write", arguments)), speaks(wire, "", f"copy {MARKED} end")
+    name = server.on("copies", in_turn(*handlers))
+    events: list[Any] = []
+    agent = Agent(model_of(wire, server, name), "Copy.", tools=[write])
+    result = agent.run_sync(f"Copy {TOKEN}{MARKED}", on_event=events.append if stream else None)
+
+    original = f"{TOKEN}{MARKED}"
+    assert result.output == f"copy {TOKEN} end"
+    assert [message.text for message in result.messages if message.role == "tool"] == [f"wrote {original}"]
+    calls = [call for message in result.messages for call in message.tool_calls]
+    assert [json.loads(call.arguments) for call in calls] == [{"text": original}]
+    texts = [event.text for event in events if type(event).__name__ == "TextDelta"]
+    assert "".join(texts) == (f"copy {TOKEN} end" if stream else "")
+    for asked in server.asked[-2:]:
+        body = json.dumps(asked.body, ensure_ascii=False)
+        # The chat template of a completion writes tokens itself.
+        assert wire is COMPLETION or TOKEN not in body
+        assert f"{MARKED}{TWICE}" in body
+
+
+@pytest.mark.parametrize("model", [OpenAIModel, OpenAIResponsesModel, AnthropicModel])
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "a-new-model"])
+def test_all_untrusted_texts_are_marked_and_texts_of_the_developer_are_not(model: Any, name: str) -> None:
+    local = model(name, base_url="http://127.0.0.1:9/v1", api_key="key-of-nobody")
+    history = [
+        Message("user", f"a {TOKEN}"),
+        Message("assistant", f"b {TOKEN}", [ToolCall("c1", "f", {"text": TOKEN, f"k {TOKEN}": [TOKEN]})]),
+        Message("tool", f"c {TOKEN}", tool_call_id="c1", name="f"),
+        Message("assistant", f"d {TOKEN}"),
+    ]
+    parameters = {"type": "object", "properties": {"x": {"type": "string", "description": f"x {TOKEN}"}}}
+    foreign = ToolSpec("f", f"e {TOKEN}", parameters, trust="untrusted")
+    documents = [Document(f"g {TOKEN}\n{TOKEN}"), Document(f"h {TOKEN[:6]}"), Document(f"{TOKEN[6:]} i")]
+    text = sent(local, user_input=f"j {TOKEN}", conversation=history, tools=[foreign], documents=documents)
+    assert (text.count(TOKEN), text.count(MARKED)) == (0, 12)
+    trusted = ToolSpec("f", f"e {TOKEN}", {"type": "object"})
+    developer = compose(Layers(f"Use {TOKEN}."), PromptContext(user_input="a", tools=[trusted]))
+    assert json.dumps(local.request_body(developer)).count(TOKEN) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "text", "is_marked"),
+    [
+        ("gpt-5-mini", None, TOKEN, False),
+        ("a-model", "https://api.deepseek.com", TOKEN, False),
+        ("a-model", "https://x.openai.azure.com/openai/v1", TOKEN, False),
+        ("a-model", "https://openrouter.ai/api/v1", TOKEN, True),
+        ("a-model", "https://api.openai.com.example.org/v1", TOKEN, True),
+        ("a-model", "http://127.0.0.1:9/v1", "[INST]", True),
+        ("a-model", "http://127.0.0.1:9/v1", "<｜User｜>", True),
+        ("a-model", "http://127.0.0.1:9/v1", "USER: a User: b", False),
+        ("vicuna-7b", "http://127.0.0.1:9/v1", "USER: a", True),
+        ("qwen2.5-7b", "http://127.0.0.1:9/v1", "[INST] <|eot_id|>", False),
+        ("llama3.1:8b", "http://127.0.0.1:9/v1", "<|eot_id|>", True),
+    ],
+)
+def test_the_name_and_the_host_decide_which_tokens_are_marked(
+    name: str, url: str | None, text: str, is_marked: bool
+) -> None:
+    body = OpenAIModel(name, base_url=url, api_key="key-of-nobody").request_body(composed(text))
+    assert ("\u200b" in body["messages"][-1]["content"]) == is_marked
+
+
+def test_a_text_without_tokens_costs_no_copy() -> None:
+    local = OpenAIModel("qwen2.5-7b", base_url="http://127.0.0.1:9/v1")
+    composition = composed("plain", conversation=[Message("user", "a"), Message("assistant", "b")])
+    assert local._guarded(composition) == (composition, None)
+
+
+SPELLINGS = (
+    (False, MARKED, TOKEN),
+    (False, TWICE, MARKED),
+    (False, f"<{MARKED}<\u200b|x", f"<{TOKEN}<\u200b|x"),
+    (True, f'{{"a": "{MARKED}"}}', f'{{"a": "{TOKEN}"}}'),
+    (True, r'{"a": "<\u200b|im_start|>"}', f'{{"a": "{TOKEN}"}}'),
+    (True, r'{"a": "\u003c\u200B|im_start|\u003E"}', r'{"a": "\u003c|im_start|\u003E"}'),
+    (True, r'{"a": "<\u200b\u200b|im_start|>\n"}', r'{"a": "<\u200b|im_start|>\n"}'),
+    (True, '{"a": "<\u200b|\\"|>"}', '{"a": "<|\\"|>"}'),
+    (True, r'{"a": "\\u200b|im_start|>", "b": "\\"}', r'{"a": "\\u200b|im_start|>", "b": "\\"}'),
+    (True, r'{"a": "<\u200b\uff5cend\uff5c>"}', r'{"a": "<\uff5cend\uff5c>"}'),
+)
+
+
+@pytest.mark.parametrize(("is_json", "text", "original"), SPELLINGS)
+def test_a_stream_can_cut_a_token_anywhere(is_json: bool, text: str, original: str) -> None:
+    unmarking = Unmarking([TOKEN, '<|"|>', "<｜end｜>"], is_json=is_json)
+    wrong: list[Any] = []
+    for size in (1, 2, 3, 5, 8, len(text)):
+        pieces, held = [], ""
+        for start in range(0, len(text), size):
+            held += text[start : start + size]
+            end = unmarking.ready(held)
+            pieces.append(unmarking.whole(held[:end]))
+            held = held[end:]
+        pieces.append(unmarking.whole(held))
+        if "".join(pieces) != original:
+            wrong.append((size, pieces))
+    assert wrong == []
+
+
+def test_deltas_keep_their_order_and_a_cut_stream_restores_its_text(server: ChatServer) -> None:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "write", "arguments": '{"text": "<'}}
+    more = {"index": 0, "function": {"arguments": '\u200b|im_start|>"}'}}
+    pieces = [chunk(content="a <"), chunk(tool_calls=[call]), chunk(tool_calls=[more]), chunk("tool_calls")]
+    name = server.on("mixed", streams(*pieces))
+    deltas: list[Delta] = []
+    local = OpenAIModel(name, base_url=server.url, max_retries=0)
+    asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
+    assert [(delta.kind, delta.text) for delta in deltas] == [
+        ("text", "a "),
+        ("text", "<"),
+        ("arguments", '{"text": "'),
+        ("arguments", f'{TOKEN}"}}'),
+    ]
+
+    name = server.on("cut", streams(chunk(content=f"a {MARKED} b"), done=False))
+    local = OpenAIModel(name, base_url=server.url, max_retries=0)
+    with pytest.raises(ModelInterrupted) as caught:
+        asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
+    assert caught.value.text == f"a {TOKEN} b"
+
+
+def test_a_mark_of_the_model_stays_if_the_prompt_has_no_token(server: ChatServer) -> None:
+    name = server.on("own", sends(completion(f"a {MARKED}")))
+    result = Agent(OpenAIModel(name, base_url=server.url), "S.").run_sync("Go")
+    assert result.output == f"a {MARKED}"
