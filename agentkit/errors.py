@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 
+UNREADABLE_CALL = "tool_call"
+"""Name of an `OutputError` for a tool call in the text of a reply that cannot be read."""
 _OPTION = re.compile(r"(?<!\w)\w++(?:\[[^][]*+\])*+(?=[:=])")
 """Option name at the start of a problem, such as `steps` or `tools[2]`."""
 _UNITS = {"money": "US dollars"}

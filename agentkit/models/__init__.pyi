@@ -15,6 +15,7 @@ from agentkit.models.model_errors import ModelReplyError as ModelReplyError
 from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
 from agentkit.models.model_errors import ToolsTwiceWarning as ToolsTwiceWarning
+from agentkit.models.model_errors import UnreadableCallsWarning as UnreadableCallsWarning
 from agentkit.models.offline.offline_model import OfflineModel as OfflineModel
 from agentkit.models.offline.scripted_model import ScriptedModel as ScriptedModel
 from agentkit.models.openai.compatible import DeepSeekModel as DeepSeekModel

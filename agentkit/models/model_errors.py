@@ -22,6 +22,7 @@ __all__ = [
     "NetworkRefused",
     "ScriptExhausted",
     "ToolsTwiceWarning",
+    "UnreadableCallsWarning",
     "Where",
 ]
 
@@ -139,3 +140,7 @@ class ScriptExhausted(ModelError):
 
 class ToolsTwiceWarning(UserWarning):
     """Tools that are sent twice: the chat template writes them, and so does a `ToolPrompt`."""
+
+
+class UnreadableCallsWarning(UserWarning):
+    """A chat template whose tool calls can be read in no known format, or not in its `tool_call_format`."""

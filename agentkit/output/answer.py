@@ -12,9 +12,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
-from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
+from agentkit.errors import UNREADABLE_CALL, AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.output.output_spec import OutputSpec, OutputValidator
+from agentkit_prompts.composition.targets.tools_in_text import has_unreadable_call
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
@@ -172,9 +173,12 @@ class AnswerReader:
 
         Raises:
             OutputStopped: The model stopped before the end of the answer.
-            OutputError: The answer does not match the output type. The error lists every problem.
+            OutputError: The answer does not match the output type, and the error lists every problem; or the reply is a
+                tool call that cannot be read, and the `name` of the error is `tool_call`.
         """
         text = reply.message.text
+        if has_unreadable_call(reply.message):
+            raise OutputError("tool call", text, "its text cannot be read in the format of the model", UNREADABLE_CALL)
         if self._schemas is None:
             return text
         if reply.finish_reason in _INCOMPLETE:

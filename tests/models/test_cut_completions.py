@@ -153,7 +153,7 @@ def test_a_call_that_is_whole_at_the_limit_is_called(server: ChatServer) -> None
     assert [call.arguments for call in reply.message.tool_calls] == ['{"a": 2, "b": 3}']
 
 
-def test_a_broken_call_that_was_not_cut_stays_text(server: ChatServer) -> None:
+def test_a_broken_call_that_was_not_cut_is_the_text_of_the_reply(server: ChatServer) -> None:
     name = server.on("broken-call", completes(CALL[:40]))
     assert ask(raw_model(server, name), composed(tools=[add.spec])).message.text == CALL[:40]
 

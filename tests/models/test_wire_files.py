@@ -71,7 +71,7 @@ def opaque(kept: Any, host: str) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in kept.opaque.items():
         form, _, owner = key.partition("@")
-        assert owner.startswith(host) or form == "openai"
+        assert owner.startswith(host) or form in ("openai", "completion")
         data.setdefault("host" if form == "openai" and owner else form, {}).update(json.loads(json.dumps(value)))
     return data
 

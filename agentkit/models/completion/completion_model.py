@@ -20,7 +20,7 @@ from agentkit.models.http.reader import IncompleteCall
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.http.restored_text import RestoredText
 from agentkit.models.model import Delta
-from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
+from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
@@ -37,6 +37,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
     calls_as_text,
     has_place_for_tools,
     shows_tools,
+    with_unreadable_call,
     with_written,
 )
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -82,8 +83,8 @@ class CompletionModel(EndpointModel):
     default the `session_len` of the template: the oldest history is removed until both fit, see `fitted`.
 
     Tool calls that the model writes into its text become tool calls of the reply, in the `tool_call_format` of the
-    template, or in any known format if the template names none. Invalid calls stay text, and so do calls inside of a
-    thinking block.
+    template, or in any known format if the template names none. Calls inside of a thinking block stay text. A call that
+    cannot be read is an error for the model: an agent requests it once more.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -118,8 +119,8 @@ class CompletionModel(EndpointModel):
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Maximum tokens of prompt and reply together; None if the maximum is unknown."""
         self.chat_template: ChatTemplate = template
-        self._warnings: list[str] = []
-        """The warning of tools that are sent twice; copies with other settings share the list, so it appears once."""
+        self._warnings: list[type[Warning]] = []
+        """Categories of the warnings so far; copies with other settings share the list, so each appears once."""
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self.control_tokens: Policy = control_tokens
         """Handling of untrusted text that forms control tokens of the chat template."""
@@ -197,7 +198,17 @@ class CompletionModel(EndpointModel):
             if not self.has_place_for_tools:
                 composition = composition.without_tools()
             else:
-                self._warn_of_tools()
+                self._warn(
+                    ToolsTwiceWarning,
+                    "the tools are sent twice, by its chat template and by a ToolPrompt; remove the ToolPrompt for "
+                    "this model",
+                )
+        if composition.tools and not getattr(self.chat_template, "reads_its_calls", True):
+            self._warn(
+                UnreadableCallsWarning,
+                "the tool calls that its chat template renders cannot be read, so a call may end the run as text; pass "
+                "the tool_call_format of the model",
+            )
         composition = composition.written_by(self.text_tokens)
         session_len = self.session_len
         if session_len is None:
@@ -216,15 +227,11 @@ class CompletionModel(EndpointModel):
             )
         return composition
 
-    def _warn_of_tools(self) -> None:
-        """Warn once that the tools are sent twice."""
-        if not self._warnings:
-            text = (
-                f"model {self.name!r}: the tools are sent twice, by its chat template and by a ToolPrompt; remove the "
-                "ToolPrompt for this model"
-            )
-            self._warnings.append(text)
-            warn(text, ToolsTwiceWarning)
+    def _warn(self, category: type[Warning], text: str) -> None:
+        """Warn once for each category."""
+        if category not in self._warnings:
+            self._warnings.append(category)
+            warn(f"model {self.name!r}: {text}", category)
 
     def text_tokens(self, composition: CallContent) -> int:
         """Return the tokens of the text of a composition, counted by the token counter of the composition."""
@@ -349,7 +356,7 @@ class _CompletionReader(ReplyReader):
         self._emitted_thoughts = 0
         """Number of emitted pieces of the thinking."""
         if format == HARMONY:
-            self._parser = harmony = HarmonyReply()
+            self._parser = harmony = HarmonyReply(schemas)
             self._thoughts = harmony.thoughts
         elif format == FUNCTIONARY:
             self._parser = FunctionaryReply(schemas)
@@ -436,6 +443,8 @@ class _CompletionReader(ReplyReader):
         if thought := "".join(self._thoughts):
             self._unknown[REASONING[0]] = thought
         reply = super().reply(model)
+        if self._parser is not None and self._parser.unreadable and not reply.message.tool_calls:
+            return replace(reply, message=with_unreadable_call(reply.message))
         if self._written is None or not reply.message.tool_calls:
             return reply
         return replace(reply, message=with_written(reply.message, clean("".join(self._written))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentkit.models.completion.broken_calls import call_of
 from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_call
 from agentkit_prompts.context.messages import ToolCall
@@ -22,6 +23,9 @@ class FunctionaryReply:
     def __init__(self, schemas: Schemas) -> None:
         self.calls: list[ToolCall] = []
         self.is_cut = False
+        self.unreadable: list[str] = []
+        """Texts of the calls that cannot be read; the visible text contains them."""
+        self._schemas = schemas
         self._names = frozenset(schemas)
         self._marks = Marks([f"{_MARK}{name}\n" for name in (_ALL, *schemas)])
         self._held = _MARK
@@ -79,8 +83,9 @@ class FunctionaryReply:
         self._tool, self._arguments = "", []
         if not tool:
             return ""
-        call = made_call(tool, text.strip() or "{}")
+        call = call_of(tool, text.strip() or "{}", self._schemas)
         if call is None:
-            return f"{_MARK}{tool}\n{text}"
+            self.unreadable.append(f"{_MARK}{tool}\n{text}")
+            return self.unreadable[-1]
         self.calls.append(call)
         return ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import made_call
+from agentkit.models.completion.broken_calls import call_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_call
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["HarmonyReply"]
@@ -28,9 +29,12 @@ class HarmonyReply:
     a message of another role than the assistant.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schemas: Schemas | None = None) -> None:
         self.calls: list[ToolCall] = []
         self.is_cut = False
+        self.unreadable: list[str] = []
+        """Texts of the calls that cannot be read; the visible text contains them."""
+        self._schemas = schemas or {}
         self.thoughts: list[str] = []
         self._held = ""
         self._header: list[str] | None = []
@@ -172,9 +176,10 @@ class HarmonyReply:
         body, raw, kind = "".join(self._body), "".join(self._raw), self._kind
         self._body, self._raw, self._kind = [], [], "between"
         if kind == "call":
-            call = made_call(self._recipient, body.strip() or "{}")
+            call = call_of(self._recipient, body.strip() or "{}", self._schemas)
             # A call whose arguments are not a JSON object is visible, so that no part of a reply is lost.
             if call is None:
+                self.unreadable.append(raw)
                 return self._visible(raw)
             self.calls.append(call)
         elif kind == "foreign":

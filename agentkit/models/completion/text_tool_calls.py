@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
+from agentkit.models.completion.broken_calls import broken_call, named_tool
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.calls_at import calls_at
-from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
+from agentkit_prompts.chat_templates.tool_calls.cut_calls import begins_call, is_cut_call, is_cut_list, names_tool
 from agentkit_prompts.chat_templates.tool_calls.formats import bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
-from agentkit_prompts.chat_templates.tool_calls.reply_text import ReplyText, Schemas, skip, try_read
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["Marks", "TextToolCalls"]
 
+_LINE_END = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 _CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 _THOUGHT_TAGS = _CLOSINGS | _CLOSING.keys()
@@ -60,9 +62,10 @@ class TextToolCalls:
     """Extracts the tool calls from a reply as it arrives.
 
     `add` reads a piece of text and returns the text that cannot be part of a call; `end` returns the rest of the text.
-    Then `calls` contains the calls, in order, and `is_cut` is true if the token limit has cut a call. Thinking contains
-    no calls: the text between thinking tags, after an opening tag that is not closed, and before a closing tag that is
-    not opened, because the prompt of many models ends in the opening tag.
+    Then `calls` contains the calls, in order, `unreadable` the texts of calls that cannot be read, and `is_cut` is true
+    if the token limit has cut a call. Arguments that are nearly JSON are unchanged: their tool refuses or repairs them.
+    Thinking contains no calls: the text between thinking tags, after an opening tag that is not closed, and before a
+    closing tag that is not opened, because the prompt of many models ends in the opening tag.
 
     Args:
         schemas: Parameters of the known tools, by name. A reply that consists only of calls may call only known tools;
@@ -73,6 +76,8 @@ class TextToolCalls:
     def __init__(self, schemas: Schemas, format: str | None = None) -> None:
         self.calls: list[ToolCall] = []
         self.is_cut = False
+        self.unreadable: list[str] = []
+        """Texts of the calls that cannot be read; the visible text contains them."""
         self._schemas = schemas
         self._format = format
         self._forms = forms_of(format)
@@ -151,6 +156,8 @@ class TextToolCalls:
         texts: list[str] = []
         calls: list[ToolCall] = []
         unread: list[int] = []
+        damaged: list[int] = []
+        starts: list[int] = []
         start = at = 0
         while (mark := self._marks.pattern.search(text, at)) is not None:
             at = mark.end()
@@ -158,18 +165,23 @@ class TextToolCalls:
                 at = _thought_end(reply, _CLOSING[mark[0]], at)
             elif mark[0] in _CLOSINGS:
                 # The text before was thinking, which the prompt has opened.
-                texts, calls, unread, start = [], [], [], 0
-            elif (block := calls_at(reply, mark.start(), self._forms)) is not None:
+                texts, calls, unread, damaged, start = [], [], [], [], 0
+            elif (block := self._calls_at(reply, mark.start())) is not None:
                 texts.append(text[start : mark.start()])
                 calls += block[0]
+                starts.append(mark.start())
                 unread, start = [], block[1]
                 at = start
             else:
                 unread.append(mark.start())
+                damaged.append(mark.start())
         self.calls += calls
-        if at_limit and (cut := self._cut_at(text, unread, at)) is not None:
+        cut = self._cut_at(text, unread, at) if at_limit else None
+        if cut is not None:
             self.is_cut = True
             text = text[: max(cut, start)]
+        else:
+            self.unreadable += self._unreadable_calls(text, damaged, starts)
         rest = "".join([*texts, text[start:]])
         if rest.strip() or not calls:
             return rest
@@ -182,8 +194,63 @@ class TextToolCalls:
             if (block := try_read(read, reply, 0)) is not None:
                 self.calls += block[0]
                 return True
-        self.is_cut = at_limit and is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
-        return self.is_cut
+        is_list = names_tool(reply.text, self._schemas, may_be_python=only_python in readers)
+        if not is_list:
+            return False
+        if at_limit:
+            self.is_cut = is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
+            return self.is_cut
+        call = broken_call(reply.text, self._schemas)
+        if call is None:
+            self.unreadable.append(reply.text)
+            return False
+        self.calls.append(call)
+        return True
+
+    def _calls_at(self, reply: ReplyText, at: int) -> Calls | None:
+        """Return the calls that start at a place, and their end; None if they cannot be read."""
+        calls = calls_at(reply, at, self._forms)
+        if calls is not None:
+            return calls
+        end = self._call_end(reply, at)
+        # The text up to the next opening is searched only once.
+        following = self._marks.pattern.search(reply.text, at + 1)
+        if end is None or (following is not None and following.start() < end):
+            return None
+        call = broken_call(reply.text[at:end], self._schemas)
+        return None if call is None else Calls([call], end)
+
+    def _call_end(self, reply: ReplyText, at: int) -> int | None:
+        """Return the end of the first closing text after an opening; None if the call is not closed."""
+        forms = [form for form in self._forms if reply.text.startswith(form.opening, at)]
+        places = [(reply.find(form.closing, at + len(form.opening)), form.closing) for form in forms if form.closing]
+        ends = [place + len(closing) for place, closing in places if place >= 0]
+        if not ends and not all(form.closing for form in forms):
+            return len(reply.text)
+        return min(ends, default=None)
+
+    def _unreadable_calls(self, text: str, places: Sequence[int], starts: Sequence[int]) -> list[str]:
+        """Return the texts of calls that open at `places` and cannot be read.
+
+        A sentence can name the opening of a call, and an opening can be around a call that starts at one of `starts`.
+        """
+        reply = ReplyText(text, self._schemas)
+        calls: list[str] = []
+        end = 0
+        for at in places:
+            if at < end or not begins_call(text, at, self._forms):
+                continue
+            end = self._call_end(reply, at) or len(text)
+            following = bisect_left(starts, at)
+            if following < len(starts) and starts[following] < end:
+                continue
+            # A sentence continues after a call that it only mentions.
+            if _LINE_END.match(text, end) is None:
+                continue
+            is_first = at == places[0] and not self._has_text
+            if (is_first and not text[end:].strip()) or named_tool(text[at:end], self._schemas) is not None:
+                calls.append(text[at:end])
+        return calls
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
         """Return the start of the call that the end of the text cuts; None if no call is cut."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple
 
-from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
+from agentkit.errors import UNREADABLE_CALL, LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.run.engine.call_ids import with_unique_ids
 from agentkit.run.engine.run_result import RunResult
@@ -17,7 +17,7 @@ from agentkit.run.engine.steps import Steps, ToolRound
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.repairs import is_repair, repair_message
+from agentkit.run.parts.repairs import is_call_repair, is_repair, repair_message
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
@@ -208,8 +208,19 @@ class _LoopState(Generic[Output]):
         except OutputError as error:
             if isinstance(error, OutputStopped) or not self._may_repair:
                 raise
+            # The model has one turn to correct a call; then the format of its calls is wrong.
+            if error.name == UNREADABLE_CALL and self._follows_call_repair:
+                raise
             return _Answer(None, repair_message(error))
         return await self._validated(output)
+
+    @property
+    def _follows_call_repair(self) -> bool:
+        """True if the last message before the reply requests a tool call again."""
+        messages = self.messages
+        if messages and messages[-1].role == "assistant":
+            messages = messages[:-1]
+        return bool(messages) and is_call_repair(messages[-1])
 
     async def _validated(self, output: Any) -> _Answer:
         """Return the answer, or the request for its repair, after the validators of the output type.

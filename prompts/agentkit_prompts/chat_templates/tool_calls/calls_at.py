@@ -33,6 +33,9 @@ def _calls_end(text: str, form: Form, end: int) -> int | None:
     after = end_of(_SKIPPED, text, end)
     if form.closing and text.startswith(form.closing, after):
         return after + len(form.closing)
-    if not form.closing or form.may_stay_open or after == len(text):
+    # A stop word or the token limit can cut the closing text.
+    if form.closing and form.closing.startswith(text[after : after + len(form.closing)]):
+        return len(text)
+    if not form.closing or form.may_stay_open:
         return end
     return None

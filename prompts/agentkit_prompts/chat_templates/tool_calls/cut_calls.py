@@ -9,9 +9,9 @@ from agentkit_prompts.chat_templates.tool_calls.formats import Form
 from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
 from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 
-__all__ = ["is_cut_call", "is_cut_list"]
+__all__ = ["begins_call", "is_cut_call", "is_cut_list", "names_tool"]
 
-_BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
+_BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|\x22(?:\w|\Z)|\](?:\Z|<(?:\Z|\]))|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
 """Pattern of the text after the opening of a call. After an opening inside a sentence, other text follows."""
 _NAMED_IN_JSON = re.compile(
     r'[\s\[]*+\{(?:\s*+"type"\s*+:\s*+"function"\s*+,)?(?:\s*+"function"\s*+:\s*+\{)?\s*+"name"\s*+:\s*+"([^"\\]++)"'
@@ -24,13 +24,23 @@ def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
     return any(text.startswith(form.opening, at) and _goes_on(text, at, form) for form in forms)
 
 
+def begins_call(text: str, at: int, forms: Iterable[Form]) -> bool:
+    """True if the text after an opening at `at` begins like a call; a sentence can contain an opening."""
+    starts = [at + len(form.opening) - form.call_chars for form in forms if text.startswith(form.opening, at)]
+    return any(_BEGUN.match(text, start) for start in starts)
+
+
+def names_tool(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
+    """True if a reply starts with a list of calls or a call whose name is an available tool."""
+    match = _NAMED_IN_JSON.match(text) or (_NAMED_IN_PYTHON.match(text) if may_be_python else None)
+    return match is not None and match[1] in tools
+
+
 def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
     """True if a reply consists of the start of calls, and the first call names an available tool."""
-    match = _NAMED_IN_JSON.match(text)
-    if match is not None and match[1] in tools:
-        return json_goes_on(text, 0)
-    match = _NAMED_IN_PYTHON.match(text)
-    return may_be_python and match is not None and match[1] in tools
+    if not names_tool(text, tools, may_be_python=may_be_python):
+        return False
+    return _NAMED_IN_JSON.match(text) is None or json_goes_on(text, 0)
 
 
 def _goes_on(text: str, at: int, form: Form) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "made_call",
     "match_at",
     "new_call",
+    "new_id",
     "skip",
     "some_calls",
     "try_read",
@@ -32,6 +33,8 @@ __all__ = [
 
 T = TypeVar("T")
 _SPACE = re.compile(r"\s*+")
+_MAX_COPIES = 32
+"""Maximum number of characters that readers copy, per character of the reply."""
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 """JSON Schemas of tool parameters, by tool name."""
@@ -65,7 +68,7 @@ class ReplyText:
         schemas: The parameters of the available tools.
     """
 
-    __slots__ = ("_dead", "_places", "memory", "opening", "passed", "schemas", "text")
+    __slots__ = ("_chars_left", "_dead", "_places", "memory", "opening", "passed", "schemas", "text")
 
     def __init__(self, text: str, schemas: Schemas) -> None:
         self.text = text
@@ -76,6 +79,7 @@ class ReplyText:
         """Kinds and end places of the well-formed parts of the current calls."""
         self.memory: dict[object, Any] = {}
         """Results of one pass over the reply, by the reader that needs them."""
+        self._chars_left = _MAX_COPIES * len(text)
         self._places: dict[str, list[int]] = {}
         self._dead: set[tuple[str, str, int]] = set()
 
@@ -87,6 +91,16 @@ class ReplyText:
             places = self._places[text] = [match.start() for match in re.finditer(re.escape(text), self.text)]
         index = bisect_left(places, start)
         return places[index] if index < len(places) else -1
+
+    def charge(self, chars: int) -> None:
+        """Count characters that a reader copies. Values that contain other calls could be copied for each call.
+
+        Raises:
+            NoCallError: The reply has been copied too often.
+        """
+        self._chars_left -= chars
+        if self._chars_left < 0:
+            raise NoCallError
 
     def is_dead(self, kind: str, place: int) -> bool:
         """True if reading this kind at this place has already failed, after the same opening."""
@@ -138,8 +152,12 @@ def new_call(name: object, arguments: object, call_id: str = "") -> ToolCall:
         raise NoCallError from None
     if not isinstance(value, Mapping):
         raise NoCallError
-    # Nine letters and digits: the only form of id that the templates of Mistral accept.
-    return ToolCall(call_id or uuid4().hex[:9], name, text)
+    return ToolCall(call_id or new_id(), name, text)
+
+
+def new_id() -> str:
+    """Return an id of a call: nine letters and digits, the only form that the templates of Mistral accept."""
+    return uuid4().hex[:9]
 
 
 def some_calls(calls: list[ToolCall], end: int) -> Calls:

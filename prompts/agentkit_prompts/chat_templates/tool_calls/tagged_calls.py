@@ -263,6 +263,7 @@ def _arguments(reply: ReplyText, at: int, tags: _Tags) -> tuple[list[_Argument],
         reply.bury(kind, places)
         raise NoCallError
     reply.passed += [(kind, place) for place in places]
+    reply.charge(sum([end - tag.end() for tag, end in borders]))
     return [_Argument(tag, tags.value_of(text[tag.end() : end])) for tag, end in borders], at
 
 

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["calls_as_text", "has_place_for_tools", "shows_tools", "with_tools_as_text", "with_written"]
+__all__ = [
+    "calls_as_text",
+    "has_place_for_tools",
+    "has_unreadable_call",
+    "shows_tools",
+    "with_tools_as_text",
+    "with_unreadable_call",
+    "with_written",
+]
 
 _TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
@@ -110,6 +118,16 @@ def with_written(message: Message, text: str) -> Message:
     text is ignored if the content or the calls were changed since.
     """
     return replace(message, opaque={**message.opaque, _PROVIDER: {"text": text, "of": _digest(message)}})
+
+
+def with_unreadable_call(message: Message) -> Message:
+    """Return a message whose text is marked as a tool call that cannot be read."""
+    return replace(message, opaque={**message.opaque, _PROVIDER: {"unreadable_call": True}})
+
+
+def has_unreadable_call(message: Message) -> bool:
+    """True if the text of a message contains a tool call that cannot be read."""
+    return message.opaque.get(_PROVIDER, {}).get("unreadable_call") is True
 
 
 def _digest(message: Message) -> str:
