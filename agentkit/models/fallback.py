@@ -60,7 +60,7 @@ class FallbackModel:
             if not callable(getattr(model, "request", None)):
                 yield f"models: expected a model, got {model!r:.60}"
         if len(self.models) < 2:
-            yield f"models: expected two models or more, got {len(self.models)}"
+            yield f"models: expected two models or more, as in FallbackModel(model, model), got {len(self.models)}"
         for kind in self.on:
             if not (isinstance(kind, type) and issubclass(kind, ModelError)):
                 yield f"on: expected classes of ModelError, got {kind!r:.60}"

@@ -10,6 +10,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def is_full_name(name: str) -> bool:
     return is_address(name) or (bool(colon) and provider in PROVIDERS)
 
 
+@with_option_hints
 def model(
     name: str,
     *,

@@ -153,6 +153,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "map": _DURABLE,
     "Memory.ingest": {
+        "recursive": "memory.ingest(folder), which reads all folders inside",
         **dict.fromkeys(
             ("glob", "pattern", "include"), "a list of paths, such as memory.ingest([*Path(folder).glob('*.md')])"
         ),
@@ -189,7 +190,12 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
             ("additional_kwargs", "kwargs", "variables"), "user_input=UserInput(text, additional_kwargs={...})"
         ),
     },
+    "model": {
+        name: f"the class of the provider, such as OpenAIModel(name, {name}=...)"
+        for name in ("api_key", "base_url", "timeout", "price", "temperature")
+    },
     "ScriptedModel": {
+        "delay": "Delayed(seconds, reply) of agentkit.testing as a reply",
         **dict.fromkeys(("responses", "messages", "outputs", "script", "answers", "turns"), "ScriptedModel([...])"),
     },
     "Size": {"limit": "max=...", "tokens": "max=...", "max_tokens": "max=...", "min_tokens": "min=..."},
@@ -221,6 +227,7 @@ CALLS: Mapping[str, str] = {
     "Memory.recall": "memory.recall(text, limit=3)",
     "Memory.within": WITHIN,
     "ScriptedModel": "ScriptedModel([reply, reply])",
+    "Template.render": "template.render({'name': value})",
     "Runs": "Runs(url), then runs.add(agent)",
     "Runs.start": "agent.start(text) after runs.add(agent), or runs.start(agent, text)",
 }

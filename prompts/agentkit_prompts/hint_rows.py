@@ -28,6 +28,16 @@ NAMES: Mapping[str, str] = {
         "agentkit.prompts.MemoPrompt() in the `before_input` of agentkit.Layers, with the documents in "
         "agentkit.PromptContext(text, documents=[...])"
     ),
+    # Evaluation
+    **dict.fromkeys(
+        ("evaluate", "Evaluator", "Dataset", "Case"),
+        "agentkit.prompts.evaluation.run for a model with a dataset; for an agent, a loop over agent.run_sync(row)",
+    ),
+    # Chat templates
+    **dict.fromkeys(
+        ("chat_template", "get_chat_template", "get_template", "load_template"),
+        "CHAT_TEMPLATES.get(name)(), with CHAT_TEMPLATES of agentkit.prompts.chat_templates",
+    ),
     # Memory
     **dict.fromkeys(
         ("Filter", "MetadataFilter", "SearchFilter"), "agentkit.memory.RecallFilter(metadata={'key': 'value'})"
@@ -236,6 +246,68 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "Composition": {
         **dict.fromkeys(("total_tokens", "token_count", "num_tokens"), "composition.tokens"),
         **dict.fromkeys(("rows", "table"), "composition.explain()"),
+        **dict.fromkeys(("openai", "to_messages", "as_openai", "to_dict", "model_dump"), "composition.to_openai()"),
+        **dict.fromkeys(("anthropic", "as_anthropic"), "composition.to_anthropic()"),
+        **dict.fromkeys(("prompt", "to_string", "to_str"), "composition.text, or composition.to_text(chat_template)"),
+        "total": "composition.tokens",
+    },
+    "Tool": {
+        **dict.fromkeys(
+            ("parameters", "schema", "args_schema", "json_schema", "params_json_schema"), "tool.spec.parameters"
+        ),
+        **dict.fromkeys(("invoke", "run", "execute"), "tool(argument) like the function"),
+    },
+    "ToolResult": {
+        **dict.fromkeys(
+            ("text", "output", "result", "data"), "tool_result.content for the model, tool_result.value for Python"
+        ),
+        **dict.fromkeys(("is_error", "failed"), "tool_result.ok"),
+        **dict.fromkeys(("tool_name", "tool"), "tool_result.name"),
+    },
+    "Toolset": {
+        **dict.fromkeys(("tools", "list_tools", "get_tools"), "the toolset itself: `for tool in toolset`"),
+        "connect": "the toolset in Agent(model, tools=toolset), which opens the connection",
+    },
+    "TextDelta": dict.fromkeys(("delta", "content", "value", "data"), "event.text"),
+    "ThinkingDelta": dict.fromkeys(("delta", "content", "value", "data"), "event.text"),
+    "ToolStarted": {
+        **dict.fromkeys(("name", "tool", "tool_name"), "event.call.name"),
+        **dict.fromkeys(("arguments", "args", "input"), "event.call.arguments"),
+    },
+    "ToolFinished": {
+        **dict.fromkeys(("call", "name", "tool", "tool_name"), "event.result.name"),
+        **dict.fromkeys(("content", "output", "text"), "event.result.content"),
+    },
+    "ScriptedModel": {
+        **dict.fromkeys(("calls", "prompts", "compositions", "received"), "model.requests"),
+    },
+    "Recall": {
+        **dict.fromkeys(("facts", "memories"), "recall.knowledge"),
+        **dict.fromkeys(("hits", "results", "items", "chunks"), "the recall itself: `for item in recall`"),
+        "texts": "[item.text for item in recall]",
+    },
+    "StoredDocument": {
+        **dict.fromkeys(
+            ("text", "content", "page_content"),
+            "memory.recall(text): a document is stored as chunks, which a recall returns",
+        ),
+    },
+    "Conversation": {
+        **dict.fromkeys(("messages", "items", "turns"), "the conversation itself: `for message in conversation`"),
+        **dict.fromkeys(("add", "add_message"), "conversation.append(message), which returns a new conversation"),
+    },
+    "Template": {
+        **dict.fromkeys(("format", "invoke", "format_prompt"), "template.render({'name': value})"),
+        **dict.fromkeys(("variables", "input_variables", "params"), "template.names"),
+    },
+    "TextPrompt": {
+        **dict.fromkeys(("text", "content"), "prompt.template.text"),
+    },
+    "Media": {
+        **dict.fromkeys(("from_file", "from_path", "open"), "Image(path), Audio(path), Video(path) or File(path)"),
+        **dict.fromkeys(("from_url", "from_uri"), "Image(Url(address))"),
+        **dict.fromkeys(("from_bytes", "from_base64", "from_data"), "Image(data, media_type='image/png')"),
+        **dict.fromkeys(("data", "path", "url"), "media.source"),
     },
     "LayerTable": {
         **dict.fromkeys(("rows", "layers", "entries", "items"), "the table itself: `for row in composition.explain()`"),
@@ -257,6 +329,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("cost", "price", "total_cost"), "usage.money"),
     },
     "Message": {
+        **dict.fromkeys(
+            ("to_dict", "model_dump", "dict"), "pydantic.TypeAdapter(Message).dump_python(message, mode='json')"
+        ),
+        **dict.fromkeys(("model_dump_json", "to_json"), "pydantic.TypeAdapter(Message).dump_json(message)"),
         "assistant": "Message('assistant', text)",
         "system": "Message('system', text)",
         "tool": "Message('tool', text, tool_call_id=...)",

@@ -16,6 +16,7 @@ __all__ = [
     "Hinted",
     "attribute_hint",
     "explain_arguments",
+    "hinted",
     "is_callable",
     "is_submodule",
     "module_hint",
@@ -45,6 +46,7 @@ DOORS = (
 )
 """Modules that users import from; the first module that exports a name is suggested."""
 
+C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 Explanation: TypeAlias = Callable[[TypeError, Sequence[Any], Mapping[str, Any]], Exception | None]
 """Returns the error for arguments that do not fit a signature, or None to keep the error of Python."""
@@ -146,6 +148,16 @@ class Hinted(type):
 
         def __getattr__(cls, name):
             raise _attribute_error(cls, name, f"type object {cls.__name__!r}", cls)
+
+
+def hinted(cls: C) -> C:
+    """Decorate a class with rows in `ATTRIBUTES`: the error of a missing attribute of an instance has a hint.
+
+    For classes that have another metaclass than `Hinted`, or whose objects are created often.
+    """
+    decorated: Any = cls
+    decorated.__getattr__ = _missing_attribute
+    return cls
 
 
 def is_callable(value: object) -> bool:

@@ -121,7 +121,7 @@ def test_each_hint_leads_to_a_member_that_exists() -> None:
     texts = [text for rows in (*ATTRIBUTES.values(), *OPTIONS.values()) for text in rows.values()]
     wrong = []
     for text in texts:
-        for value, member in re.findall(r"\b(agent|handle|memory|result|runs|session)\.(\w+)", text):
+        for value, member in re.findall(r"(?<![.\w])(agent|handle|memory|result|runs|session)\.(\w+)", text):
             if not hasattr(OWNERS[value], member):
                 wrong.append(text)
         for path in re.findall(r"\bagentkit(?:\.\w+)+", text):

@@ -16,6 +16,7 @@ from typing_extensions import ParamSpec, TypeVar
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
+from agentkit_prompts.hints import hinted
 from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -62,6 +63,7 @@ class NamedFunction(Protocol):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
+@hinted
 class Tool(ToolForms, Generic[P, R, D]):
     """A function that a model can call. Call a tool like the function, or with `call` as an agent does.
 

@@ -22,7 +22,7 @@ from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.errors import check_types
-from agentkit_prompts.hints import with_option_hints
+from agentkit_prompts.hints import hinted, with_option_hints
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -57,6 +57,7 @@ Scripted: TypeAlias = Content | Exception | CutOff | Delayed
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
+@hinted
 class ScriptedModel:
     """A model that returns `replies`, one per request, in order.
 

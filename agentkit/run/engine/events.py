@@ -16,6 +16,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
+from agentkit_prompts.hints import hinted
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
@@ -73,6 +74,7 @@ class PromptComposed:
     composition: Composition
 
 
+@hinted
 @dataclass(slots=True)
 class TextDelta:
     """A piece of the text of a reply."""
@@ -83,6 +85,7 @@ class TextDelta:
     """True if the text is a refusal of the model."""
 
 
+@hinted
 @dataclass(slots=True)
 class ThinkingDelta:
     """A piece of the thinking text before the answer."""
@@ -147,6 +150,7 @@ class ApprovalGiven:
     decision: Decision
 
 
+@hinted
 @dataclass(slots=True)
 class ToolStarted:
     """A tool call is about to run."""
@@ -168,6 +172,7 @@ class ToolProgress:
     """Total work, or None if unknown."""
 
 
+@hinted
 @dataclass(slots=True)
 class ToolFinished:
     """A tool call finished, with a result or an error."""

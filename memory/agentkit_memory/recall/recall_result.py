@@ -15,6 +15,7 @@ from agentkit_memory.store.records import TURN, Candidate
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
+from agentkit_prompts.hints import hinted
 
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
@@ -49,6 +50,7 @@ class Explained:
         return f"{self.rank:>3} {use:<5}{self.kind:<6}{self.why}  | {self.text}"
 
 
+@hinted
 class Recall(Sequence[Document | RecalledMessage]):
     """The result of a recall: a sequence of documents and messages, best first.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.hints import hinted
 
 __all__ = [
     "CHUNK",
@@ -106,6 +107,7 @@ class StoredFact:
     """Time when it was added or last updated. `valid_from` and `valid_to` are the time in which it is true."""
 
 
+@hinted
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
     """A document: an ingested file, or a document of `memory.documents.add`."""

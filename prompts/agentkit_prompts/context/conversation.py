@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.errors import MessageError, check_types
+from agentkit_prompts.hints import hinted
 from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class _UnreadLog(_Log):
         return getattr(self, name)
 
 
+@hinted
 class Conversation(Sequence[Message]):
     """An immutable sequence of messages.
 

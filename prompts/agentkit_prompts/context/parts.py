@@ -24,6 +24,7 @@ from agentkit_prompts.context.frozen import FrozenDict, set_plain_text
 from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MediaError, PromptError, brief, check_types
+from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = [
@@ -127,7 +128,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Media:
+class Media(metaclass=Hinted):
     """Base of image, audio, video and file parts.
 
     `source` is a path, a URL or bytes; a str is a URL if it starts with a scheme (`https://`, `data:`), else a path.

@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
+from agentkit_prompts.hints import hinted, with_option_hints
 from agentkit_prompts.system.regular_files import read_regular_text
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.traced_text import TracedText
@@ -69,6 +70,7 @@ class _CompiledText(NamedTuple):
     """The text around the slot if the text has only one plain slot; else None."""
 
 
+@hinted
 class Template:
     """Text with slots. Immutable; compiled at construction.
 
@@ -281,6 +283,7 @@ class Template:
             return compiled.literal
         return TracedText(compiled.program.trace(values), values, prefixes or {})
 
+    @with_option_hints
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text; media are replaced by their alt text."""
         return self.run(params, locale=locale).plain

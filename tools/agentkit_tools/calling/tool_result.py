@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.hints import hinted
 from agentkit_prompts.names import nearest
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
@@ -21,6 +22,7 @@ __all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool", "un
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
 
+@hinted
 @dataclass(slots=True, repr=False)
 class ToolResult:
     """Result of a tool call. Do not change it; it is not frozen because a frozen dataclass is five times slower.

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, TypeAlias, Unpack, overload
 
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.hints import hinted
 from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
 from agentkit_tools.errors import ToolDefinitionError
@@ -56,6 +57,7 @@ def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterabl
     return (Tool(item),)
 
 
+@hinted
 class Toolset(Sequence[Tool]):
     """An immutable sequence of tools with different names. The methods return changed copies.
 
