@@ -61,7 +61,9 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
     """
     if lock_run(connection, run_id) != "waiting":
         return False
-    waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
+    is_late = sa.and_(_decisions.c.run == run_id, _decisions.c.decision.is_(None), _decisions.c.expires_at < now)
+    is_in_time = sa.or_(_decisions.c.expires_at.is_(None), _decisions.c.expires_at >= now)
+    waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None), is_in_time)
     # The decision for all other calls comes last: the named calls do not wait then.
     for call, decision in sorted(decisions.items(), key=lambda item: item[0] is None):
         decided = waits
@@ -73,14 +75,21 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
         # Changed arguments belong to one call: they cannot replace the arguments of several calls.
         if not count or (call is None and has_arguments and count > 1):
             return False
+        # A worker denies a late call, so that a decision about all calls cannot be stored completely.
+        if call is None and connection.scalar(sa.select(sa.exists().where(is_late))):
+            return False
     return True
 
 
 def decision_error(
-    run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: CallDecisions
+    run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: CallDecisions, now: float
 ) -> ApprovalError:
-    """Return the error for decisions that could not be stored."""
+    """Return the error for decisions that could not be stored; `now` is the time by the clock of the database."""
     waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
+    late = [call.call_id for call in calls if call.call_id in waiting and call.is_late(now)]
+    if late and any(call is None or call in late for call in decisions):
+        message = f"run {run_id!r}: the time to decide about {_listed(late)} is over: a worker denies the calls; "
+        return ApprovalError(f"{message}nothing was decided", name="approve", value=", ".join(late))
     decided = {call.call_id: call for call in calls if call.decision is not None}
     if not waiting:
         last = "".join([f"; {_decided(call)}" for call in decided.values()][-1:])

@@ -75,6 +75,10 @@ class WaitingCall:
         """The call, as a `ToolCall`."""
         return ToolCall(self.call_id, self.tool, self.arguments)
 
+    def is_late(self, now: float) -> bool:
+        """True if the time to decide is over at `now`, in seconds since 1970 by the clock of the database."""
+        return self.decision is None and self.expires_at is not None and self.expires_at < now
+
 
 class RunEvent(NamedTuple):
     """An event of a run."""

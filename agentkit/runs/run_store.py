@@ -318,7 +318,7 @@ class RunStore(RunReader):
             The state of the run: `queued`, or `waiting` for other decisions.
 
         Raises:
-            ApprovalError: No such call waits, or it was decided already; nothing was stored.
+            ApprovalError: No such call waits, it was decided already, or its time is over; nothing was stored.
             RunNotFound: The run is unknown.
         """
         if not can_be_stored(run_id):
@@ -337,7 +337,8 @@ class RunStore(RunReader):
 
         state = self._work(store)
         if state is None:
-            raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions)
+            now = self._work(lambda connection: connection.scalar(sa.select(self._now)))
+            raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
         return state
 
     # The limit of stored runs

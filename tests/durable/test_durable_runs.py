@@ -164,6 +164,27 @@ async def test_what_nobody_decides_in_time_is_denied(working: Working) -> None:
     assert till.paid == []
 
 
+@pytest.mark.parametrize("call", ["c1", None])
+async def test_a_decision_after_its_time_is_refused_when_no_worker_runs(runs: Runs, url: str, call: str | None) -> None:
+    till = Till()
+    runs.add(till.agent, approval_timeout=600)
+    with runs.worker(grace=0):
+        handle = await till.agent.start("Pay.", run_id="late")
+        with pytest.raises(Paused):
+            await handle.result(timeout=LONG)
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+        database.execute("UPDATE agentkit_decisions SET expires_at = expires_at - 601")
+    for decision in (Approved(), Denied("no")):
+        with raises(ApprovalError, name="approve", value="c1"):
+            await handle.decide({call: decision} if call else {None: decision}, by="late")
+    assert [waiting.decision for waiting in (await handle.info()).waiting] == [None]
+    with runs.worker(grace=0):
+        while (await handle.info()).state != "finished":
+            await asyncio.sleep(0.05)
+    assert "it was not decided in time" in (await handle.result()).output
+    assert till.paid == []
+
+
 async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
     working: Working, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
