@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 from agentkit.models.http.json_end import JsonEnd, is_json
@@ -85,7 +86,13 @@ class CallArguments:
         return bool(self._joiner.pieces)
 
     def __str__(self) -> str:
-        return str(self._joiner)
+        text, pieces = str(self._joiner), self._joiner.pieces
+        if len(pieces) < 2 or not all(piece.startswith(before) for before, piece in pairwise(pieces)):
+            return text
+        # Some servers send all arguments so far in each piece; nested arguments only look like that.
+        if is_json(text):
+            return text
+        return pieces[-1]
 
 
 def arguments_text(text: str) -> str:

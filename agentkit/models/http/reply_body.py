@@ -104,7 +104,8 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
 def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
     """Return the documents of an event: several if a server omits the empty line between events, none for a ping."""
     is_error = name == b"error"
-    data = [line for line in data if line.strip()]
+    # Gateways send the comment of a ping as data.
+    data = [line for line in data if line.strip() and not line.startswith(b":")]
     if name in _PINGS:
         return []
     if not data:

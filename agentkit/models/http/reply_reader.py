@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentkit.models.http.chat_call import ChatCall
-from agentkit.models.http.chat_content import content_of, joined_parts, thought_text
+from agentkit.models.http.chat_content import Content, content_of, joined_parts, thought_text
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import (
@@ -180,13 +180,15 @@ class ReplyReader(Reader):
         """True if a piece repeats the message from its start."""
         if not self._has_message:
             return False
-        text = content_of(message.get("content")).text
-        # A whole message after pieces; servers that send pieces as `message` may also repeat the text so far.
-        if choice.get("message") is message:
-            return self._has_deltas or (bool(self._text) and text.startswith(self.text))
+        is_whole = message is choice.get("message")
         # The text of a last piece is the whole text only by repetition, unless the whole text is one piece.
-        is_last = isinstance(choice.get("finish_reason"), str)
-        return is_last and len(self._text) > 1 and text == self.text
+        if not is_whole and (choice.get("finish_reason") is None or len(self._text) < 2):
+            return False
+        text = content_of(message.get("content")).text
+        if not is_whole:
+            return text == self.text
+        # A whole message after pieces; servers that send pieces as `message` may also repeat the text so far.
+        return self._has_deltas or (bool(self._text) and text.startswith(self.text))
 
     def _add_rest(self, message: JsonObject) -> list[Delta]:
         """Add the part of a repeated message that no piece contained."""
@@ -222,13 +224,13 @@ class ReplyReader(Reader):
         """Add a piece of the message."""
         self._has_message = True
         _collect_unknown(message, _MESSAGE_KEYS, self._unknown)
-        content = content_of(message.get("content"))
-        self._has_content = self._has_content or content.has_text
         deltas = self._add_thought(message)
-        for part in content.thoughts:
-            self._thought_parts[bool(self._text) or content.is_thought_last].append(part)
-            deltas += nonempty(Delta(self._thought.cleaned(thought_text(part)), "thinking"))
-        deltas += self._add_text(content.text)
+        content = message.get("content")
+        if isinstance(content, str):
+            self._has_content = True
+            deltas += self._add_text(content)
+        elif content is not None:
+            deltas += self._add_parts(content_of(content))
         refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._refused = True
@@ -239,6 +241,15 @@ class ReplyReader(Reader):
         if message.get("function_call"):
             deltas += self._add_call({"function": message["function_call"], "index": 0})
         return deltas
+
+    def _add_parts(self, content: Content) -> list[Delta]:
+        """Add a content of parts, which may contain thinking."""
+        self._has_content = self._has_content or content.has_text
+        deltas: list[Delta] = []
+        for part in content.thoughts:
+            self._thought_parts[bool(self._text) or content.is_thought_last].append(part)
+            deltas += nonempty(Delta(self._thought.cleaned(thought_text(part)), "thinking"))
+        return deltas + self._add_text(content.text)
 
     def _add_thought(self, delta: JsonObject) -> list[Delta]:
         for key in REASONING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from agentkit.models.http.reader import ProtocolError, brief, count_of
 from agentkit.models.model import Usage
@@ -14,7 +14,7 @@ _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _REPLY_DETAILS = ("completion_tokens_details", "output_tokens_details")
-_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens")
 
 
 def usage_in(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -24,29 +24,25 @@ def usage_in(data: Mapping[str, Any]) -> Mapping[str, Any]:
         ProtocolError: The usage of the document is not an object.
     """
     usage = data.get("usage")
-    if usage and not isinstance(usage, Mapping):
+    if usage and not isinstance(usage, dict):
         raise ProtocolError(f"usage: expected a JSON object, got {brief(usage)}")
-    return next((place for place in _places(data) if any(map(count_of, place.values()))), {})
-
-
-def _places(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the usages of a document."""
-    for holder in _holders(data):
-        if isinstance(holder, Mapping) and isinstance(usage := holder.get("usage"), Mapping):
-            yield usage
-
-
-def _holders(data: Mapping[str, Any]) -> Iterator[object]:
-    """Yield the objects of a document in which servers send the usage."""
-    yield data
-    yield data.get("x_groq")
+    if _has_counts(usage):
+        return cast("Mapping[str, Any]", usage)
+    holders: list[object] = [data.get("x_groq")]
     choices = data.get("choices")
     if isinstance(choices, list):
         for choice in choices:
-            yield choice
-            if isinstance(choice, Mapping):
-                yield choice.get("delta")
-                yield choice.get("message")
+            if isinstance(choice, dict):
+                holders += (choice, choice.get("delta"), choice.get("message"))
+    for holder in holders:
+        if isinstance(holder, dict) and "usage" in holder and _has_counts(holder["usage"]):
+            return cast("Mapping[str, Any]", holder["usage"])
+    return {}
+
+
+def _has_counts(usage: object) -> bool:
+    """True if a usage contains a count that is not 0, which is the default of gateways."""
+    return isinstance(usage, dict) and any(map(count_of, usage.values()))
 
 
 def chat_usage(usage: Mapping[str, Any]) -> Usage:

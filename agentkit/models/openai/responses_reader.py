@@ -62,7 +62,8 @@ class ResponsesReader(Reader):
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
-        if isinstance(kind, str) and (kind.startswith("response.") or kind in ("keepalive", "ping")):
+        # Servers send events of their own, such as rate limits.
+        if isinstance(kind, str) and ("." in kind or kind in ("keepalive", "ping")):
             return self._add_event(kind, data)
         if data.get("object") == "response" or isinstance(data.get("output"), list):
             return self._whole(data)
