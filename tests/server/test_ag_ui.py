@@ -332,3 +332,32 @@ def test_a_run_that_fails_ends_with_an_error_that_tells_nothing_inner(reply: Any
     with served(Agent(model, tools=[stock], name="shop")) as client:
         found = events(client, asked("How many?"))
         assert kinds(found)[-1] == "RUN_ERROR" and "hunter2" not in found[-1].message and found[-1].code
+
+
+def test_media_of_the_user_reach_a_model_that_accepts_them() -> None:
+    data = {"type": "data", "value": "JVBERi0xLjE="}
+    parts: list[Any] = [
+        {"type": "text", "text": "see"},
+        {"type": "image", "source": {"type": "url", "value": "https://example.org/a.png", "mimeType": "image/png"}},
+        {"type": "document", "source": {**data, "mimeType": "application/pdf"}, "metadata": {"filename": "a.pdf"}},
+        {"type": "audio", "source": {**data, "mimeType": "audio/mpeg"}},
+        {"type": "video", "source": {"type": "url", "value": "https://example.org/a.mp4"}},
+    ]
+    model = ScriptedModel.repeat("Seen.")
+    with served(Agent(model, name="shop")) as client:
+        message: Any = {"id": "u1", "role": "user", "content": parts}
+        body = {**asked("x").model_dump(mode="json", by_alias=True), "messages": [message]}
+        assert client.post("/agents/shop/ag-ui", body).status_code == 200
+        received = model.requests[-1].messages[-1].parts
+        assert [part.kind for part in received] == ["text", "image", "file", "audio", "video"]
+        media: list[Any] = list(received[1:])
+        assert [part.media_type for part in media[:3]] == ["image/png", "application/pdf", "audio/mpeg"]
+        assert (media[1].name, media[1].source) == ("a.pdf", b"%PDF-1.1")
+        for source in (
+            {"type": "file", "value": "file_1"},
+            {"type": "url", "value": "http://127.0.0.1/a.png"},
+            {"type": "data", "value": "not base64", "mimeType": "image/png"},
+        ):
+            body["messages"] = [{**message, "content": [{"type": "image", "source": source}]}]
+            answer = client.post("/agents/shop/ag-ui", body)
+            assert answer.status_code in (400, 422), source

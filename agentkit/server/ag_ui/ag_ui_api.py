@@ -34,6 +34,8 @@ from agentkit_prompts.context.prompt_context import UserInput
 __all__ = ["AGUIEndpoints"]
 
 _MAX_TOOLS = 128
+_MEDIA_KINDS = {"image": "image_url", "audio": "audio_url", "video": "video_url", "document": "file_url"}
+"""Types of parts in messages, by the types of AG-UI. The model of the agent may refuse a type."""
 _DISPLAY_ROLES = ("activity", "reasoning")
 """Roles of messages that are only displayed and never sent to a model."""
 
@@ -246,14 +248,18 @@ def _chat_form(index: int, message: dict[str, Any]) -> dict[str, Any]:
 def _part(where: str, part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    source = part["source"]
-    if part["type"] == "image" and source["type"] == "url":
-        return {"type": "image_url", "image_url": {"url": source["value"]}}
-    if part["type"] == "image" and source["type"] == "data":
-        return {"type": "image_url", "image_url": {"url": f"data:{source['mimeType']};base64,{source['value']}"}}
-    raise BadRequest(
-        f"{where}: expected text, or an image with a source of type url or data, got {part['type']} with a source of "
-        f"type {source['type']}",
-        param="messages",
-        code="invalid_messages",
-    )
+    kind, source = _MEDIA_KINDS.get(part["type"]), part["source"]
+    if kind is None or source["type"] not in ("url", "data"):
+        raise BadRequest(
+            f"{where}: expected text, image, audio, video or document with a source of type url or data, got "
+            f"{part['type']} with a source of type {source['type']}",
+            param="messages",
+            code="invalid_messages",
+        )
+    media = {"url": source["value"], "media_type": source.get("mimeType")}
+    if source["type"] == "data":
+        media = {"url": f"data:{source['mimeType']};base64,{source['value']}"}
+    metadata = part.get("metadata")
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("filename"), str):
+        media["filename"] = metadata["filename"]
+    return {"type": kind, kind: media}
