@@ -157,3 +157,18 @@ def test_callers_read_the_responses_that_they_read_as_runs(tmp_path: Path) -> No
         client.openai(ada).responses.delete(response.id)
         with pytest.raises(openai.NotFoundError):
             client.openai(all_users).responses.retrieve(response.id)
+
+
+def test_a_streamed_refusal_of_a_typed_answer_has_its_events() -> None:
+    schema = {"type": "json_schema", "name": "a", "schema": {"type": "object", "properties": {}}}
+    refusal = Reply(Message("assistant", "No."), finish_reason="refusal")
+    with served(Agent(ScriptedModel([refusal]), name="shop")) as client:
+        text: Any = {"format": schema}
+        with client.openai().responses.stream(model="shop", input="Hi", text=text) as events:
+            kinds = [event.type for event in events]
+            response: Any = events.get_final_response()
+    assert kinds[-5:] == [
+        *("response.refusal.delta", "response.refusal.done", "response.content_part.done"),
+        *("response.output_item.done", "response.completed"),
+    ]
+    assert response.output[0].content[0].refusal == "No."

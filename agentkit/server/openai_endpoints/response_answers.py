@@ -66,13 +66,23 @@ class ResponseAnswers:
 
     def text(self, text: str) -> Iterator[tuple[str, Json]]:
         """Yield the events of a text delta."""
-        position = {"item_id": self._message_id, "output_index": 0, "content_index": 0}
         if not self._has_text:
             self._has_text = True
-            item = {"id": self._message_id, "type": "message", "role": "assistant", "status": "in_progress"}
-            yield self._event("response.output_item.added", output_index=0, item={**item, "content": []})
-            yield self._event("response.content_part.added", **position, part=_part(""))
-        yield self._event("response.output_text.delta", **position, delta=text, logprobs=[])
+            yield from self._message_started(_part(""))
+        yield self._event("response.output_text.delta", **self._position, delta=text, logprobs=[])
+
+    @property
+    def _position(self) -> Json:
+        return {"item_id": self._message_id, "output_index": 0, "content_index": 0}
+
+    def _message_started(self, part: Json) -> Iterator[tuple[str, Json]]:
+        item = {"id": self._message_id, "type": "message", "role": "assistant", "status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=0, item={**item, "content": []})
+        yield self._event("response.content_part.added", **self._position, part=part)
+
+    def _message_ended(self, answer: RequestAnswer, part: Json) -> Iterator[tuple[str, Json]]:
+        yield self._event("response.content_part.done", **self._position, part=part)
+        yield self._event("response.output_item.done", output_index=0, item=self._message(answer))
 
     def end(self, answer: RequestAnswer) -> Iterator[tuple[str, Json]]:
         """Yield the events that finish a response."""
@@ -80,15 +90,22 @@ class ResponseAnswers:
             yield from self.text(answer.text)
         index = 0
         if self._has_text:
-            position = {"item_id": self._message_id, "output_index": 0, "content_index": 0}
-            yield self._event("response.output_text.done", **position, text=answer.text, logprobs=[])
-            yield self._event("response.content_part.done", **position, part=_part(answer.text))
-            yield self._event("response.output_item.done", output_index=0, item=self._message(answer))
+            yield self._event("response.output_text.done", **self._position, text=answer.text, logprobs=[])
+            yield from self._message_ended(answer, _part(answer.text))
             index = 1
+        elif answer.refusal:
+            yield from self._refusal(answer)
         for output_index, call in enumerate(answer.calls, index):
             yield from self._call_events(call, output_index)
         response = self.whole(answer)
         yield self._event(f"response.{response['status']}", response=response)
+
+    def _refusal(self, answer: RequestAnswer) -> Iterator[tuple[str, Json]]:
+        """Yield the events of a refusal that was not streamed as text."""
+        yield from self._message_started({"type": "refusal", "refusal": ""})
+        yield self._event("response.refusal.delta", **self._position, delta=answer.text)
+        yield self._event("response.refusal.done", **self._position, refusal=answer.text)
+        yield from self._message_ended(answer, {"type": "refusal", "refusal": answer.text})
 
     def _call_events(self, call: ToolCall, output_index: int) -> Iterator[tuple[str, Json]]:
         item = self._call(call)
