@@ -1,4 +1,4 @@
-"""The caller outside of these packages: its frame, and warnings at its line."""
+"""The frame of the caller outside of these packages, and warnings that name its line."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 __all__ = ["caller", "waiting_thread", "warn"]
 
 _BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
-"""Packages that are skipped to find the caller."""
+"""Packages whose frames are skipped to find the caller."""
 _WAITING = (*_BETWEEN, "threading", "queue", "concurrent")
-"""Packages that are skipped to find the caller of a thread that waits."""
+"""Packages whose frames are skipped to find the caller in a thread that waits for a background loop."""
 
 waiting_thread: ContextVar[int | None] = ContextVar("agentkit_waiting_thread", default=None)
-"""Id of the thread that waits for this code in a background loop."""
+"""Id of the thread that waits for this code, if this code runs in a background loop; else None."""
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn at the calling line outside of these packages, with a text and its category, or with a warning."""
+    """Issue a warning at the line of the caller outside of these packages. `category` is ignored for a `Warning`."""
     frame = caller()
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})

@@ -1,4 +1,4 @@
-"""Removal of keys and passwords from addresses and foreign texts, which can be logged."""
+"""Removal of keys and passwords from addresses and other texts before they are logged."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class BareAddress(NamedTuple):
 
     url: str
     auth: tuple[str, str] | None
+    """User and password; None if the address has no credentials."""
 
     @classmethod
     def of(cls, url: str) -> BareAddress:
@@ -32,7 +33,11 @@ class BareAddress(NamedTuple):
 
 
 def spellings(key: str) -> tuple[str, ...]:
-    """Return the spellings of a key in a text: plain, escaped in JSON or Python, or encoded in an address."""
+    """Return the spellings that a key can have in a text: plain, escaped as in JSON or Python, encoded as in an
+    address.
+
+    An empty key has no spellings.
+    """
     if not key:
         return ()
     return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")})

@@ -44,7 +44,7 @@ E = TypeVar("E", bound="Picklable")
 
 
 class Place(TypedDict, total=False):
-    """Keyword arguments of errors: the problem as data."""
+    """Keyword arguments of errors, which describe the problem as data; see `Picklable`."""
 
     path: str | None
     name: str | None
@@ -71,7 +71,7 @@ Problems: TypeAlias = list[Problem]
 
 
 def listed(problems: Iterable[Problem]) -> str:
-    """Return the problems as one text."""
+    """Return the problems as one text, separated by semicolons."""
     return "; ".join(map(str, problems))
 
 
@@ -84,11 +84,11 @@ def raise_problems(
     cause: Exception | None = None,
     **place: Any,
 ) -> None:
-    """Raise the error that lists all problems of a subject; without problems, return.
+    """Raise an error that lists all problems of a subject; do nothing without problems.
 
     Args:
         error: The class of the error.
-        subject: Subject of the message; can be empty.
+        subject: Start of the message; empty for no subject.
         problems: All problems.
         advice: Text after the problems.
         cause: Error that caused the problems.
@@ -111,17 +111,17 @@ def error_of_problems(
 
 
 class Picklable(Exception):
-    """Base of the errors of all packages: the problem as data, and a copy of the error in another process.
+    """Base of the errors of all packages. It contains the problem as data, and can be pickled.
 
     Attributes:
         path: Place of the problem in the input, such as ``conversation[2].content[0].type``, or the path of a file, if
             known.
-        name: Name of the argument, field, option or object at fault, if it has one; a comma joins several names.
+        name: Name of the argument, field, option or object at fault, if known; a comma separates several names.
         line: Line in the file or template, counted from 1, if known.
         value: The invalid value, or the type of a value that is neither text nor a number, if the error is about a
             value.
         problems: Every problem with its place, if the error can list several.
-        suggestion: The valid name that is nearest to `name`, if one is near.
+        suggestion: The valid name that is most similar to `name`, if any is similar.
     """
 
     path: str | None = None
@@ -143,7 +143,7 @@ class Picklable(Exception):
 
 def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, Any]) -> Picklable:
     error = kind.__new__(kind)
-    # The constructors of some classes have other parameters than a message.
+    # Not through the constructor, because some classes have other parameters than the message.
     error.args = args
     error.__dict__.update(state)
     return error
@@ -159,7 +159,10 @@ class PromptError(Picklable):
     prompt: str | None = None
 
     def at(self, prompt: str) -> PromptError:
-        """Prepend a step to the path: the error was raised in `prompt`, inside the calling prompt."""
+        """Put the step `prompt` before the path of the prompt, also in the message, and return this error.
+
+        A prompt calls this method for an error that was raised in a prompt inside it.
+        """
         message = ""
         if self.args:
             message = str(self.args[0])
@@ -173,11 +176,11 @@ class PromptError(Picklable):
 
 
 class TemplateError(PromptError):
-    """A template that cannot be compiled, or that failed while it rendered.
+    """A template cannot be compiled or rendered.
 
     Attributes:
-        file: Template file or name.
-        line: Line in that file, counted from 1, when known.
+        file: File or name of the template; None if unknown.
+        line: Line in that file, counted from 1; None if unknown.
         variable: The variable at fault, if known.
         name: The unknown or restricted name, such as a filter, if known.
     """
@@ -202,7 +205,7 @@ class TemplateError(PromptError):
 
 
 class PromptFilesError(PromptError):
-    """Prompt files that cannot be used. Names all of them at once.
+    """Prompt files cannot be used; the message names all of them.
 
     Attributes:
         errors: The errors, each a `TemplateError` with file and line if known.
@@ -221,20 +224,20 @@ class SchemaConflict(PromptError):
 
     Attributes:
         name: The kwarg.
-        problems: (path of the prompt, its schema) of both prompts; the path is "" for the template around them.
+        problems: Path and schema, as text, of both prompts; the path is "" for the template around other prompts.
     """
 
 
 class MediaError(PromptError):
-    """A media part whose source cannot be read or recognised."""
+    """A media part cannot be read, or its type is not accepted."""
 
 
 class MessageError(PromptError, ValueError):
-    """A message, part or conversation that cannot be sent to a model."""
+    """A message, part or conversation is invalid."""
 
 
 class ContextError(PromptError, ValueError):
-    """A context, or a value for one, of the wrong shape. Names all problems at once.
+    """A context, or a value for a context, is invalid; the message names all problems.
 
     Attributes:
         problems: Every problem, with its place.
@@ -251,10 +254,10 @@ class ContextError(PromptError, ValueError):
 
 
 class KwargsError(PromptError):
-    """Additional kwargs that prompts require are missing or invalid. Names all of them at once.
+    """Additional kwargs that prompts require are missing or invalid; the message names all of them.
 
     Attributes:
-        problems: Kwarg name -> (problem, paths of the prompts that require it).
+        problems: Text of the problem, and paths of the prompts that require the kwarg, by the name of the kwarg.
     """
 
     def __init__(self, problems: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
@@ -294,11 +297,11 @@ class BudgetError(PromptError):
 
 
 class ChatTemplateError(PromptError, ValueError):
-    """A chat template that is unknown, cannot be compiled, or has no place for a message.
+    """A chat template is unknown, cannot be compiled, or has no place for a message.
 
     Attributes:
         template: Name or file of the template, if known.
-        refusal: Message that the template passed to `raise_exception`, if it refuses the conversation.
+        refusal: Message that the template passed to `raise_exception` to refuse the conversation, if it did.
     """
 
     def __init__(
@@ -314,11 +317,11 @@ class ChatTemplateError(PromptError, ValueError):
 
 
 class ControlTokenError(ChatTemplateError):
-    """Untrusted text that would become a control token of the chat template.
+    """Untrusted text would become a control token of the chat template.
 
     Attributes:
-        found: (token, path of its text in the context) for every token and place. Empty if the tokens of the template
-            depend on untrusted text, or taint cannot be tracked.
+        found: Pairs of a token and the path, in the context, of the text that forms it. Empty if the places are
+            unknown, because the template changes text or writes tokens that depend on untrusted text.
     """
 
     def __init__(self, message: str, found: Iterable[tuple[str, str]] = (), **place: Unpack[Place]) -> None:
@@ -327,7 +330,7 @@ class ControlTokenError(ChatTemplateError):
 
 
 class PrompterError(PromptError, ValueError):
-    """Arguments of a prompter are missing or have no place in it."""
+    """Arguments of a prompter are missing, invalid, or have no place in the prompter."""
 
 
 class InContextError(PromptError, ValueError):
@@ -335,7 +338,7 @@ class InContextError(PromptError, ValueError):
 
 
 class InContextWarning(UserWarning):
-    """A part of an evaluation prompt is left out, as its format requires; the message names the part.
+    """A part of an evaluation prompt is left out, because its format requires it; the message names the part.
 
     Attributes:
         name: The column, role, section, key or label that the warning is about, if known.
@@ -347,7 +350,7 @@ class InContextWarning(UserWarning):
 
 
 class ToolFormWarning(UserWarning):
-    """A provider does not accept a tool unchanged: its description is shortened, or strict mode is not used."""
+    """A tool is changed for a provider: its description is shortened, or its strict mode is not used."""
 
 
 class UnshownWarning(UserWarning):
@@ -355,20 +358,20 @@ class UnshownWarning(UserWarning):
 
 
 class LiteralTextWarning(UserWarning):
-    """A plain str that looks like a template. It is literal text: a template is declared with `Template`."""
+    """A plain `str`, which is literal text, looks like a template. Use `Template` to declare a template."""
 
 
 def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
     """Return the representation of a value, cut to at most `most` characters."""
     try:
         return repr(value)[:most]
-    # For example a number with more digits than Python writes.
+    # `repr` can raise any exception, for example for a number with more digits than Python writes.
     except Exception:
         return f"a {type(value).__name__} without a representation"
 
 
 def kind_of(value: object) -> str:
-    """Return a number itself, and of any other value its type, because it may be a secret."""
+    """Return a number as text; of any other value only the name of its type, because the value can be a secret."""
     if isinstance(value, int | float):
         return brief(value)
     if value is None:
@@ -382,12 +385,13 @@ def check_types(
     /,
     **given: tuple[object, type | tuple[type, ...], str],
 ) -> None:
-    """Raise `error` if an argument has another type. The message, and `problems` of a prompt error, list all of them.
+    """Raise an error if arguments have invalid types; it lists all of them, also in its `problems`.
 
     Args:
         error: Function that creates the exception from its message.
         where: Name of the function or class in errors.
-        **given: Value, valid types and name of the types for each argument. True and False have only the type `bool`.
+        **given: For each argument its value, its valid types, and their name for errors. True and False are only
+            accepted as `bool`, not as `int`.
     """
     problems = [
         Problem(name, f"expected {expected}, got {kind_of(value)}")

@@ -1,4 +1,4 @@
-"""Lazy exports: a package imports a module when one of its names is first read."""
+"""Lazy exports: a package imports a module at the first use of one of its names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def exports(
 
     Args:
         package: Name of the package.
-        names_of: Names that it exports, separated by spaces, by the module that defines them.
-        all_of: Modules of which it exports every public name.
+        names_of: Exported names, separated by spaces, by the module that defines them.
+        all_of: Modules whose public names are all exported; they are imported now.
     """
     homes = {name: module for module, names in names_of.items() for name in names.split()}
     homes |= {name: module for module in all_of for name in import_module(module).__all__}
@@ -30,7 +30,7 @@ def exports(
         if module is None:
             raise _unknown_name(package, name, public)
         value = getattr(import_module(module), name)
-        # The next read finds the attribute and does not call this function.
+        # Stored in the package, so that the next read does not call this function.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -42,17 +42,17 @@ def exports(
 
 def _unknown_name(package: str, name: str, public: list[str]) -> Exception:
     """Return the error about a name that a package does not export."""
-    # Import late: only errors need these modules.
+    # Imported here, because only errors need these modules.
     from agentkit_prompts.hints import is_submodule, module_hint
     from agentkit_prompts.names import nearest
 
     problem = f"module {package!r} has no attribute {name!r}"
     advice = nearest(name, public)
-    # A search for other texts, such as a path with dots, would import modules and raise their errors.
+    # Only for identifiers: a search for other text, such as a path with dots, would import modules.
     if name.isidentifier() and not name.startswith("_"):
         hint = module_hint(package, name)
         if hint is not None:
-            # The import statement replaces an `AttributeError` by an error without the hint.
+            # An `ImportError`, because `from PACKAGE import NAME` would replace an `AttributeError` and lose the hint.
             return ImportError(f"{problem}; {hint}", name=package)
         if is_submodule(package, name):
             advice = f"; import {package}.{name} first"

@@ -1,4 +1,4 @@
-"""Replacement of `{column}` in a text by values of a row, in one pass: inserted text is not read again."""
+"""Replacement of `{column}` in a text by the values of a row. Inserted text is not searched for columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def safe_format(text: str, row: Mapping[str, Any] | None = None, /, **columns: A
 
     Args:
         text: Any text.
-        row: Column name to value.
-        columns: Additional columns.
+        row: Values by the names of columns.
+        columns: More values by the names of columns.
 
     Raises:
         InContextError: The name of a column cannot be used in braces, or its value cannot become text.
@@ -38,9 +38,9 @@ class Slots(NamedTuple):
     """A text split at its columns."""
 
     text: str
-    """The text as a `%` format; the text itself without columns."""
+    """The text as a `%` format; the unchanged text if it has no columns."""
     names: tuple[str, ...]
-    """Column of each place in the text, in order."""
+    """Name of the column for each `%s` of the format, in order."""
 
     def fill(self, row: Mapping[str, Any]) -> str:
         """Return the text with the columns of `row`.
@@ -57,7 +57,7 @@ class Slots(NamedTuple):
 
 
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
-    """Split `text` at each `{name}` of these names, and at each token of a column."""
+    """Split `text` at each `{name}` of these names, and at each of the `tokens` of these columns."""
     pattern, columns = _pattern(names, tokens)
     if pattern is None:
         return Slots(text, ())
@@ -65,7 +65,7 @@ def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
     pieces = pattern.split(text)
     if len(pieces) == 1:
         return Slots(text, ())
-    # A `%` format fills all columns in C, which is the fastest way to fill a text many times.
+    # `%` with a format fills all columns in C, which is the fastest way to fill a text many times.
     format_ = "%s".join([piece.replace("%", "%%") for piece in pieces[::2]])
     return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
 
@@ -77,7 +77,7 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
     columns.update({token: name for token, name in tokens if name in names})
     if not columns:
         return None, columns
-    # Longest alternative first, because a shorter alternative would match its start.
+    # The longest alternatives first, because a shorter alternative can match the start of a longer alternative.
     longest_first = sorted(columns, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})"), columns
 

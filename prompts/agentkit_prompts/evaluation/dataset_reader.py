@@ -1,4 +1,4 @@
-"""`DatasetReader`: input columns, answer column, and rows of a dataset."""
+"""`DatasetReader`: the input columns, the answer column and the splits of a dataset."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 __all__ = ["DatasetReader", "Row", "part_of"]
 
 Row: TypeAlias = Mapping[str, Any]
-"""Column name to value."""
+"""Values of a row by the names of columns."""
 
 _SLICE = re.compile(r"\[\s*+(?:(-?\d++)\s*+)?+:\s*+(?:(-?\d++)\s*+)?+(?::\s*+(?:(-?\d++)\s*+)?+)?+\]")
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetReader:
-    """Columns and rows of a dataset that are read (`reader_cfg` of the OpenCompass and AISBench documents).
+    """Columns and rows that an evaluation reads from a dataset (`reader_cfg` of the OpenCompass and AISBench
+    documents).
 
     Raises:
         InContextError: A field has an invalid type or value; names all problems.
     """
 
     input_columns: Sequence[str]
-    """Columns of the question: names, or one text of names with spaces between them."""
+    """Columns of the question: names, or one text of names separated by spaces."""
     output_column: str | None = None
-    """Column of the answer, which prompts hide."""
+    """Column of the answer, which prompts hide; None without answers."""
     input_template: PromptTemplate | None = None
-    """Text of a row as a query for retrieval; by default the input columns, joined by spaces."""
+    """Template of the query for retrieval; by default the query is the input columns, joined by spaces."""
     output_template: PromptTemplate | None = None
-    """Text of the answer of a row."""
+    """Template of the answer in a worked example; by default the answer column."""
     train_range: float | str | None = None
-    """Rows of the training split that are read; see `part_of`."""
+    """Rows of the training split that are read; see `part_of`. `test_range` selects rows of the test split."""
     test_range: float | str | None = None
     train_split: str = "train"
     test_split: str = "test"
@@ -63,7 +64,7 @@ class DatasetReader:
         """Return the training rows and the test rows, each within its range.
 
         Args:
-            dataset: Rows by split name; or rows for both splits.
+            dataset: Rows by the name of the split; or rows that are used for both splits.
 
         Raises:
             InContextError: A split is missing, or no row contains one of the columns; names all problems.
@@ -81,7 +82,7 @@ class DatasetReader:
         return part_of(train, self.train_range), part_of(test, self.test_range)
 
     def check(self, train: Sequence[Row], test: Sequence[Row]) -> None:
-        """Check that a row of each split contains every declared column; `test` can lack the answer.
+        """Check that some row of each split contains each declared column; `test` can lack the answer column.
 
         Raises:
             InContextError: Columns are missing; names all of them.
@@ -92,7 +93,7 @@ class DatasetReader:
 
     @property
     def columns(self) -> list[str]:
-        """All declared columns."""
+        """The input columns and the answer column, if any."""
         names = [*self.input_columns]
         if self.output_column is not None:
             names.append(self.output_column)
@@ -115,7 +116,7 @@ class DatasetReader:
         return " ".join([str(row[name]) for name in self.input_columns])
 
     def example(self, number: int, row: Row) -> Example:
-        """Return a row as a worked example for retrievers; its id is its number."""
+        """Return a row as a worked example for retrievers; the id of the example is the number of the row."""
         answer = ""
         if self.output_template is not None:
             answer = str(self.output_template.item(row))
@@ -177,7 +178,7 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
 
 
 def _drawn(rows: Sequence[Any], count: int) -> Sequence[Any]:
-    # OpenCompass draws with the number of rows as seed; the same seed selects the same rows here.
+    # The number of rows is the seed, as in OpenCompass, so that the same rows are selected.
     order = list(range(len(rows)))
     Random(count).shuffle(order)
     return [rows[position] for position in order[:count]]

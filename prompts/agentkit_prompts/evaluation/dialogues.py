@@ -1,4 +1,4 @@
-"""Dialogues of an inferencer for chats, for rows of any template."""
+"""Dialogues of the inferencers for chats, whose turns come from a row and any kind of template."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ROLES = {"system": "SYSTEM", "user": "HUMAN", "assistant": REPLY}
 def dialogue_requests(
     template: RowTemplate, reader: DatasetReader, row: Row, infer_mode: InferMode
 ) -> Generator[Any, str | None, list[str | None]]:
-    """Return a generator that yields the prompts of a dialogue and receives the answers, see
-    `MultiTurnPromptTemplate.requests`.
+    """Return a generator that yields the prompts of a dialogue and receives the answers.
 
-    For other templates, a row with text columns is one turn, a row with columns of lists of texts has a turn per entry,
-    and a column of messages is the dialogue (OpenCompass, `ChatInferencer`).
+    The generator of a `MultiTurnPromptTemplate` is its `requests`. With other templates, a row with text columns is one
+    turn, a row whose columns are lists of texts has a turn per entry, and a column of messages is the whole dialogue
+    (OpenCompass, `ChatInferencer`).
 
     Raises:
         InContextError: The row has no turns, or the template cannot be filled.
@@ -42,7 +42,7 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
     messages = columns.get(column)
-    # An empty list is a list of texts, because then the other columns define the number of turns.
+    # An empty list is not read as messages but as a list of texts, because other columns can contain turns.
     if messages and is_messages(messages):
         return [*_of_messages(messages, f"column {column!r}")]
     if _are(str, columns.values()):
@@ -57,7 +57,7 @@ def _are_lists_of_texts(values: Collection[Any]) -> bool:
 
 
 def _are(kind: type | UnionType, values: Collection[object]) -> bool:
-    """True if all values have a type; False without values."""
+    """True if at least one value exists and all values have the type."""
     return bool(values) and all(isinstance(value, kind) for value in values)
 
 
@@ -98,13 +98,13 @@ def _role_items(prompt: Any) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [_with_role(prompt)]
     if isinstance(prompt, PromptList):
-        # Ignore sections: the turns of all rows become one `round`.
+        # The markers of sections are omitted, because all turns become one section `round`.
         return [_with_role(item) for item in prompt if item and not is_marker(item)]
     return _of_messages(prompt, "the template")
 
 
 def _with_role(item: Item) -> dict[str, Any]:
-    """Return an item with a role: a text is a question of the user."""
+    """Return an item with a role; a text becomes a question of the user."""
     if isinstance(item, str):
         return {"role": "HUMAN", "prompt": item}
     return item

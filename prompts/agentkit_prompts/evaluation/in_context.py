@@ -1,4 +1,4 @@
-"""`InContext`: prompts of one evaluation, from templates, worked examples and the format of a model."""
+"""`InContext`: the prompts of one evaluation, from templates, worked examples and the format of a model."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ class RowPrompt(NamedTuple):
     """One prompt of a row."""
 
     row: int
-    """Position of the row."""
+    """Index of the row."""
     label: Any
     """Scored label; None in mode `gen`."""
     ids: tuple[int, ...]
-    """Positions of the worked examples among the training rows."""
+    """Indices of the worked examples in the training rows."""
     prompt: Any
     """Result of the template, independent of a model: text, a `PromptList`, or messages."""
     final: Any
-    """The input of the model; without a model the prompt itself."""
+    """The input of the model; without a model the same object as `prompt`."""
     turn: int = 0
-    """Number of the request in a dialogue."""
+    """Index of the request in a dialogue; 0 for other requests."""
 
 
 class InContext:
     """The prompts of one evaluation (`infer_cfg` and `reader_cfg` of the OpenCompass and AISBench documents).
 
     Args:
-        reader: Input columns and the answer column, which prompts do not show.
+        reader: Names of the input columns and of the answer column, whose values prompts do not show.
         prompt_template: Template of a row; by default the `ice_template`.
         ice_template: Template of a training row as a worked example.
         retriever: Selector of the examples; no examples by default.
         train: Rows from which examples are selected.
-        inferencer: Kind of requests: once per row, once per turn, or one scored prompt per label.
-        separator: Text between two worked examples that are text.
-        end: Text after the last example; by default a line end.
+        inferencer: Kind of requests: one per row (the default), per turn of a dialogue, or per scored label.
+        separator: Text between two worked examples, unless they are messages.
+        end: Text after the last example; by default a line feed if examples are shown.
 
     Raises:
         InContextError: The parts do not fit together; names all problems.
@@ -90,8 +90,8 @@ class InContext:
         end: str | None = None,
     ) -> None:
         inferencer = inferencer or Inferencer(name="GenInferencer")
-        self._fixed = fixed_rows(retriever, len(train))
-        shows = self._fixed != []
+        self._fixed_ids = fixed_rows(retriever, len(train))
+        shows = self._fixed_ids != []
         self.reader = reader
         self.prompt_template = _row_template(prompt_template, ice_template)
         self.ice_template = ice_template
@@ -101,11 +101,11 @@ class InContext:
         if end is None:
             end = "\n" * shows
         self.separator, self.end = separator, end
-        # OpenCompass puts no separators between turns, whatever the retriever sets.
+        # As in OpenCompass, examples that are dialogues have no separators.
         if ice_template is not None and ice_template.is_dialogue:
             self.separator = self.end = ""
-        self._shown: dict[tuple[int, bool], Any] = {}
-        problems = problems_of_rows(reader, retriever, self._fixed, train)
+        self._rendered_examples: dict[tuple[int, bool], Any] = {}
+        problems = problems_of_rows(reader, retriever, self._fixed_ids, train)
         if shows:
             problems += self._problems_of_examples("ice_template" if prompt_template is None else "prompt_template")
         raise_problems(InContextError, "infer_cfg", problems)
@@ -120,7 +120,7 @@ class InContext:
         return "gen"
 
     def _problems_of_examples(self, name: str) -> Problems:
-        """Return the reasons why prompts of rows cannot contain worked examples; `name` is the template of rows."""
+        """Return the reasons why prompts cannot contain worked examples; `name` is the argument to change."""
         if self.inferencer.asks == "dialogue":
             return [Problem("retriever", _NO_EXAMPLES)]
         return problems_of_templates(self.prompt_template, self.ice_template, name)
@@ -136,8 +136,8 @@ class InContext:
     ) -> InContext:
         """Read the configuration dicts of a dataset.
 
-        `type` is a class, its name, or its dotted name; classes of the original suite are replaced by the classes here
-        with the same name.
+        The value of a key `type` is a class, its name or its dotted name. Classes of the original suite are replaced by
+        classes of this package with the same name.
 
         Args:
             infer_cfg: `prompt_template`, `ice_template`, `retriever`, `inferencer`.
@@ -153,7 +153,7 @@ class InContext:
         return cls(train=train, **read_cfg(infer_cfg, reader_cfg, embedder))
 
     def labels(self, rows: Sequence[Row] = ()) -> list[Any]:
-        """Return the labels to score: of the inferencer or the template, else every answer in `rows`, in order."""
+        """Return the labels to score: of the inferencer, else of a template, else all different answers of `rows`."""
         templates = (self.prompt_template, self.ice_template)
         for labels in (self.inferencer.labels, *[template.labels for template in templates if template is not None]):
             if labels:
@@ -164,14 +164,14 @@ class InContext:
         return _distinct([row[answer] for row in rows if answer in row])
 
     def ids(self, rows: Sequence[Row]) -> list[tuple[int, ...]]:
-        """Return, for each row, the positions of its worked examples among the training rows.
+        """Return, for each row, the indices of its worked examples in the training rows.
 
         Raises:
             InContextError: The retriever failed, or a row lacks an input column.
         """
-        # Fixed rows need no queries: a row without its input columns can still have a prompt.
-        if self._fixed is not None:
-            return [tuple(map(int, self._fixed))] * len(rows)
+        # Fixed examples need no queries, so that a row without its input columns can still have a prompt.
+        if self._fixed_ids is not None:
+            return [tuple(map(int, self._fixed_ids))] * len(rows)
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 
@@ -179,7 +179,7 @@ class InContext:
         """Return training rows as worked examples, rendered by their template: text, a `PromptList`, or messages.
 
         Args:
-            ids: Positions, in the order in which they are shown.
+            ids: Indices of training rows, in the order in which they are shown.
             keep_separator: True to keep the `sep_token` of the template.
 
         Raises:
@@ -194,7 +194,7 @@ class InContext:
     def _joined(self, items: Sequence[Any]) -> Any:
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
-        # Messages of a chat API have no texts between them, so they have no separator.
+        # Between messages of a chat API no text is possible, so they have no separator.
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
         return self._joined_turns(items)
@@ -202,7 +202,7 @@ class InContext:
     def _joined_turns(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
-            # OpenCompass joins a text with its separator, but the separator after turns is a separate item.
+            # As in OpenCompass, the separator is a part of an item that is text, and a separate item after turns.
             if isinstance(item, str):
                 examples.append(item + self.separator)
                 continue
@@ -213,24 +213,24 @@ class InContext:
         return examples
 
     def _example(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
-        """Return a training row rendered by its template; each row is rendered once."""
+        """Return a training row rendered by the template of examples; the result is cached."""
         key = (number, keep_separator)
-        if key not in self._shown:
+        if key not in self._rendered_examples:
             row, answer = self.train[number], self.reader.output_column
             label = None if answer is None else row.get(answer)
-            self._shown[key] = template.ice_item(row, label, keep_separator=keep_separator)
-        return self._shown[key]
+            self._rendered_examples[key] = template.ice_item(row, label, keep_separator=keep_separator)
+        return self._rendered_examples[key]
 
     def prompt(
         self, row: Row, ids: Sequence[int] | None = None, label: Any = None, *, keep_separator: bool | None = None
     ) -> Any:
         """Return the prompt of a row rendered by its template: text, a `PromptList`, or messages.
 
-        For a dialogue, it is the whole dialogue with its answers; `requests` yields single turns.
+        For a dialogue, the prompt is the whole dialogue with its answers; `requests` yields single turns.
 
         Args:
-            row: Column name to value.
-            ids: Training rows to show; by default selected by the retriever for this row.
+            row: Values by the names of columns.
+            ids: Indices of the training rows to show; by default the retriever selects them for this row.
             label: Label to score, in mode `ppl`.
             keep_separator: True to keep the separators of the template in examples; by default only in mode `ppl`.
 
@@ -253,10 +253,10 @@ class InContext:
         return prompt
 
     def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:
-        """Yield the prompts of a row, rendered by its template; the caller sends the answer to each.
+        """Yield the prompts of a row, rendered by its template; the caller sends the answer to each prompt.
 
-        A row is one request; a dialogue is one request for each turn of its `infer_mode`. None is the answer of a
-        failed request.
+        A row is one request; a dialogue has one request for each turn that its `infer_mode` requests. The caller sends
+        None for a failed request.
 
         Returns:
             The answers, in order.
@@ -267,7 +267,7 @@ class InContext:
         mode = self.inferencer.mode
         if mode is None:
             return [(yield self.prompt(row, ids))]
-        # A dialogue has no retriever, so the caller passed these rows.
+        # A dialogue cannot have a retriever, so the caller has passed `ids`.
         if ids:
             raise InContextError(_NO_EXAMPLES, name="ids")
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
@@ -300,7 +300,7 @@ class InContext:
         """Return a row as input of a model: text or messages.
 
         Args:
-            row: Column name to value.
+            row: Values by the names of columns.
             model: As for `written`.
             ids: As for `prompt`.
             label: Label to score, in mode `ppl`.
@@ -311,7 +311,7 @@ class InContext:
         return self.written(self.prompt(row, ids, label, keep_separator=False), model)
 
     def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
-        """Yield the prompts of all rows, in mode `ppl` one prompt per label; examples are retrieved first.
+        """Yield the prompts of all rows: one prompt per label in mode `ppl`, one per turn of a dialogue.
 
         Raises:
             InContextError: As `final`; or no row contains a declared column, or the prompts of a dialogue require
@@ -354,12 +354,12 @@ class InContext:
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield a fine-tuning row for each row: the prompt as sent to the model, and the true answer as reply.
+        """Yield a fine-tuning row for each row: the prompt that the model gets, and the true answer as its reply.
 
         Args:
             rows: Rows with the output column.
             chat_template: As for `Composition.to_sample`; with a template that only completes text, such as `base`, the
-                answer directly follows the prompt. `loss_spans` cover the reply, not worked examples.
+                answer directly follows the prompt. `loss_spans` contain the reply only, not worked examples.
             kwargs: Other values that the template reads.
 
         Raises:
@@ -388,13 +388,13 @@ class InContext:
         return {**sample, "text": text + reply, "loss_spans": spans}
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
-        """Warn of columns that are probably misspelt, and of rows that are in their worked examples `ids`."""
+        """Warn of columns that are probably misspelt, and of rows that are among their worked examples `ids`."""
         warn_of_columns(rows, self.train, self.prompt_template, self.ice_template, self.reader.input_columns)
         if ids:
             warn_of_own_answers(rows, self.train, ids, self.reader.output_column)
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
-        """Return the template of examples.
+        """Return the template of examples, after a check of the training rows to show.
 
         Raises:
             InContextError: The template is missing, or these rows cannot be shown.
@@ -410,7 +410,7 @@ class InContext:
         if odd:
             text = f"worked examples: no row {odd} to show: {size} rows exist, counted from 0"
             raise InContextError(text, name="ids", value=odd)
-        # A template without labels shows each row in the same way, so it needs no answer.
+        # Only a template with labels needs the answer of a row, which selects the text of a label.
         if template.labels:
             self._check_answers(ids, template.labels)
         return template
@@ -432,7 +432,7 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
     try:
         return list(dict.fromkeys(values))
     except TypeError:
-        # Values that are lists or dicts have no hash. They are few, because they are labels.
+        # Lists and dicts have no hash. A quadratic search is sufficient for the few labels.
         return [value for number, value in enumerate(values) if value not in values[:number]]
 
 

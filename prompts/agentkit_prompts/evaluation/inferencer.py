@@ -16,8 +16,8 @@ from agentkit_prompts.names import nearest
 __all__ = ["ASKED", "Asks", "Inferencer"]
 
 Asks: TypeAlias = Literal["gen", "dialogue", "ppl", "ll"]
-"""`gen`: one request per row. `dialogue`: turn by turn. `ppl`: one text per label, scored as a whole. `ll`: the same,
-but only the text of the column `cont` is scored."""
+"""`gen`: one request per row. `dialogue`: one request per turn. `ppl`: one text per label, which is scored as a whole.
+`ll`: one text per label, of which only the text of the column `cont` is scored."""
 
 ASKED: Mapping[str, Asks] = {
     "GenInferencer": "gen",
@@ -28,14 +28,14 @@ ASKED: Mapping[str, Asks] = {
     "PPLInferencer": "ppl",
     "LLInferencer": "ll",
 }
-"""Name of an inferencer that can be run -> kind of its requests."""
+"""Kinds of the requests of the inferencers that can be run here, by the name of the class."""
 
 BUILT = (
     *("AgentInferencer", "AttackInferencer", "BFCLV3FunctionCallInferencer", "CLPInferencer", "ChatMLInferencer"),
     *("GLMChoiceInferencer", "InferencePPLOnlyInferencer", "LMMGenInferencer", "MinKPercentInferencer"),
     *("PPLOnlyInferencer", "ParallelChatMLInferencer", "SCInferencer", "SWCELossInferencer", "ToTInferencer"),
 )
-"""Names of inferencers whose prompts can be created, but which cannot be run here."""
+"""Names of inferencers that cannot be run here, but whose prompts can be created."""
 
 _DEFAULT_MODES: Mapping[str, InferMode] = {
     "ChatInferencer": "last",
@@ -51,7 +51,7 @@ _GENERATION: Mapping[str, str] = {
 _FILES = ("output_json_filepath", "output_json_filename")
 _OUT = "the answers go to the file that `run(..., out=)` names"
 _MEANINGLESS = ("save_every",)
-"""Keys of the original classes without effect here, where every answer is written when it arrives."""
+"""Keys of the original classes that have no effect here, because every answer is stored when it arrives."""
 
 
 def _is_count(value: object) -> bool:
@@ -86,10 +86,10 @@ _OPTIONAL = frozenset(_CHECKS) - {"stopping_criteria", "gen_field_replace_token"
 class Inferencer:
     """Settings of the requests for rows (`inferencer` of the OpenCompass and AISBench documents).
 
-    None uses the default of the model.
+    A field that is None uses the default of the model.
 
     Raises:
-        InContextError: The inferencer is unknown, or a field is invalid or not supported by it; names all problems.
+        InContextError: The inferencer is unknown, or a field is invalid or not for this inferencer; names all problems.
     """
 
     name: str = "GenInferencer"
@@ -98,7 +98,7 @@ class Inferencer:
     """Requested turns of a dialogue, and the source of earlier answers; by default `last` for
     `ChatInferencer` and `every` for `MultiTurnGenInferencer`."""
     max_out_len: int | Sequence[int] | None = None
-    """Maximum tokens of a reply; a list contains one number per turn."""
+    """Maximum tokens of a reply; or a list with one number per turn."""
     min_out_len: int | None = None
     """Minimum tokens of a reply."""
     stopping_criteria: Sequence[str] = ()
@@ -106,13 +106,13 @@ class Inferencer:
     batch_size: int | None = None
     """Maximum concurrent requests."""
     max_seq_len: int | None = None
-    """Maximum tokens of a prompt: worked examples are removed from the end until it fits."""
+    """Maximum tokens of a prompt. Worked examples are removed, the last first, until the prompt fits."""
     gen_field_replace_token: str = ""
-    """Text that replaces the answer."""
+    """Text that replaces the answer in a prompt."""
     labels: Sequence[Any] | None = None
     """Labels that are scored instead of the labels of the template."""
     normalizing_str: str | None = None
-    """Text that is scored instead of the text before the `sep_token`; its score is subtracted."""
+    """Text that replaces the text before the `sep_token` in a second scored prompt, whose score is subtracted."""
     generation_kwargs: Mapping[str, Any] = field(default_factory=FrozenDict)
     """`temperature`, `top_p`, `top_k`, `do_sample`."""
 
@@ -137,7 +137,7 @@ class Inferencer:
 
     def _problems_of_use(self) -> Problems:
         """Return a problem for each field that has no meaning for this inferencer."""
-        # The prompts of an inferencer that is not run are created with any settings.
+        # None for an inferencer that cannot be run here; its prompts can have any settings.
         asks: Asks | None = ASKED.get(self.name)
         has_lengths = isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
         misuses = (
@@ -150,7 +150,7 @@ class Inferencer:
 
     @property
     def asks(self) -> Asks:
-        """Kind of the requests; prompts of inferencers that are not run here are created like `gen`."""
+        """Kind of the requests; `gen` for inferencers that cannot be run here."""
         return ASKED.get(self.name, "gen")
 
     @property
@@ -162,7 +162,7 @@ class Inferencer:
 
     @classmethod
     def from_cfg(cls, name: str, cfg: Mapping[str, Any]) -> Inferencer:
-        """Read the dict of a configuration. An inferencer that is not run here accepts any key.
+        """Read the dict of a configuration. The dict of an inferencer that cannot be run here can have any keys.
 
         Raises:
             InContextError: A key is unknown, or a value is invalid; see the class.
@@ -174,7 +174,7 @@ class Inferencer:
         problems += [Problem(key, _OUT) for key in _FILES if key in cfg]
         raise_problems(InContextError, f"inferencer {name}", problems)
         options = {key: cfg[key] for key in own & cfg.keys()}
-        # Some shipped files contain labels without scoring.
+        # Some shipped files set labels for a GenInferencer, which scores nothing.
         if name == "GenInferencer" and options.pop("labels", None) is not None:
             text = "inferencer GenInferencer: labels have no effect and are ignored"
             warn(InContextWarning(text, name="labels"))
@@ -182,12 +182,10 @@ class Inferencer:
 
 
 def _sampling(cfg: Mapping[str, Any]) -> Any:
-    """Return the sampling settings of a configuration: settings next to `generation_kwargs` override settings inside
-    it.
-    """
+    """Return the sampling settings of a configuration; settings next to `generation_kwargs` have precedence."""
     sampling = cfg.get("generation_kwargs", {})
     outer = {key: value for key, value in cfg.items() if key in _GENERATION}
-    # Without outer settings, a value that is not a dict is unchanged: the class checks it.
+    # A `generation_kwargs` that is not a dict is returned unchanged, because the class checks it.
     if outer:
         return {**sampling, **outer}
     return sampling

@@ -1,4 +1,4 @@
-"""BM25 index of up to a few thousand texts in memory, for examples and other small pools."""
+"""BM25 index in memory, for up to a few thousand texts, such as examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 
 def words(text: str) -> list[str]:
-    """Return the terms of `text`, in order: Unicode words, case and width folded; CJK runs as pairs of characters."""
+    """Return the terms of `text` in order: Unicode words without differences of case and width. A run of characters of
+    a script without spaces, such as Chinese, is split into pairs of characters.
+    """
     terms: list[str] = []
     for run in _RUN.findall(folded(text)):
         if len(run) > 1 and _IS_UNSPACED.match(run):
@@ -34,7 +36,7 @@ class BM25:
     """Index of texts. The IDF is computed from these texts only and is never negative.
 
     Args:
-        texts: Texts to rank; methods use their positions.
+        texts: Texts to rank; the methods refer to a text by its position.
         tokenize: Function that splits text into terms.
     """
 
@@ -51,14 +53,14 @@ class BM25:
         mean = sum(lengths) / max(1, self.size)
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for position, counts in enumerate(self._counts):
-            # Texts without terms have nothing to weigh.
+            # `mean` is 0 if no text has terms.
             norm = self.k1 * (1 - _B + _B * lengths[position] / (mean or 1.0))
             for term, count in counts.items():
                 weight = count * (self.k1 + 1) / (count + norm)
                 self._postings.setdefault(term, []).append((position, weight))
 
     def scores(self, query: str) -> list[float]:
-        """Return the score of each text, 0.0 if it shares no term with the query."""
+        """Return the score of each text; 0.0 for a text that has no term of the query."""
         scores = [0.0] * self.size
         for term, times in Counter(self._tokenize(query)).items():
             postings = self._postings.get(term, ())
@@ -69,7 +71,7 @@ class BM25:
         return scores
 
     def similarity(self, one: int, other: int) -> float:
-        """Return the similarity of two texts, 0.0 to 1.0: the cosine of their weighted terms."""
+        """Return the similarity of the texts at two positions: the cosine of their weighted terms, 0.0 to 1.0."""
         first, second = self._unit_vectors[one], self._unit_vectors[other]
         if len(second) < len(first):
             first, second = second, first

@@ -1,4 +1,4 @@
-"""`Embedder`: protocol of sync and async embedders; and a cache of checked unit vectors by text."""
+"""`Embedder`, the protocol of sync and async embedders, and a cache of checked unit vectors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_VECTORS = 20_000
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Function from texts to vectors of one dimension, whose direction represents the meaning."""
+    """Object that converts texts to vectors of one dimension; the direction of a vector represents the meaning."""
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
-        """Return one vector per text, in order, or an awaitable of them. Called with at least one text."""
+        """Return one vector per text, in order, or an awaitable of the vectors. `texts` is never empty."""
         ...
 
 
@@ -40,10 +40,11 @@ class Vectors:
         self._known: dict[str, list[float]] = {}
 
     def steps(self, query: str, texts: Sequence[str]) -> Generator[Any, Any, tuple[list[float], list[list[float]]]]:
-        """Return the vector of the query and the vectors of `texts`, in one request; only the vectors of `texts` are
-        cached.
+        """Return the vector of the query and the vectors of `texts`; the embedder is called once, for the missing
+        texts.
 
-        A generator that yields results of the embedder and receives the vectors: see `drive`.
+        Only the vectors of `texts` are cached. `drive` runs this generator, which yields the result of the embedder and
+        receives the vectors.
 
         Raises:
             PromptError: The embedder failed, or did not return one finite vector of the same dimension for each text.
@@ -65,10 +66,10 @@ class Vectors:
         try:
             _check_dimensions(name, len(query_vector), vectors.values())
         except PromptError:
-            # Cached vectors of another model are useless.
+            # The embedder uses another model now, so the cached vectors are useless.
             self._known = {}
             raise
-        # Replace the dict instead of clearing it, because other steps can be reading it.
+        # The dict is replaced, not cleared, because a concurrent call can be reading it.
         if len(cache) + len(fresh) > _MAX_VECTORS:
             self._known = vectors
         else:
@@ -88,7 +89,7 @@ def _check_dimensions(name: str, dimensions: int, vectors: Iterable[Sequence[flo
 
 
 def _unit_vectors(name: str, embedded: object, count: int) -> list[list[float]]:
-    """Return the result of an embedder as vectors of length 1; a zero vector is unchanged."""
+    """Return the checked result of an embedder as vectors of length 1; a zero vector is unchanged."""
     vectors = _vectors(name, embedded)
     if len(vectors) != count:
         text = f"{name}: returned {len(vectors)} vectors for {count} texts; return one per text, in order"
@@ -133,7 +134,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Pending(Awaitable[R]):
-    """Rest of steps after the first awaitable."""
+    """Awaitable that runs the rest of steps, from their first awaitable on."""
 
     __slots__ = ("_steps", "_waiting")
 
@@ -155,7 +156,7 @@ class _Pending(Awaitable[R]):
             return end.value  # type: ignore[no-any-return]  # the return value of the generator
 
     def close(self) -> None:
-        """Close the awaitable without waiting."""
+        """Close the steps and their awaitable without waiting for a result."""
         self._steps.close()
         give_up(self._waiting)
 
@@ -168,7 +169,10 @@ def give_up(waiting: object) -> None:
 
 
 def drive(steps: Generator[Any, Any, R]) -> R | Awaitable[R]:
-    """Run steps that yield values or awaitables; steps without awaitables run synchronously."""
+    """Run steps that yield values or awaitables, and return their result.
+
+    If the steps yield an awaitable, return an awaitable that runs the rest of the steps.
+    """
     try:
         answer = next(steps)
         while not isinstance(answer, Awaitable):

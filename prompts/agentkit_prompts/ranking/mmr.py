@@ -10,8 +10,8 @@ __all__ = ["mmr"]
 def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: int, *, diversity: float) -> list[int]:
     """Return the positions of at most `k` items, chosen one by one.
 
-    Each choice has the highest `(1 - diversity) * relevance - diversity * similarity`, with the similarity to the most
-    similar selected item; ties go to the earlier position.
+    The next item has the highest value of `(1 - diversity) * relevance - diversity * similarity`, where the similarity
+    is the similarity to the most similar chosen item. Of equal values, the earlier position is chosen.
 
     Args:
         relevance: Relevance of each item for the query, on the scale of `similarity`.
@@ -23,7 +23,6 @@ def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: 
     nearest = [0.0] * len(remaining)
     selected: list[int] = []
     while remaining and len(selected) < k:
-        # Equal scores keep the order of relevance.
         best = max(remaining, key=lambda item: ((1 - diversity) * relevance[item] - diversity * nearest[item], -item))
         remaining.remove(best)
         for item in remaining:

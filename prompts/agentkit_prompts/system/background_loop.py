@@ -1,7 +1,7 @@
 """`BackgroundLoop`: an event loop in a separate thread, for connections that outlive the event loops of callers.
 
-The event loop of a caller can end with a run. Sessions with servers, their processes and tasks, and clients of models
-and embedders must outlive it.
+The event loop of a caller can end with a run, but sessions with servers, their processes and tasks, and clients of
+models and embedders must outlive the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLEANUP_SECONDS = 5.0
 
 
 class BackgroundLoop:
-    """A daemon thread with a running event loop, until `stop`."""
+    """A daemon thread in which an event loop runs until `stop`."""
 
     __slots__ = ("_loop", "_thread")
 
@@ -72,7 +72,7 @@ class BackgroundLoop:
             self._loop.call_soon_threadsafe(function)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run `work` in the thread; cancelling the future cancels it.
+        """Run `work` in the thread and return its future; cancelling the future cancels the work.
 
         Raises:
             RuntimeError: The thread was stopped.
@@ -95,7 +95,7 @@ class BackgroundLoop:
             RuntimeError: The thread was stopped before.
         """
         ending = self.submit(self._end(final_work))
-        # Do not stop at `_STOP_SECONDS`: on a busy machine, sockets of tasks that still clean up would stay open.
+        # The loop stops after the cleanup, not at `_STOP_SECONDS`, so that slow tasks can close their sockets.
         ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         if wait and not self.is_current:
             with suppress(Exception):
@@ -137,7 +137,7 @@ def retrieve(ended: asyncio.Future[Any]) -> None:
 
 
 def background_loop(name: str) -> BackgroundLoop:
-    """Return the only loop of this name in the process, started at its first use."""
+    """Return the loop with this name: the process has one loop per name, which starts at its first use."""
     with _lock:
         loop = _loops.get(name)
         if loop is None:
@@ -146,7 +146,7 @@ def background_loop(name: str) -> BackgroundLoop:
 
 
 def stop_loops(prefix: str = "") -> None:
-    """Stop the loops of this process whose names start with `prefix`; their next use starts new ones."""
+    """Stop the loops of this process whose names start with `prefix`; the next use of a name starts a new loop."""
     with _lock:
         stopped = [_loops.pop(name) for name in list(_loops) if name.startswith(prefix)]
     for loop in stopped:
@@ -154,7 +154,7 @@ def stop_loops(prefix: str = "") -> None:
 
 
 def never_collect(obj: object) -> None:
-    """Keep an object that a fork copied, and all objects it refers to, until after the end of the process."""
+    """Keep an object that a fork copied, and the objects to which it refers, so that they are never destroyed."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
 
 

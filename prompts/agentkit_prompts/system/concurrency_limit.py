@@ -15,12 +15,15 @@ from weakref import WeakSet
 __all__ = ["ConcurrencyLimit", "Permit"]
 
 _PATIENCE = 1.0
-"""Seconds without a released permit after which a thread continues without a permit, so that no thread is stuck."""
+"""Seconds without a released permit after which a thread continues without a permit. Threads with permits can be
+waiting for this thread, which would be a deadlock."""
 
 
 class _Waiter(Protocol):
+    """A thread or task that waits for a permit."""
+
     def wake(self) -> bool:
-        """Pass the permit to the waiter; return False if the waiter no longer accepts it."""
+        """Pass the permit to the waiter; return False if the waiter can no longer take it."""
         ...
 
 
@@ -28,10 +31,10 @@ W = TypeVar("W", bound=_Waiter)
 
 
 class ConcurrencyLimit:
-    """A limit of threads and tasks that hold a permit.
+    """A limited number of permits for threads and tasks.
 
-    A thread takes a permit with `with limit.hold()`, a task of any event loop with `async with limit`. Waiting threads
-    and tasks sleep until their turn.
+    A thread takes a permit by `with limit.hold()`, a task of any event loop by `async with limit`. Both wait until a
+    permit is free.
 
     Args:
         limit: Number of permits; None for no limit.
@@ -82,7 +85,7 @@ class ConcurrencyLimit:
         self._give()
 
     def _enter(self, waiter_type: Callable[[], W]) -> W | None:
-        """Take a permit, or join the end of the queue."""
+        """Take a permit and return None; if no permit is free, return a waiter at the end of the queue."""
         if self._limit is None:
             return None
         with self._lock:
@@ -114,7 +117,7 @@ class ConcurrencyLimit:
                     return False
                 returned = self._returned
         except BaseException:
-            # A signal handler raised: a permit that arrives now would be lost.
+            # If a signal handler raises, a permit that has arrived is released, because no code would release it.
             if not self._withdraw(waiter):
                 self._give()
             raise
@@ -128,7 +131,7 @@ class ConcurrencyLimit:
             with self._lock:
                 self._returned += 1
                 if not self._waiting:
-                    # A process that was forked while it held a permit has all permits already.
+                    # After a fork, the child has all permits free, so a permit held at the fork is not added.
                     self._free = min(self._free + 1, self._limit)
                     return
                 waiter = self._waiting.popleft()
@@ -203,7 +206,7 @@ _ALL: WeakSet[ConcurrencyLimit] = WeakSet()
 
 def _in_child() -> None:
     for each in list(_ALL):
-        # The threads and loops that hold permits do not survive a fork.
+        # The child has none of the threads and loops that hold permits.
         each._renew()
 
 

@@ -11,8 +11,8 @@ __all__ = ["CutHandshake"]
 class CutHandshake:
     """Trace function that closes the connection of a request that is cancelled during its TLS handshake.
 
-    httpcore closes a connection if the handshake fails. If the request is cancelled, it forgets the connection, which
-    stays open until the garbage collector finds it. Pass a new object to each request as its extension `trace`.
+    httpcore closes a connection if its handshake fails, but not if the request is cancelled: the connection stays open
+    until the garbage collector finds it. Pass a new object to each request as its extension `trace`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Exclusive locks of open files, by file descriptor; released at the end of the process at the latest."""
+"""Exclusive locks of open files, by file descriptor. The end of the process releases all its locks."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ else:
 
 
 def locked(file: int) -> bool:
-    """Lock a file until it is closed; return False if it is locked already.
+    """Lock a file until it is closed; return False if it is locked already, in this or another process.
 
-    On a file system without locks, always return True.
+    On a file system without locks, return True without a lock.
     """
     try:
         lock(file)

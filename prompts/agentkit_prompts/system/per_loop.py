@@ -16,8 +16,9 @@ __all__ = ["PerLoop"]
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 1.0
+"""Seconds to wait until the value of a deleted owner is closed."""
 _Keeper: TypeAlias = AsyncGenerator[None]
-"""Generator that closes a value at its end. A closed event loop also closes its generators."""
+"""Async generator that closes a value when it is closed. The end of an event loop closes its async generators."""
 
 
 class _Entry(NamedTuple):
@@ -26,10 +27,10 @@ class _Entry(NamedTuple):
 
 
 _OPEN: dict[asyncio.AbstractEventLoop, dict[ref[PerLoop[Any]], _Entry]] = {}
-"""Values of each loop by their owner.
+"""Values of each loop, by their owner.
 
-They are not attributes of the owner, because the garbage collector cannot close the connections of a deleted owner. The
-next use of a value in the loop closes them, or the end of the loop.
+The values are not attributes of the owner, because the garbage collector cannot close their connections. If an owner is
+deleted, its values are closed at the next use of any value in the loop, or at the end of the loop.
 """
 
 
@@ -43,14 +44,14 @@ class PerLoop(Generic[T]):
     def __init__(self, close: Callable[[T], Awaitable[object]]) -> None:
         self._close = close
         self._owner: ref[PerLoop[Any]] = ref(self)
-        # A reference can be hashed only if it was hashed before its object is gone.
+        # A weak reference stays hashable after the end of its object only if it was hashed before.
         hash(self._owner)
 
     def __reduce__(self) -> tuple[type[PerLoop[T]], tuple[Callable[[T], Awaitable[object]]]]:
         return PerLoop, (self._close,)
 
     async def value(self, make: Callable[[], T]) -> T:
-        """Return the value of the running event loop; `make` creates a missing value."""
+        """Return the value of the running event loop; `make` creates the value at its first use."""
         loop = asyncio.get_running_loop()
         await _close_abandoned(loop)
         entry = _OPEN.get(loop, {}).get(self._owner)
@@ -70,7 +71,7 @@ class PerLoop(Generic[T]):
 
 
 async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
-    """Close the values of this loop whose owners are deleted, and drop loops that did not close their generators."""
+    """Close the values of this loop whose owners are deleted; forget loops that ended without closing their values."""
     for closed in [each for each in list(_OPEN) if each.is_closed()]:
         _OPEN.pop(closed, None)
     for keeper in [entry.keeper for owner, entry in _OPEN.get(loop, {}).items() if owner() is None]:
@@ -87,7 +88,7 @@ async def _close_with_loop(
     finally:
         values = _OPEN.get(loop, {})
         entry = values.get(owner)
-        # A process that was forked in the loop has forgotten the value: its parent uses and closes the connections.
+        # A forked child has no entry for the value, because its parent uses and closes the connections.
         if entry is not None and entry.value is value:
             del values[owner]
             if not values:

@@ -29,17 +29,17 @@ def private_folder(path: Path) -> None:
         if path.parent == path:
             raise
         private_folder(path.parent)
-        # Some file systems never have it.
+        # `exist_ok`, because another process can create the folder at the same time.
         path.mkdir(_FOLDER, exist_ok=True)
     # The umask can remove rights of the owner.
     path.chmod(_FOLDER)
 
 
 def private_file(path: Path) -> None:
-    """Create an empty file that only its owner can access, or remove the rights of others from an existing file of this
-    user.
+    """Create an empty file that only its owner can access; of an existing file of this user, remove the rights of other
+    users.
 
-    Errors are ignored, because opening the file will report them; a folder, a device or a pipe keeps its rights.
+    Errors are ignored, because opening the file reports them later. A folder, a device or a pipe keeps its rights.
     """
     with suppress(OSError, ValueError):
         with suppress(FileExistsError):
@@ -58,12 +58,12 @@ def private_database(path: Path) -> None:
     private_folder(path.parent)
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         if name == path.name or path.with_name(name).exists():
-            # SQLite creates these files with the rights of the database.
+            # SQLite creates further files with the rights of the database; existing files can have other rights.
             private_file(path.with_name(name))
 
 
 def keep_private(folder: Path) -> None:
-    """Remove the rights of others from a folder and its content, for files of this user."""
+    """Remove the rights of other users from a folder and all files in it that belong to this user."""
     _take_from_others(folder)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -74,7 +74,7 @@ def keep_private(folder: Path) -> None:
 def _take_from_others(path: Path) -> None:
     if os.name != "posix":
         return
-    # The file belongs to another owner, or was removed.
+    # For example, the file was removed by another process.
     with suppress(OSError, ValueError):
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):

@@ -1,4 +1,4 @@
-"""Access to regular files only: reading a pipe or a device might never end."""
+"""Access to regular files only, because reading a pipe or a device might never end."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def open_inside(path: str | os.PathLike[str], folder: Path) -> BufferedReader:
-    """Open a file for reading that is inside a folder after resolving links, also if files are exchanged meanwhile.
+    """Open a file for reading that is inside a folder after resolving links.
 
-    Links are resolved first. Then each folder is opened in turn, from the resolved `folder` on, without following
-    links.
+    Links are resolved first. Then the folders from `folder` to the file are opened one after the other without
+    following links, so that another process cannot exchange a folder for a link after the check.
 
     Raises:
         OSError: As `open_regular`; or the file is outside of the folder.
@@ -43,7 +43,7 @@ def open_inside(path: str | os.PathLike[str], folder: Path) -> BufferedReader:
         raise OSError(f"invalid file name: {error}") from None
     if not real.is_relative_to(folder):
         raise OSError("it is outside of the folder")
-    # For example Windows, which has no paths relative to an open folder.
+    # Some systems, such as Windows, have no paths relative to an open folder.
     if os.open not in os.supports_dir_fd:
         return open_regular(real)
     at = os.open(folder, _FOLDER)
@@ -78,7 +78,7 @@ def check_regular(file: int) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """True if a folder has this name; False for an invalid name."""
+    """True if the path is a folder; False also for an invalid path and for errors."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def is_folder(path: Path) -> bool:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> bytes:
-    """Return the bytes of a file, which must be inside `folder` if not None, as for `open_inside`.
+    """Return the bytes of a file; unless `folder` is None, the file must be inside it, as for `open_inside`.
 
     Raises:
         OSError: The file cannot be read, is not a regular file, or is larger than `limit` bytes.
@@ -99,7 +99,7 @@ def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folde
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> str:
-    """Return the text of a UTF-8 file without a byte order mark, with newlines as line ends.
+    """Return the text of a UTF-8 file, without its byte order mark and with line feeds as line ends.
 
     Raises:
         OSError: As `read_regular`.

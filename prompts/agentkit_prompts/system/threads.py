@@ -1,4 +1,4 @@
-"""`Threads`: a limited number of daemon threads for calls that can hang; they do not block the end of the process."""
+"""`Threads`: a limited number of daemon threads for calls that can hang and must not block the end of the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _Job: TypeAlias = tuple[Future[Any], Context, Callable[[], Any]]
 
 
 class _Worker:
-    """A thread, its job, and the event that wakes it. The job stays here until its future is done."""
+    """A thread with its current job and the queue that wakes the thread for its next job.
+
+    The job stays in `job` until its future is done, so that the job of a killed thread is known.
+    """
 
     __slots__ = ("job", "wake")
 
@@ -38,9 +41,9 @@ class Threads:
         limit: Maximum number of concurrent calls; further calls wait.
         name: Name of the threads.
         idle: Seconds that a thread waits for work before it ends.
-        refusal: Function that creates the error of a call that might never get a thread, from the number of abandoned
-            calls that still run: each occupies its thread, and if they occupy all threads, no further call starts. If
-            None, another call replaces an abandoned call.
+        refusal: Function that returns the error of a refused call for the number of abandoned calls that still run.
+            Abandoned calls then count for the limit, and if they occupy all threads, further calls are refused. If
+            None, abandoned calls do not count for the limit.
     """
 
     def __init__(
@@ -81,10 +84,10 @@ class Threads:
             raise
 
     async def finish(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a thread, to its end; return its value or raise its exception.
+        """Call a function in a thread; return its value or raise its exception.
 
-        If the waiting task is cancelled, the cancellation is raised after a started call has finished, so that no write
-        continues during later code. A waiting call never starts.
+        If the waiting task is cancelled, a started call is awaited before the cancellation is raised, so that, for
+        example, no write continues during later code. A waiting call never starts.
         """
         call = self.submit(function, *args, **kwargs)
         future = asyncio.wrap_future(call)
@@ -107,7 +110,7 @@ class Threads:
         Args:
             call: The function.
             seconds: Time limit.
-            at_once: True if the call ignores the limit, because running calls can wait for it.
+            at_once: True to start the call in spite of the limit, because running calls can wait for it.
 
         Raises:
             TimeoutError: The time limit was exceeded.
@@ -121,7 +124,7 @@ class Threads:
                 waiting.set_result(None)
 
         def wake(_: Future[Any]) -> None:
-            # The event loop can be closed already.
+            # An error: the event loop is closed.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(end)
 
@@ -191,26 +194,27 @@ class Threads:
         try:
             Thread(target=self._work, args=(_Worker(job),), name=self._name, daemon=True).start()
         except RuntimeError as error:
-            # The process has reached its limit of threads. The call can belong to another caller.
+            # The process has reached its limit of threads. The error is set in the future instead of raised, because
+            # the job can belong to another caller.
             if job[0].set_running_or_notify_cancel():
                 job[0].set_exception(error)
         else:
             self._threads += 1
 
     def _work(self, worker: _Worker) -> None:
-        """Run calls until the thread is idle for some time, abandoned or killed."""
+        """Run calls until the thread was idle for `idle` seconds, its call was abandoned, or it is killed."""
         is_killed = True
         try:
             while worker.job is not None and self._run(*worker.job):
                 self._wait(worker)
             is_killed = False
         finally:
-            # An exception set by another thread ended this thread.
+            # Killed: another thread has set an exception in this thread.
             if is_killed:
                 self._replace(worker)
 
     def _run(self, future: Future[Any], context: Context, call: Callable[[], Any]) -> bool:
-        """Run one call; return True if the thread can run another call, because it was not abandoned."""
+        """Run one call; return False if it was abandoned, because another thread has then taken the place of this."""
         if not future.set_running_or_notify_cancel():
             return True
         try:
@@ -235,7 +239,7 @@ class Threads:
             return True
 
     def _wait(self, worker: _Worker) -> None:
-        """Wait for the next job of the worker; it has no job after the idle time."""
+        """Wait for the next job of the worker; after `idle` seconds without a job, `worker.job` is None."""
         with self._lock:
             worker.job = self._waiting.popleft() if self._waiting else None
             if worker.job is not None:
@@ -249,7 +253,7 @@ class Threads:
                     self._idle.remove(worker)
                     self._threads -= 1
                     return
-            # A job came after the idle time.
+            # At the end of the idle time, another thread has taken the worker for a job: wait for its wake-up.
             worker.wake.get()
 
     def _replace(self, worker: _Worker) -> None:
@@ -261,7 +265,8 @@ class Threads:
         if job is None or not self._was_left(job[0]):
             with self._lock:
                 self._threads -= 1
-                if job is not None and not job[0].running() and not job[0].done():  # it had not started
+                # A job that had not started gets a new thread.
+                if job is not None and not job[0].running() and not job[0].done():
                     self._start(job)
                 self._start_waiting()
         if job is not None and job[0].running():
@@ -272,7 +277,7 @@ def _outcome(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     try:
         return call(), None
     except BaseException as error:
-        # Catch SystemExit, too: it must end the call, not the thread.
+        # Also SystemExit, which must end the call, but not the thread.
         return cast(T, None), error
 
 
@@ -281,7 +286,7 @@ _ALL: WeakSet[Threads] = WeakSet()
 
 def _in_child() -> None:
     for each in list(_ALL):
-        # Threads do not survive a fork.
+        # A forked child has none of the threads of its parent.
         each._renew()
 
 

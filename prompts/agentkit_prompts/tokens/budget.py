@@ -15,9 +15,9 @@ __all__ = ["Budget", "Cut", "Size"]
 Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Callable[[str, int], str]
 """Kind of cut of a prompt.
 
-`none`: it is not cut. `drop`: it is dropped as a whole. `head` keeps the start of the text, `tail` keeps the end,
-`middle` keeps both. `items` keeps the first items (documents, facts, examples). A callable receives the text and its
-maximum tokens, and returns the text to send.
+`none` never cuts the prompt, `drop` drops the whole prompt. `head` keeps the start of the text, `tail` keeps the end,
+`middle` keeps both. `items` keeps the first items (documents, facts, examples). A callable receives the text and the
+maximum number of tokens, and returns the text to send.
 """
 _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 
@@ -27,25 +27,26 @@ _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 class Size:
     """Minimum, target and maximum tokens of a prompt, and its cut. The counter of the composition counts the tokens.
 
-    Under a budget, every prompt first gets its `min`; then prompts grow to their `target`, higher `priority` first,
-    equal priorities in the order they are sent; the remaining tokens are shared in proportion to `flex` up to `max`.
+    Under a budget, every prompt first gets its `min`. Then prompts grow to their `target`: prompts with a higher
+    `priority` first, prompts with equal priorities in the order they are sent. The remaining tokens are shared in
+    proportion to `flex`, up to `max`.
 
     Raises:
         PromptError: The numbers contradict each other or are not integers, or a field is unknown.
     """
 
     min: int = 0
-    """Minimum tokens; a smaller prompt is sent whole."""
+    """Minimum tokens under a budget; a prompt that is smaller is sent whole."""
     target: int | None = None
-    """Tokens to reach before the surplus is shared; None for the whole prompt."""
+    """Tokens that the prompt gets before the surplus is shared; None for all its tokens."""
     max: int | None = None
-    """Maximum tokens, also without a budget."""
+    """Maximum tokens, also without a budget; None for no maximum."""
     priority: int = 0
-    """Prompts with a higher priority grow first. Compared only among siblings: prompts inside one `WrapPrompt`, or
-    prompts of the layers."""
+    """Prompts with a higher priority grow first. Priorities are compared among siblings: the prompts inside one
+    `WrapPrompt`, or the prompts of the layers."""
     cut: Cut = "none"
     flex: float = 1.0
-    """Share of the surplus beyond `target`; with 0 it grows last."""
+    """Share of the surplus, relative to the `flex` of siblings; a prompt with 0 grows last."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -74,7 +75,7 @@ class Size:
             yield Problem("cut", f"unknown cut {brief(self.cut)}: use {', '.join(_CUTS)} or a callable")
 
     def _contradictions(self) -> Iterator[Problem]:
-        """Yield the fields that are above the maximum."""
+        """Yield a problem for each field that is above `max`."""
         if self.max is None:
             return
         for name in ("min", "target"):

@@ -28,20 +28,20 @@ MESSAGE_OVERHEAD = 4
 """Tokens of the role and delimiters of each message."""
 
 MEDIA_TOKENS: dict[MediaKind, int] = {"image": 800, "audio": 1_000, "video": 4_000, "file": 2_000}
-"""Estimated tokens of a media part, for every counter: tokenizers do not count media."""
+"""Estimated tokens of a media part, by its kind. All counters use this estimate, because tokenizers count only text."""
 
 
 @runtime_checkable
 class TokenCounter(Protocol):
     """Counter of the tokens of a text.
 
-    A counter can also define `count_prompt(text)` for texts of a chat template, in which each control token is one
-    token; `count` counts a control token as text.
+    `count` counts a control token in a text as plain text. A counter can also define `count_prompt(text)`, for text of
+    a chat template, in which each control token is one token.
     """
 
     @property
     def name(self) -> str:
-        """Name for tables, such as `cl100k_base`."""
+        """Name of the counter in tables, such as `cl100k_base`."""
         ...
 
     @property
@@ -55,13 +55,15 @@ class TokenCounter(Protocol):
 
 
 class EstimateCounter:
-    """Estimate: about a quarter of a token per ASCII character and one per CJK character; fast, and needs no files."""
+    """Counter that estimates: a quarter of a token per ASCII character, one token per CJK character. It is fast and
+    needs no files.
+    """
 
     name = "estimate"
     estimated = True
 
     def count(self, text: str) -> int:
-        """Return the estimate, 0 only for empty text."""
+        """Return the estimate; only empty text has 0 tokens."""
         if text.isascii():
             return (len(text) + 3) >> 2
         size = len(text)
@@ -75,12 +77,12 @@ ESTIMATE = EstimateCounter()
 
 
 def is_counter(given: object) -> bool:
-    """True if a value is a token counter; the `count` of a str is another method."""
+    """True if a value is a token counter, which a `str` with its method `count` is not."""
     return hasattr(given, "estimated") and callable(getattr(given, "count", None))
 
 
 def prompt_count(counter: TokenCounter) -> Callable[[str], int]:
-    """Return the function that counts the tokens of a text of a chat template."""
+    """Return the function that counts the tokens of text of a chat template: `count_prompt`, else `count`."""
     count: Callable[[str], int] = getattr(counter, "count_prompt", counter.count)
     return count
 
@@ -97,7 +99,7 @@ def media_tokens(media: Iterable[Media]) -> int:
 
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
-    """Return the tokens of the tool specs as JSON."""
+    """Return the tokens of the JSON texts of tool specs, and their overhead."""
     count = counter.count
     return sum([count(tool.json) for tool in tools]) + MESSAGE_OVERHEAD * len(tools)
 
@@ -108,9 +110,9 @@ def thinking_tokens(message: Message, counter: TokenCounter) -> int:
 
 
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
-    """Return the function that counts a whole message: text, media, tool calls and overhead.
+    """Return the function that counts a whole message: text, media, tool calls, thinking and overhead.
 
-    The functions of one counter are equal, so that conversations count each message once.
+    The functions for one counter are equal, because conversations cache the counts of messages by function.
     """
     return MethodType(_tokens_of, counter)
 

@@ -21,11 +21,11 @@ __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
 _INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
 _MAX_CHARACTERS = 1 << 22
-"""Maximum characters of text whose counts one counter caches."""
+"""Maximum total length, in characters, of the texts whose counts a counter caches."""
 
 
 class _Exact:
-    """Base of counters with a tokenizer; each text is counted once."""
+    """Base of counters with a tokenizer; counts of texts are cached."""
 
     __slots__ = ("_characters", "_known", "_known_prompts", "_tokenize", "_tokenize_prompt", "name")
 
@@ -69,7 +69,7 @@ class _Exact:
                 f"{self.name}: cannot tokenize {text[:40]!r}: {error}", name=self.name, value=text
             ) from error
         self._characters += len(text)
-        # Clear the whole cache; this is rare, because a session counts the same texts in every turn.
+        # Both caches are cleared at once, which is simple, and rare, because a session counts the same texts each turn.
         if self._characters > _MAX_CHARACTERS:
             self._known.clear()
             self._known_prompts.clear()
@@ -133,8 +133,8 @@ def _encoding(name: str) -> tiktoken.Encoding:
 
 
 class TokenizersCounter(_Exact):
-    """Counter with a `tokenizer.json` of Hugging Face `tokenizers`, without the special tokens that it adds around a
-    text.
+    """Counter with a `tokenizer.json` of Hugging Face `tokenizers`. Special tokens that the tokenizer adds around a
+    text are not counted.
 
     Args:
         path: Path of the file. Its truncation and padding are disabled.
@@ -165,15 +165,15 @@ class TokenizersCounter(_Exact):
 
         def tokenize_prompt(text: str) -> int:
             if not whole:
-                # Use a second tokenizer, because the setting of special tokens belongs to the tokenizer, and this use
-                # is rare.
+                # A second tokenizer, because the setting of special tokens belongs to the tokenizer. It is created at
+                # its first use, which is rare.
                 whole.append(Tokenizer.from_str(tokenizer.to_str()))
             return _size(whole[0], text)
 
         tokenizer.encode_special_tokens = True
         name = file.stem
         if name == "tokenizer" and file.parent.name:
-            # The folder of a model contains a file with this name.
+            # The file of every model has the name `tokenizer.json`, so the folder is the better name.
             name = file.parent.name
         super().__init__(name, lambda text: _size(tokenizer, text), tokenize_prompt)
 
@@ -181,6 +181,6 @@ class TokenizersCounter(_Exact):
 def _size(tokenizer: Tokenizer, text: str) -> int:
     try:
         return len(tokenizer.encode(text, add_special_tokens=False))
-    # Lone surrogates are not valid in UTF-8.
+    # The tokenizer refuses lone surrogates.
     except TypeError:
         return len(tokenizer.encode(clean(text), add_special_tokens=False))

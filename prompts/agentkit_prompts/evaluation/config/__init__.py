@@ -1,1 +1,1 @@
-"""Readers of the configurations of evaluation suites, which have limits and run no code."""
+"""Readers of the configurations of evaluation suites. They interpret Python code within limits, and import nothing."""

@@ -1,6 +1,6 @@
-"""Interpreter of the code of a configuration: the statements that shipped configurations use.
+"""Interpreter of the code of a configuration, for the statements that shipped configurations use.
 
-Only functions in `config_values` are called; no module is imported.
+The code can call only functions of the configuration and functions of `config_values`; no module is imported.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CHANGING = frozenset(
 
 
 class Interpreter(ExpressionReader, ast.NodeVisitor):
-    """Reader of files of code; all files share the limits.
+    """Interpreter of the files of one configuration, which share the limits.
 
     Args:
-        read_import: Function (module, leading dots) -> variables of another file, or None for a file outside the
-            configuration.
+        read_import: Function that returns the variables of an imported file for the name of a module and its number of
+            leading dots; None if the module is not a file of the configuration.
         read_text: Function that returns the text of a file that the code opens.
     """
 
@@ -45,7 +45,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         self._chars = 0
 
     def run(self, source: str, file: str) -> dict[str, Any]:
-        """Return the variables of a file; unreadable variables are `Unread`.
+        """Return the variables of a file; the values of unreadable variables are `Unread` objects.
 
         Raises:
             InContextError: The file is not Python, or exceeds a limit.
@@ -58,7 +58,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is not valid Python ({error})", path=file) from error
-        # Restore the scope of this file: an import reads another file.
+        # An import calls this method for another file, so the scope of the importing file is restored.
         outer, self.scope = self.scope, ChainMap({"__file__": file})
         try:
             for statement in tree.body:
@@ -68,9 +68,9 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             self.scope = outer
 
     def _run_statement(self, node: ast.stmt, file: str) -> None:
-        """Run a statement of a file. If it fails, its variables stay unread, and the next statement runs."""
+        """Run a statement of a file. If the statement fails, its variables become `Unread`."""
         scope = self.scope
-        # A file can list many datasets, of which most users need one, so a failure affects only its variables.
+        # A file can define many datasets, of which most users need one, so a failure must not affect the others.
         try:
             self.visit(node)
         except InContextError:
@@ -201,15 +201,15 @@ def _reason_of(error: Exception) -> Unreadable:
 def _variables_of(node: ast.AST) -> set[str]:
     """Return the variables that a statement can set or change."""
     names: set[str] = set()
-    # Extra names are harmless, because an unread variable is an error only at its use. A missing name would cause an
-    # invalid prompt.
+    # More names than necessary are harmless, because an `Unread` variable is an error only at its use. A name too few
+    # would leave an old value, and cause a wrong prompt.
     for inner in ast.walk(node):
         names |= _names_changed_by(inner)
     return names
 
 
 def _names_changed_by(node: ast.AST) -> set[str]:
-    """Return the variables that a node sets or changes, apart from the nodes inside it."""
+    """Return the variables that a node sets or changes, without the nodes inside it."""
     match node:
         case ast.alias():
             return {node.asname or node.name.partition(".")[0]}

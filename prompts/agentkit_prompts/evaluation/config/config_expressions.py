@@ -1,7 +1,7 @@
-"""Expressions in the code of a configuration: the expressions that shipped configurations use.
+"""Evaluator of the expressions that shipped configurations use.
 
-Each value and each item of a new container costs a step, so the time to read a configuration is proportional to the
-size of its code and its values.
+The evaluation of a node, and the creation of a value, cost steps in proportion to the size of the value. The limit of
+steps therefore limits the time to read a configuration.
 """
 
 from __future__ import annotations
@@ -35,26 +35,28 @@ from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_VALUES
 __all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread"]
 
 _MAX_STEPS = MAX_VALUES
-"""Maximum steps of all files of a configuration: nodes of the code, each about 1.3 microseconds."""
+"""Maximum steps of all files of a configuration. The evaluation of a node is a step, and takes about 1.3
+microseconds."""
 _ITEMS_PER_STEP = 2
-"""Minimum items of a container that are copied or read in the time of a step."""
+"""Number of items of a container that are copied or read in at most the time of a step."""
 _CHARS_PER_STEP = 64
 _BITS_OF_QUICK_NUMBER = 400
-"""Maximum bits of an integer that costs no steps; the time to write or divide it grows with the square of the bits."""
+"""Maximum bits of an integer that costs no steps. The time to write or divide an integer grows with the square of its
+bits."""
 _SQUARES_PER_STEP = 8
 _LOOKUPS = frozenset(("append", "get", "setdefault"))
-"""Methods that create no container."""
+"""Names of methods that create no container, so that only their arguments cost steps."""
 _EXTENDING = frozenset(("extend", "update"))
-"""Methods that only add the items of another container."""
+"""Names of methods that add the items of their arguments to a container."""
 _EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
 
 Scope: TypeAlias = ChainMap[str, Any]
-"""The variables of a file, a function or a comprehension, and of the scopes around it."""
+"""Variables of a file, a function or a comprehension, followed by the variables of the scopes around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Replaces a variable that cannot be read: using it is an error with this reason."""
+    """Value of a variable that cannot be read. An expression that uses the variable fails with this reason."""
 
     reason: str
     path: str
@@ -71,12 +73,12 @@ class Function:
         self.parameters = [parameter.arg for parameter in node.args.args]
         self.defaults = dict(zip(self.parameters[len(self.parameters) - len(defaults) :], defaults, strict=True))
 
-    # A list of functions can be copied; copies of their scopes would be as large as the file.
+    # A function is not copied, because its scope contains all variables of the file.
     def __deepcopy__(self, memo: object) -> Function:
         return self
 
     def variables(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters with their values in a call."""
+        """Return the values of the parameters in a call, by their names."""
         by_position = dict(zip(self.parameters, args, strict=False))
         values = {**self.defaults, **by_position, **kwargs}
         is_complete = values.keys() == set(self.parameters)
@@ -86,7 +88,7 @@ class Function:
 
 
 class Return(Unreadable):
-    """A `return` statement, with its value."""
+    """Raised by a `return` statement; `value` is the value of the function."""
 
     def __init__(self, value: Any) -> None:
         super().__init__("`return` outside of a function")
@@ -94,7 +96,7 @@ class Return(Unreadable):
 
 
 class Continue(Unreadable):
-    """A `continue` statement."""
+    """Raised by a `continue` statement."""
 
 
 class ExpressionReader(ast.NodeVisitor):
@@ -104,7 +106,7 @@ class ExpressionReader(ast.NodeVisitor):
         self.scope: Scope = ChainMap()
         self._steps = 0
         self._visitors: dict[type[ast.AST], Callable[[Any], Any]] = {}
-        """Class of a node -> its method; building the name of the method is slower."""
+        """Methods by the class of the node, cached because building the name of a method is slow."""
         self._functions: dict[str, Callable[..., Any]] = {
             **FUNCTIONS,
             f"{BUILTIN}locals": lambda: _values(self.scope.maps[0]),
@@ -133,12 +135,12 @@ class ExpressionReader(ast.NodeVisitor):
             raise InContextError(text, value=_MAX_STEPS)
 
     def new(self, value: Any) -> Any:
-        """Charge for a new value, and return it if it is not too large."""
+        """Count the steps of a new value, and return the value if it is not too large."""
         self.charge(_steps_of(bounded(value)))
         return value
 
     def optional(self, node: ast.expr | None) -> Any:
-        """Return the value of an optional expression."""
+        """Return the value of an expression; None for a missing expression."""
         if node is None:
             return None
         return self.visit(node)
@@ -245,7 +247,7 @@ class ExpressionReader(ast.NodeVisitor):
         value = self.visit(node.left)
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
             other = self.visit(comparator)
-            # An identity test is free for all values.
+            # `is` takes constant time for all values.
             if not isinstance(operator, ast.Is | ast.IsNot):
                 self._charge_comparison(value, other, is_search=isinstance(operator, ast.In | ast.NotIn))
             if not COMPARISONS[type(operator)](value, other):
@@ -263,7 +265,7 @@ class ExpressionReader(ast.NodeVisitor):
             raise Unreadable(f"comparing a {type(left).__name__}")
         if is_search and isinstance(right, str):
             self.charge(_steps_of(right))
-        # Each item on the right can be compared with all characters on the left.
+        # Each item on the right can be compared with the whole text on the left.
         self.charge((1 + _steps_of(left)) * items)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -273,7 +275,7 @@ class ExpressionReader(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         match node.value:
-            # `globals()[name]` in a loop would otherwise copy all variables each time.
+            # `globals()[name]` is read directly, because `globals()` copies all variables, which is slow in a loop.
             case ast.Call(func=ast.Name(id="globals")):
                 return self._variable(text_of(self.visit(node.slice)), self.scope.maps[-1])
         container = self.visit(node.value)
@@ -294,7 +296,7 @@ class ExpressionReader(ast.NodeVisitor):
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
         return [self.visit(node.elt) for _ in self._comprehend(node.generators)]
 
-    # A generator is used once in configurations, as an argument, so a list has the same effect.
+    # Configurations use a generator only as an argument, so a list has the same effect.
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> list[Any]:
         return self.visit_ListComp(node)
 
@@ -302,12 +304,12 @@ class ExpressionReader(ast.NodeVisitor):
         return {key(self.visit(node.key)): self.visit(node.value) for _ in self._comprehend(node.generators)}
 
     def _comprehend(self, generators: list[ast.comprehension]) -> Iterator[None]:
-        """Yield for each round of a comprehension, with its variables in the scope."""
+        """Yield once per round of a comprehension, while the scope contains the variables of the round."""
         if not generators:
             yield
             return
         first, *rest = generators
-        # Each round has its own scope, so that the variables of a comprehension stay inside it.
+        # Each round has a new scope, because the variables of a comprehension do not exist outside of it.
         outer = self.scope
         for value in self.iterate(first.iter):
             self.scope = outer.new_child()
@@ -351,14 +353,16 @@ class ExpressionReader(ast.NodeVisitor):
         method = METHODS.get(type(value), {}).get(name)
         if method is None:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
-        # The container was charged before; charging it again would make loops quadratic.
+        # The steps of the container were counted at its creation; counting them at each call would make loops
+        # quadratic.
         if name in _LOOKUPS:
             result = method(value, *args, **kwargs)
             bounded(value)
             return result
         sources = [*args, *kwargs.values()]
         if name in _EXTENDING:
-            # Check the sizes first, so that a container that is too large is an error of the line, not of the file.
+            # The method checks sizes first, so that a container that is too large is an error of the line, not of all
+            # files.
             result = method(value, *args, **kwargs)
             self._charge_arguments(name, sources)
             return result
@@ -366,7 +370,7 @@ class ExpressionReader(ast.NodeVisitor):
         return self.new(method(value, *args, **kwargs))
 
     def _charge_arguments(self, name: str, values: list[Any]) -> None:
-        """Charge for the arguments of a call before the call."""
+        """Count the steps of the arguments of a call."""
         for value in values:
             if name.endswith("deepcopy"):
                 self.charge(sum(1 for _ in iter_nodes(value)))
@@ -395,7 +399,7 @@ class ExpressionReader(ast.NodeVisitor):
 
 
 def _steps_of(value: object) -> int:
-    """Return the number of steps to create or read a value."""
+    """Return the number of steps that take as long as creating or reading a value."""
     if isinstance(value, str):
         return len(value) // _CHARS_PER_STEP
     if isinstance(value, list | tuple | dict | set):
@@ -406,5 +410,5 @@ def _steps_of(value: object) -> int:
 
 
 def _values(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return variables without functions."""
+    """Return the variables that are not functions."""
     return {name: value for name, value in variables.items() if not isinstance(value, Function)}

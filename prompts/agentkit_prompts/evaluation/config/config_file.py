@@ -1,4 +1,4 @@
-"""`load_datasets`: reader of the datasets of a configuration file of a suite, Python or YAML, without running code."""
+"""`load_datasets` and `load_config`: readers of the Python and YAML configuration files of evaluation suites."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["load_config", "load_datasets", "root_of"]
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
 _VALUE_SIZE = MAX_INPUT_BYTES // MAX_VALUES
-"""Maximum size of a value, in characters."""
+"""Size, in characters, that each value counts as, besides the characters of a text."""
 
 
 class _Variables(dict[str, Any]):
-    """The variables of a file. An access to a variable that could not be read raises the reason."""
+    """The variables of a file. The use of a variable that could not be read raises an error with the reason."""
 
     def __init__(self, file: Path, read: Mapping[str, Any]) -> None:
         super().__init__()
@@ -49,23 +49,23 @@ class _Variables(dict[str, Any]):
         raise InContextError(text, path=str(self._file), name=str(name))
 
     def unread(self) -> list[Unread]:
-        """Return the variables of datasets that could not be read."""
+        """Return the unreadable variables whose names end with `datasets`."""
         return [unread for name, unread in self._unread.items() if name.endswith("datasets")]
 
 
 class _Copy(NamedTuple):
-    """A copy of a value, and its size: the characters of all texts inside, and a fixed size for each value."""
+    """A copy of a value, and its size: `_VALUE_SIZE` for each value inside, plus the characters of all texts."""
 
     value: Any
     size: int
 
 
 class _Copier:
-    """Copier of values: containers are new, imported names become texts, and a shared container is copied once."""
+    """Copier of values. Containers are copied, a shared container once; imported names become plain text."""
 
     def __init__(self) -> None:
         self.copies: dict[int, _Copy] = {}
-        """Identity of a container -> its copy."""
+        """Copies of containers, by the `id` of the container."""
 
     def copy(self, value: Any, depth: int = 0) -> _Copy:
         if isinstance(value, str):
@@ -73,14 +73,17 @@ class _Copier:
         if not isinstance(value, dict | list | tuple | set):
             return _Copy(value, _VALUE_SIZE)
         if id(value) not in self.copies:
-            # This also ends the copy of a list that contains itself.
+            # The limit also ends the copy of a list that contains itself.
             if depth >= MAX_DEPTH:
                 raise Unreadable(f"values that nest more than {MAX_DEPTH} levels deep")
             self.copies[id(value)] = self._container(value, depth)
         return self.copies[id(value)]
 
     def uncounted(self, value: Any) -> Sequence[Any]:
-        """Return the uncounted values of a variable: the items of a list, or the value, unless it was copied before."""
+        """Return the values of a variable whose size must be counted: the items of a list, or the value itself.
+
+        A container that was copied before is already counted, so the result is empty.
+        """
         if id(value) in self.copies:
             return ()
         if isinstance(value, list):
@@ -100,15 +103,15 @@ class _Copier:
 
 
 def _size(copies: Iterable[_Copy]) -> int:
-    """Return the size of a container."""
+    """Return the size of a container of these copies."""
     return _VALUE_SIZE + sum(copy.size for copy in copies)
 
 
 def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of the variables of a file.
+    """Return copies of the variables of a file, which are limited in size.
 
-    A dataset that is listed several times counts once: suites list the same dataset in several collections. Inside a
-    dataset a shared value counts at each place, because the text of the dataset repeats it.
+    A dataset counts once, because suites list the same dataset in several collections. Inside a dataset, a shared value
+    counts at each place, because the JSON text of the dataset repeats the value.
 
     Raises:
         Unreadable: The variables nest too deeply, or are too large.
@@ -140,7 +143,8 @@ def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = 
         if root is None:
             return next((folder for folder in file.parents if folder.name == "configs"), file.parent)
         folder = Path(root).resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
+    # For example, a link leads to itself, or no file can have this name.
+    except (OSError, ValueError, RuntimeError) as error:
         raise InContextError(f"{str(path)!r:.200}: cannot be read ({error})", path=str(path)) from error
     if not file.is_relative_to(folder):
         text = f"{file}: is outside of the root {folder}; pass a root that contains it"
@@ -151,8 +155,8 @@ def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = 
 def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> Mapping[str, Any]:
     """Return the variables of a configuration file.
 
-    Python is read, not run: imported names become dotted texts, `read_base` and relative imports read other files, and
-    a variable that calls imported code raises an error at its use.
+    Python code is interpreted without imports: imported names become dotted text, and a variable whose value calls
+    imported code raises an error at its use. `read_base` and relative imports read other files of the configuration.
 
     Args:
         path: A `.py` file of OpenCompass or AISBench, or a `.yaml` file with the same keys.
@@ -175,20 +179,20 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
 
 
 def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
-    """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
+    """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, which `run` accepts.
 
-    The datasets are the list `datasets`, else all lists of datasets in the file.
+    The datasets are the list `datasets`; else all lists of datasets in the file; else the file, if it is a dataset.
 
     Args:
         path: As for `load_config`.
         root: As for `load_config`.
 
     Raises:
-        InContextError: As `load_config`; or the file has no dataset, or a dataset is incomplete.
+        InContextError: As `load_config`; or the file has no dataset, or a dataset is incomplete or unreadable.
     """
     variables = load_config(path, root=root)
     assert isinstance(variables, _Variables)
-    # An unreadable dataset must not be skipped: the score would describe other rows.
+    # Skipping an unreadable dataset would change the rows that a score describes.
     unread = variables.unread()
     if unread:
         text = some([variable.reason for variable in unread], "; ")
@@ -211,14 +215,14 @@ def _check_complete(path: str | os.PathLike[str], datasets: Sequence[Mapping[str
 
 
 def _missing(number: int, dataset: Mapping[str, Any]) -> Problems:
-    """Return a problem for each missing part of a dataset."""
+    """Return a problem for each of `infer_cfg` and `reader_cfg` that a dataset lacks."""
     text = f"missing in dataset {_name(dataset)}"
     keys = [key for key in ("infer_cfg", "reader_cfg") if not isinstance(dataset.get(key), Mapping)]
     return [Problem(f"datasets[{number}].{key}", text) for key in keys]
 
 
 def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the list `datasets`, else all lists of datasets, else the file as one dataset."""
+    """Return the list `datasets`, else the datasets of all lists, else the file as one dataset; or an empty list."""
     if _is_datasets(variables.get("datasets")):
         return list(variables["datasets"])
     # Suites name the list of each file after the dataset, such as `gsm8k_datasets`.
@@ -248,7 +252,7 @@ class _Files:
         self._root = root
         self._variables: dict[Path, dict[str, Any]] = {}
         self._stack: list[Path] = []
-        """Files that are being read: each imports the next file."""
+        """Files that are being read; each file imports the next file of the stack."""
         self._code = Interpreter(self._read_import, self._read_text)
 
     def read(self, file: Path) -> dict[str, Any]:
@@ -261,7 +265,7 @@ class _Files:
         if len(self._variables) >= MAX_ENTRIES:
             raise Unreadable(f"more than {MAX_ENTRIES:,} files")
         self._stack.append(real)
-        # Each file is read once, so a value imported by two files is one object and counts once.
+        # Each file is read once, so that a value that two files import is one object and counts once.
         try:
             source = _text(real, MAX_SOURCE_CHARS, self._root)
             self._variables[real] = self._code.run(source, str(real))
@@ -270,11 +274,11 @@ class _Files:
         return self._variables[real]
 
     def _read_text(self, path: str) -> str:
-        # A relative path starts at the configuration, not at the working directory.
+        # A relative path is relative to the file that opens it, not to the working directory.
         return _text(self._inside(self._stack[-1].parent / path), MAX_SOURCE_CHARS, self._root)
 
     def _inside(self, file: Path) -> Path:
-        """Return the path of a file, links followed."""
+        """Return the path of a file after following links, if it is inside the root."""
         try:
             real = Path(os.path.realpath(file))
         except (OSError, ValueError) as error:
@@ -299,7 +303,7 @@ class _Files:
         parents = self._stack[-1].parents
         if dots:
             return parents[dots - 1 : dots]
-        # An absolute import of a suite's own configuration: the suite is a folder above this file.
+        # Suites import their configurations by absolute names, so the folder of the suite is above this file.
         if "configs" in parts:
             return parents
         return ()
@@ -308,7 +312,8 @@ class _Files:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that no file can have
+    # No file can have this name.
+    except OSError:
         return False
 
 

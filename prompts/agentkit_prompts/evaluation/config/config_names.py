@@ -1,4 +1,4 @@
-"""Names of classes for custom configurations, used as `type=`."""
+"""Names of the classes of suites, for the key `type` of custom configurations."""
 
 from typing import Final
 

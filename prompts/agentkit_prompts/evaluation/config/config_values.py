@@ -1,7 +1,7 @@
-"""Values in the code of a configuration: sizes, operators, methods and functions of shipped configurations.
+"""Operators, methods and functions that shipped configurations use, with limits on the sizes of values.
 
-They never call code of the configuration, read attributes, or compare, hash or write containers, so the lengths of
-arguments and result determine the cost of a call.
+These functions never call code of the configuration, read attributes, or compare, hash or print containers. The time of
+a call is therefore limited by the lengths of its arguments and its result.
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ __all__ = [
 T = TypeVar("T")
 
 BUILTIN = "builtins."
-"""Module of the functions and types that need no import."""
+"""Prefix of the names of functions and types that need no import."""
 
 _MAX_BITS = MAX_DIGITS * 10 // 3
 _MAX_KEY_BITS = 60
-"""Maximum bits of an integer as key: larger integers can be chosen with equal hashes, which makes a dict slow."""
+"""Maximum bits of an integer that is a key. Larger integers can have equal hashes, which make a dict slow."""
 
 
 class Unreadable(Exception):
-    """A part of a configuration cannot be read; the message has no place.
+    """A part of a configuration cannot be read. The message contains neither file nor line; the interpreter adds both.
 
-    `name` is the invalid construct, method, function or variable, if any.
+    `name` is the name of the construct, method, function or variable, if any.
     """
 
     def __init__(self, reason: str, name: str | None = None) -> None:
-        # A reason contains the reason of an unreadable variable, which can contain another reason.
+        # Shortened, because a reason can contain the reason of an unreadable variable, which can contain another
+        # reason.
         super().__init__(reason[: MAX_MESSAGE_CHARS // 2])
         self.name = name
 
 
 class Imported(str):
-    """Dotted name of an import, which is not loaded."""
+    """Dotted name of an imported object; the module is not loaded."""
 
     __slots__ = ()
 
 
 class Opened:
-    """A text file next to a configuration."""
+    """A text file that the code of a configuration has opened."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -76,13 +77,13 @@ class Opened:
 
 
 def check_size(size: int) -> None:
-    """Reject a text or container that would exceed the maximum characters or items."""
+    """Reject the size of a text or container, in characters or items, that exceeds the maximum."""
     if size > MAX_VALUES:
         raise Unreadable(f"a text or a container of more than {MAX_VALUES:,} characters or items")
 
 
 def bounded(value: T) -> T:
-    """Return a value.
+    """Return a value if it is not too large.
 
     Raises:
         Unreadable: The value is too large.
@@ -95,12 +96,12 @@ def bounded(value: T) -> T:
 
 
 def is_scalar(value: object) -> bool:
-    """True if a value is a text, a number, a bool or None: such a value is cheap to compare and write."""
+    """True if a value is a text, a number, a bool or None, which are fast to compare and to print."""
     return value is None or isinstance(value, str | int | float)
 
 
 def key(value: Any) -> Any:
-    """Check a key of a dict or a member of a set, and return it."""
+    """Return a value if it can be a key of a dict or a member of a set."""
     if not is_scalar(value):
         raise Unreadable(f"a key of type {type(value).__name__}")
     if isinstance(value, int) and value.bit_length() > _MAX_KEY_BITS:
@@ -109,14 +110,14 @@ def key(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as an f-string writes it."""
+    """Return the text of a scalar, as an f-string contains it."""
     if not is_scalar(value):
         raise Unreadable(f"a {type(value).__name__} as text")
     return str(value)
 
 
 def items_of(values: Any) -> Sequence[Any]:
-    """Return the items of a loop over a value."""
+    """Return the items of a value in a loop."""
     if isinstance(values, str | list | tuple):
         return values
     if not isinstance(values, dict | set | range):
@@ -125,7 +126,7 @@ def items_of(values: Any) -> Sequence[Any]:
 
 
 def joined(texts: Iterable[str], separator: str = "") -> str:
-    """Join texts; stop before the result is too large."""
+    """Return the joined texts; raise `Unreadable` before the result becomes too large."""
     pieces: list[str] = []
     size = 0
     for text in texts:
@@ -151,7 +152,7 @@ def _multiply(left: Any, right: Any) -> Any:
 
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    # Neither powers nor `%`: their results are large for small code, and no shipped configuration uses them.
+    # No powers and no `%`, because short code can create large results, and no shipped configuration uses them.
     ast.Add: _add,
     ast.Sub: operator.sub,
     ast.Mult: _multiply,
@@ -186,7 +187,7 @@ def _formatted(text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
     numbers = itertools.count()
     for literal, field, spec, conversion in Formatter().parse(text):
         yield literal
-        # A format can create a text of any length.
+        # Rejected, because a format can create a text of any length.
         if spec or conversion:
             raise Unreadable(f"the format of the field {field!r:.40} of format()")
         if field is not None:
@@ -211,7 +212,7 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _deep_copy(value: Any) -> Any:
-    # The copy shares values like the original, so `iter_nodes` yields its number of values.
+    # `iter_nodes` yields a shared container once, and a deep copy contains it once: the list has the size of the copy.
     bounded([*iter_nodes(value)])
     return copy.deepcopy(value)
 
@@ -244,7 +245,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "copy": dict.copy,
         "deepcopy": _deep_copy,  # a method of the dicts of mmengine
         "get": lambda values, name, default=None: values.get(key(name), default),
-        # Lists instead of views: a loop can change the dict, and every pair is counted.
+        # Lists instead of views, because a loop can change the dict, and the items of lists are counted.
         "items": lambda values: [list(item) for item in values.items()],
         "keys": list,
         "setdefault": lambda values, name, default=None: values.setdefault(key(name), default),
@@ -253,7 +254,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     },
     Opened: {"read": lambda file: file.text},
 }
-"""Type -> method -> function of the object and the arguments."""
+"""Functions of an object and of the arguments of a method, by the type of the object and the name of the method."""
 
 
 # Functions
@@ -277,7 +278,7 @@ def _product(*values: Any) -> list[list[Any]]:
 
 
 def _sum(values: Any, start: Any = 0) -> Any:
-    # Extend one list: `+` would copy the list at each step.
+    # One list is extended, because `+` would copy the list for each item.
     if isinstance(start, list):
         total = [*start]
         for value in items_of(values):
@@ -291,7 +292,7 @@ def _sum(values: Any, start: Any = 0) -> Any:
 
 
 def _round(value: Any, digits: int | None = None) -> Any:
-    # Python computes the digits before the point one by one.
+    # Rounding takes longer for more digits.
     if isinstance(digits, int) and abs(digits) > MAX_DIGITS:
         raise Unreadable(f"rounding to more than {MAX_DIGITS:,} digits")
     return round(value, digits)
@@ -300,7 +301,7 @@ def _round(value: Any, digits: int | None = None) -> Any:
 TYPES: Mapping[str, type] = {
     f"{BUILTIN}{kind.__name__}": kind for kind in (str, int, float, bool, list, tuple, dict, set)
 }
-"""Valid types for the second argument of `isinstance`."""
+"""Types that the second argument of `isinstance` can name."""
 
 
 def _is_instance(value: object, kinds: Any) -> bool:
@@ -336,7 +337,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "copy.deepcopy": _deep_copy,
     "itertools.product": _product,
     "math.exp": math.exp,
-    # The environment of the process is not read, because a configuration would send it to the model.
+    # The environment of the process is not read, because a configuration could send it to the model.
     "os.environ.get": lambda name, default=None: default,
     "os.getenv": lambda name, default=None: default,
     "os.path.dirname": lambda path: posixpath.dirname(text_of(path)),

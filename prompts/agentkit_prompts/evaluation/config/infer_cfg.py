@@ -1,4 +1,4 @@
-"""Reader of `infer_cfg` and `reader_cfg` of evaluation suites, which returns the parts of an `InContext`."""
+"""Reader of the configuration dicts `infer_cfg` and `reader_cfg`, which returns the arguments of an `InContext`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["read_cfg", "shows_examples"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
-"""Key of an inferencer, which some configurations have next to the inferencer."""
+"""Key of the inferencer. Some configurations have this key next to the inferencer."""
 _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
 _Settings = Mapping[str, Any]
 _EXAMPLES = 5
-"""Row numbers that an error shows as an example."""
+"""Number of row numbers in the example of an error message."""
 
 
 def _fixed(settings: _Settings, _: object) -> ExampleSelector:
@@ -68,7 +68,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
     "BM25Retriever": (lambda cfg, _: BM25Selector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
-"""Type in a configuration -> function that creates the selector, and its additional keys."""
+"""Function that creates the selector, and its additional keys, by the type in a configuration."""
 
 
 def read_cfg(
@@ -123,10 +123,10 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
         problems.append(Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
         return None
     own_problems = _problems_of_settings(cls, settings, place)
-    # A configuration with neither key is often the template itself.
+    # Without these keys, the configuration is often the value of `template` itself.
     if not {"type", "template"} & cfg.keys():
         own_problems.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
-    # The class would report the same keys again, in less detail.
+    # The class is not called, because it would report the same keys again, in less detail.
     if own_problems:
         problems += own_problems
         return None
@@ -135,7 +135,7 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
 
 def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems:
     """Return the unknown and the missing keys of a template."""
-    # Classes of the caller are valid, too: only their signature shows the valid keys.
+    # From the signature, because the class can be a class of the caller.
     parameters = inspect.signature(cls).parameters
     required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
     problems = unknown_names(place, settings, tuple(parameters))
@@ -144,8 +144,11 @@ def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems
 
 
 def _template_class(kind: object) -> Any:
-    """Return the class of a template: a class of the caller, or the class with this name here, or None."""
-    # A class of another suite is replaced by the class here with the same name; a template class of the caller is used.
+    """Return the class of a template for a class or a name; None if unknown.
+
+    A template class of the caller is returned; any other class or name selects the class of this package with the same
+    name.
+    """
     if isinstance(kind, type) and hasattr(kind, "ice_item"):
         return kind
     return _TEMPLATES.get(_name(kind))
@@ -175,7 +178,7 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
 
 def _separator(cfg: _Settings, key: str, place: str, problems: Problems) -> Any:
     default = "\n"
-    # A retriever without examples needs no separator.
+    # Without examples, no separator is necessary.
     if _name(cfg["type"]) == "ZeroRetriever":
         default = ""
     separator = cfg.get(key, default)
@@ -193,14 +196,14 @@ def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
         problems.append(Problem(place, f"must be a dict with a type, got {brief(cfg)}"))
         return {}
     settings = {**cfg}
-    # Some shipped files have the length next to the inferencer; the length inside the inferencer takes precedence.
+    # A length inside the inferencer has precedence over a length next to it.
     if length is not None:
         settings.setdefault(_LENGTH, length)
     return {"inferencer": _created(place, lambda: Inferencer.from_cfg(_name(cfg["type"]), settings), problems)}
 
 
 def _name(kind: object) -> str:
-    """Return the bare name of a type: of a class, or of its dotted name."""
+    """Return the name of a class, without the module; `kind` is the class or its dotted name."""
     if isinstance(kind, type):
         return kind.__name__
     return str(kind).rpartition(".")[2].rpartition(":")[2]

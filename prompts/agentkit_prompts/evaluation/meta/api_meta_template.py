@@ -1,6 +1,6 @@
 """`ApiMetaTemplate`: conversion of a prompt to the messages of an API.
 
-The documents: OpenCompass and AISBench, meta template with `api_role`, and as a list of messages.
+It reads the meta templates of the OpenCompass and AISBench documents: with `api_role`, or as a list of messages.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ CHAT_META: Mapping[str, Any] = {
 class ApiMetaTemplate(MetaParser):
     """Messages of an API for a prompt (OpenCompass document, API models).
 
-    `config` is a meta template whose roles have an `api_role` (else their name), or a list of messages whose contents
-    are prepended to the messages of the same role. None or an empty config means no template: the texts of the items
-    are joined by newlines, and the result is text, or content parts if the prompt has media.
+    `config` is a meta template, whose roles are sent under their `api_role` or else their name; or a list of messages,
+    whose contents are put before the messages of the same role. Without a config, the texts of the items are joined by
+    line feeds, and the result is text, or content parts if the prompt has media.
 
-    `parse` returns messages `{"role", "prompt"}`, with neighbouring messages of one role joined by a newline. A
-    conversation (a list of messages with `content`) is unchanged.
+    `parse` returns messages `{"role", "prompt"}`, with neighbouring messages of one role joined by a line feed. A
+    conversation (a list of messages with `content`) is returned unchanged.
 
-    OpenCompass drops text without a role, such as worked examples that are text. Here such text belongs to the first
-    role of the round that does not reply. `keep_text=False` drops it with a warning, to reproduce published scores.
+    OpenCompass drops text without a role, such as worked examples that are text. Here such text becomes text of the
+    first role of the round that does not reply. `keep_text=False` drops it with a warning, to reproduce published
+    scores.
 
     Raises:
         InContextError: The configuration is invalid; names all problems.
@@ -111,10 +112,10 @@ class ApiMetaTemplate(MetaParser):
         messages = PromptList()
         for turn in script:
             if isinstance(turn, str):
-                # Newlines that only separate worked examples are not a message.
+                # Line feeds that only separate worked examples are not sent as a message.
                 if turn.strip():
                     _add(messages, asker, turn)
-            # The API starts the reply itself.
+            # A turn that opens the reply is not sent, because the API starts the reply.
             elif not turn.opens:
                 _add(messages, turn.api_role, self._content(turn))
         return messages
@@ -129,7 +130,10 @@ class ApiMetaTemplate(MetaParser):
         return media
 
     def _led(self, messages: list[Any]) -> list[Any]:
-        """Put the contents of the meta template's messages before messages of the same role, in order."""
+        """Put the contents of the messages of the meta template before the next messages of the same role, in order.
+
+        A message of the meta template without a message of the same role becomes a message itself.
+        """
         result: list[Any] = []
         rest = list(messages)
         for ahead in self._ahead:
@@ -153,7 +157,7 @@ def _add(messages: PromptList, api_role: str, content: str | list[Any]) -> None:
 
 
 def _without_texts(script: Script) -> Script:
-    """Return the turns of a prompt, and warn of texts without a role, which are omitted."""
+    """Return the turns of a prompt, without texts that have no role, and warn of these texts."""
     texts = [turn for turn in script if isinstance(turn, str) and turn.strip()]
     if texts:
         listing = ", ".join(map(brief, texts))
@@ -163,7 +167,7 @@ def _without_texts(script: Script) -> Script:
 
 
 def _joined(first: Any, second: Any, separator: str = "") -> Any:
-    """Join two contents to text, or to content parts if a content has parts."""
+    """Return two contents joined to text, or to content parts if one of them has parts."""
     # The content of a message that only calls tools is None.
     if isinstance(first, str) and isinstance(second, str | None):
         return f"{first}{separator}{second or ''}"
@@ -179,7 +183,7 @@ def _as_parts(content: str | Sequence[Any] | None) -> Sequence[Any]:
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
-    """Check a meta template that is a list of messages."""
+    """Return copies of the messages of a meta template, after a check."""
     problems: Problems = []
     for index, message in enumerate(config):
         problems += _problems_of_message(f"[{index}]", message)

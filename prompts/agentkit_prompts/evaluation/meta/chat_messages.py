@@ -1,4 +1,4 @@
-"""Chat messages and the roles of meta templates: conversion of prompts to messages and of messages to prompts."""
+"""Conversion of prompts in the roles of meta templates to chat messages, and of chat messages to such prompts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _CHAT_ROLES: dict[str, tuple[str, ...]] = {
     "assistant": ("BOT", "ASSISTANT"),
     "tool": ("TOOL",),
 }
-"""Role of a chat message -> names that meta templates have for it, in any case."""
+"""Names that meta templates use for a role, in upper or lower case, by the role of a chat message."""
 
 _MESSAGE_KEYS = ("role", "prompt", "content")
 
 
 @lru_cache(MAX_CACHED)
 def _chat_role(name: str) -> str:
-    """Return the chat role for a role name of a meta template, or the name itself."""
+    """Return the chat role for the name of a role in a meta template; an unknown name is returned unchanged."""
     return next((role for role, names in _CHAT_ROLES.items() if name.upper() in names), name)
 
 
@@ -77,7 +77,7 @@ def _is_part(item: object) -> bool:
 def _message(position: int, item: object, problems: Problems) -> dict[str, Any]:
     """Return an item as a chat message."""
     if isinstance(item, str):
-        # The text before all roles is an instruction; any other text is a message of the user.
+        # Text at the start of a prompt is an instruction; any other text is a message of the user.
         return {"role": "user" if position else "system", "content": item}
     if not _has_content(item):
         text = f"must be text, or a dict with a role and a prompt, got {brief(item)}"
@@ -95,7 +95,7 @@ def _has_content(item: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
-    """Return the messages of `chat_messages` as `Message` objects, with decoded media as parts.
+    """Return the messages of `chat_messages` as `Message` objects, with media as parts.
 
     Raises:
         InContextError: A role is unknown in a chat, or a content part cannot be read; names all problems.
@@ -112,7 +112,8 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
 def as_prompt_list(
     messages: Sequence[Message | Mapping[str, Any]], meta: MetaFormat | None, *, ask: bool
 ) -> PromptList:
-    """Return a conversation as a prompt list in the roles of `meta`; with `ask` it ends with the turn of the model.
+    """Return a conversation as a prompt list in the roles of `meta`; with `ask`, the list ends with an empty turn of
+    the model.
 
     Raises:
         ChatTemplateError: A message has no place, or the conversation contains no message to reply to; lists all
@@ -137,7 +138,7 @@ def as_prompt_list(
 
 
 def _item(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> dict[str, Any]:
-    """Return a message as a role item; for a message without a place, an empty item and a problem."""
+    """Return a message as a role item; a message without a place becomes an empty item and a problem."""
     if isinstance(message, Message):
         message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
     problem = _problem_of(place, message, roles)
@@ -147,7 +148,7 @@ def _item(place: str, message: object, roles: Mapping[str, str], problems: Probl
     assert isinstance(message, Mapping)
     content = PartReader(problems, allow_media=True).content(message.get("content"), f"{place}.content")
     if not isinstance(content, str):
-        # Media are replaced by their names.
+        # `text` replaces media by their alt text.
         content = Message("user", content).text
     return {"role": roles[str(message["role"])], "prompt": content}
 
@@ -168,7 +169,7 @@ def _problem_of(place: str, message: object, roles: Mapping[str, str]) -> Proble
 
 
 def _turns(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return role items with neighbouring items of one role joined: a round contains each role once."""
+    """Return role items with neighbouring items of one role joined, because a round contains each role once."""
     turns: list[dict[str, Any]] = []
     for item in items:
         if turns and turns[-1]["role"] == item["role"]:
@@ -195,7 +196,7 @@ def _count_of_instructions(
 def _problems_of_order(
     dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat, roles: Mapping[str, str], *, ask: bool
 ) -> Problems:
-    """Return the problems of a dialogue that does not fit the round of the template."""
+    """Return the reasons why a dialogue does not fit the round of the template."""
     assistant = roles.get("assistant")
     if assistant is None and ask:
         return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
@@ -213,7 +214,7 @@ def _problems_of_order(
 
 
 def _names_in_round(dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat) -> list[str]:
-    """Return the roles of the messages whose order matters: reserved roles can be anywhere."""
+    """Return the roles of the messages, without reserved roles, which can be anywhere in a round."""
     names = [item["role"] for item in dialogue]
     if not meta.round:
         return names
@@ -221,7 +222,7 @@ def _names_in_round(dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat) -> 
 
 
 def _asks_first(meta: MetaFormat, roles: Mapping[str, str]) -> bool:
-    """True if the user comes before the model in a round, or has no turn in it."""
+    """True if the turn of the user is before the turn of the model in a round, or a round has no turn of the user."""
     user_order = meta.order.get(roles.get("user", ""), -1)
     return meta.order.get(roles["assistant"], 0) > user_order
 
@@ -230,7 +231,7 @@ def _asks_first(meta: MetaFormat, roles: Mapping[str, str]) -> bool:
 
 
 def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
-    """Return the roles of the meta template by chat role and by name."""
+    """Return the names of roles in the meta template, by the chat role and by the name itself."""
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles = _roles_by_name(meta)
@@ -242,7 +243,7 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
 
 
 def _add_roles_by_use(roles: dict[str, str], meta: MetaFormat) -> None:
-    """Add the assistant and the user as the round uses them: the role that replies is the assistant."""
+    """Add the assistant, the first role of the round that replies, and the user, the first other role of the round."""
     replying = [role.role for role in meta.speakers if role.generate]
     if replying:
         roles["assistant"] = replying[0]

@@ -1,4 +1,4 @@
-"""Base of both kinds of meta templates, and the form of a prompt without a template."""
+"""Base of both kinds of meta templates, and conversion of a prompt without a meta template."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Mode: TypeAlias = Literal["gen", "ppl"]
-"""`gen`: the model continues at the start of its reply. `ppl`: the whole prompt is scored, reply included."""
+"""`gen`: the prompt ends where the reply of the model starts. `ppl`: the whole prompt with its reply is scored."""
 
 Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str, Any] | Sequence[Any]]"
 """One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
@@ -47,10 +47,10 @@ class MetaParser(ABC):
         return self._meta.eos_token_id
 
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
-        """Return a prompt as input of a model; for a list of prompts, a list.
+        """Return a prompt as input of a model; for a list of prompts, return a list.
 
-        Text is returned unchanged. In mode `gen` the result ends with the opening of the reply, in `ppl` it is
-        complete.
+        Text is returned unchanged. In mode `gen` the result ends with the opening of the reply; in mode `ppl` it
+        contains the reply.
 
         Raises:
             InContextError: The prompt is invalid or empty, roles are unknown, or a marker contains token ids and
@@ -63,7 +63,7 @@ class MetaParser(ABC):
             return self._parsed(prompt, mode)
         if not isinstance(prompt, list | tuple):
             raise _no_prompt(prompt)
-        # A list of messages is one prompt, any other list contains prompts.
+        # A list of messages is one prompt; any other list is a list of prompts.
         prompts: list[Any] = [*prompt]
         if prompts and all(map(_is_message, prompts)):
             return self._conversation(prompts, mode)
@@ -77,7 +77,9 @@ class MetaParser(ABC):
         """Return a list of messages with roles and contents as input of a model."""
 
     def _text(self, flat: Sequence[str | int]) -> str:
-        """Return texts and token ids as one text; neighbouring ids are decoded together."""
+        """Return texts and token ids as one text. Neighbouring ids are decoded together, because a character can
+        consist of several tokens.
+        """
         return "".join([run if isinstance(run, str) else self._decoded(run) for run in runs(flat)])
 
     def _decoded(self, ids: Sequence[int]) -> str:
@@ -117,7 +119,7 @@ def check_mode(mode: str) -> None:
 
 
 def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
-    """Yield pieces with neighbouring texts joined, and neighbouring token ids joined in a list."""
+    """Yield texts and lists of token ids: neighbouring texts are joined, and neighbouring ids are put into one list."""
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
         if is_text:
             yield "".join(map(str, run))
@@ -126,10 +128,10 @@ def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
 
 
 def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
-    """Return the form of a prompt list without a template: texts joined by newlines, and content parts.
+    """Return a prompt list without a meta template: texts joined by line feeds, and content parts.
 
-    A role item is its `begin`, its prompt and its `end` (OpenCompass document). A newline at the end of `end` replaces
-    the joining newline. Section markers are omitted, and the text after an empty item is on a new line.
+    The text of a role item is its `begin`, its prompt and its `end` (OpenCompass document). After an `end` with a line
+    feed, no other line feed is added. Section markers are omitted, and the text after an empty item is on a new line.
 
     Raises:
         InContextError: An item is neither text nor dict, or its prompt is not text; lists all of them.
@@ -141,7 +143,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
 
 
 def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
-    """Return the texts and the media of lines; neighbouring texts are joined."""
+    """Return the texts and the media of lines; texts without media between them are joined."""
     parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
     for line in lines:
@@ -149,7 +151,7 @@ def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
             text += separator + line.text
             separator = line.separator
         elif not text:
-            # An empty item still ends its line: the suites join all items by newlines, including empty items.
+            # An empty item ends a line, because the suites join all items by line feeds, including empty items.
             separator = "\n"
         if line.media:
             parts += [text, *line.media]
@@ -158,7 +160,7 @@ def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
 
 
 class _Line(NamedTuple):
-    """An item without a template."""
+    """An item of a prompt list without a meta template."""
 
     text: str
     separator: str = "\n"
@@ -180,7 +182,7 @@ def _line(position: int, item: object, problems: Problems) -> _Line:
 
 
 def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
-    """Return the text under a key of an item; a marker can be a list of texts."""
+    """Return the text under a key of an item; `begin` and `end` can also be lists of texts."""
     value = item.get(key)
     if value is None:
         return ""
@@ -193,7 +195,7 @@ def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Proble
 
 
 def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequence[Mapping[str, Any]]:
-    """Return the content parts of an item."""
+    """Return the media of an item as content parts; empty without media, or with a problem if they are invalid."""
     media = item.get("prompt_mm")
     if not media:
         return ()
@@ -205,7 +207,7 @@ def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequ
 
 
 def media_text(part: object) -> str:
-    """Return a content part as plain text: its text, or a bracketed name of the media.
+    """Return a content part as plain text: its text, or the alt text of media.
 
     Raises:
         InContextError: The value is not a content part of a known kind.

@@ -1,6 +1,6 @@
 """`MetaTemplate`: conversion of a prompt to the text format of a completion model.
 
-The document: OpenCompass, meta template. It is also a chat template, so it can format a composition.
+It reads the meta templates of the OpenCompass document. It is also a chat template, so it can write a composition.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["MetaTemplate"]
 class MetaTemplate(MetaParser):
     """Text of a prompt for a completion model (OpenCompass document).
 
-    `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict means no template:
-    the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids. `decode` converts
-    ids to text; without it, `pieces` returns ids unchanged, for servers that accept token ids. `parse` returns text,
-    with names instead of media.
+    `config` has the keys `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`. Without a config, the texts of
+    the items are joined by line feeds. A marker is text, or a list of texts and token ids. `decode` converts ids to
+    text; without it, `pieces` returns ids unchanged, for servers that accept token ids. `parse` returns text, with alt
+    text instead of media.
 
     `stop_words` are the eos token, if its text is known, and bracketed tokens at the end of the roles of the model.
 
@@ -57,7 +57,7 @@ class MetaTemplate(MetaParser):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, and role markers."""
+        """Texts that only the template may write: stop words, markers of roles, and text between roles."""
         meta = self._meta
         if meta is None:
             return ()
@@ -95,11 +95,12 @@ class MetaTemplate(MetaParser):
     ) -> str:
         """Return the text of a conversation.
 
-        Users are HUMAN, assistants the role that generates, system and tool messages SYSTEM and TOOL, or the user
-        without a SYSTEM role. Neighbouring messages of one role are joined by a newline.
+        The role `user` is written as HUMAN, `assistant` as the role that generates, `system` and `tool` as SYSTEM and
+        TOOL; without a SYSTEM role, `system` is written as the role of the user. Neighbouring messages of one role are
+        joined by a line feed.
 
         Raises:
-            ChatTemplateError: The template has no place for a message, or for tools; names it.
+            ChatTemplateError: The template has no place for a message or for tools; names all problems.
         """
         if tools:
             raise ChatTemplateError(
@@ -125,7 +126,7 @@ class MetaTemplate(MetaParser):
             if isinstance(turn, str):
                 pieces.append(turn)
             elif turn.opens:
-                # The model writes the rest of the conversation, and with it the end.
+                # The model writes the rest of the conversation, so the end of the template is omitted.
                 return [*pieces, *turn.begin]
             else:
                 texts = (turn.prompt, *map(media_text, turn.media))
@@ -139,18 +140,20 @@ class MetaTemplate(MetaParser):
         return self.render(messages, add_generation_prompt=mode == "gen")
 
     def _stop_words(self) -> tuple[str, ...]:
-        """Return the texts that end a reply: eos, and the tokens in brackets at the end of the model's roles."""
+        """Return the texts that end a reply: the eos tokens, and bracketed tokens at the end of the roles of the
+        model.
+        """
         if self._meta is None:
             return ()
         words = [self._written((token,)) for token in self._meta.eos_tokens]
         for role in self._meta.roles.values():
-            # Plain text at the end, such as a newline, can be a part of the reply.
+            # Other text at the end, such as a line feed, can also be inside a reply.
             if role.generate:
                 words += _bracketed(_texts(role.end))
         return tuple(dict.fromkeys(filter(str.strip, words)))
 
     def _written(self, marker: Pieces) -> str:
-        """Return a marker as text, without its ids if `decode` is None."""
+        """Return a marker as text; if `decode` is None, without its token ids."""
         if self._decode is None:
             return _texts(marker)
         return self._text(marker)

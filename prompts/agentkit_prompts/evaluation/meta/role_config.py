@@ -1,6 +1,6 @@
-"""Reader of the configuration of a meta template: the format of each role for a model.
+"""Reader of the configuration of a meta template, which is the format of each role for a model.
 
-The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_roles`, `eos_token_id`).
+The keys `begin`, `round`, `end`, `reserved_roles` and `eos_token_id` are described in the OpenCompass document.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Pieces: TypeAlias = tuple[str | int, ...]
 _SLOT = re.compile(r"\{\w+\}")
 _META_KEYS = ("begin", "round", "end", "reserved_roles", "eos_token_id")
 _EXPECTED = {"round": "text or a dict with a role", "reserved_roles": "a dict with a role"}
-"""List of a meta template -> its entries in words."""
+"""Descriptions of valid entries, by the key of the list."""
 _ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
 
 
 @dataclass(frozen=True, slots=True)
 class RoleFormat:
-    """Form of one role: `begin`, the text of the dataset (else `prompt`), `end`.
+    """Format of one role: a turn is `begin`, the text of the dataset (by default `prompt`), and `end`.
 
-    `generate` marks the role of the model, `api_role` is its name in an API.
+    `generate` is True for the role of the model; `api_role` is the name of the role in an API.
     """
 
     role: str
@@ -45,7 +45,7 @@ class RoleFormat:
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """A checked meta template. With an empty `round`, rounds of the dataset are unchanged."""
+    """A checked meta template. If `round` is empty, the order of turns in the dataset is unchanged."""
 
     begin: Pieces
     round: tuple[str | RoleFormat, ...]
@@ -53,11 +53,11 @@ class MetaFormat:
     reserved: tuple[RoleFormat, ...]
     eos_token_id: int | str | tuple[int | str, ...] | None
     first: Mapping[str, Any] | None
-    """First message of the conversation with an API."""
+    """First message of the conversation with an API; None if the template has none."""
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """Role of the round -> its place there."""
+        """Index in the round, by the name of the role."""
         return {entry.role: place for place, entry in enumerate(self.round) if isinstance(entry, RoleFormat)}
 
     @cached_property
@@ -79,7 +79,7 @@ class MetaFormat:
 
     @property
     def ids(self) -> list[str]:
-        """Places of markers that contain token ids."""
+        """Descriptions of the markers that contain token ids, for errors."""
         holders = {"begin": self.begin, "end": self.end}
         for role in self.roles.values():
             holders |= {f"begin of role {role.role!r}": role.begin, f"end of role {role.role!r}": role.end}
@@ -87,11 +87,11 @@ class MetaFormat:
 
 
 def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
-    """Check a configuration and return it in the form that rendering reads.
+    """Return the checked configuration of a meta template.
 
     Args:
         config: The `meta_template` of a model, in the form of OpenCompass.
-        api: True for an API, which accepts messages; `begin` can then be a message, and every entry needs a role.
+        api: True for an API, which accepts messages only: `begin` can be a message, and every entry must have a role.
 
     Raises:
         InContextError: The configuration is invalid; lists all problems.
@@ -120,14 +120,14 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
 
 
 def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | None:
-    """Return the token at the end of a reply, as configured."""
+    """Return the tokens that end a reply, as in the configuration."""
     if value is None or _is_piece(value):
         return value  # type: ignore[no-any-return]  # None, text or a number
     return read_marker(value, "eos_token_id", problems)
 
 
 def _valid_role(value: Mapping[str, Any], place: str, problems: Problems) -> dict[str, RoleFormat]:
-    """Return a role by its place; empty if it is invalid."""
+    """Return `{place: role}`; empty, with problems, if the role is invalid."""
     wrong = _problems_of_role(value, place)
     problems += wrong
     if wrong:
@@ -136,7 +136,7 @@ def _valid_role(value: Mapping[str, Any], place: str, problems: Problems) -> dic
 
 
 def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str | RoleFormat]:
-    """Return the valid entries of a list of roles by their places."""
+    """Return the valid entries of the list under `key`, by their places; invalid entries become problems."""
     values = config.get(key)
     if values is None:
         return {}
@@ -203,7 +203,7 @@ _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
 
 
 def read_marker(value: object, place: str, problems: Problems) -> Pieces:
-    """Return a marker as pieces: a text, or a list of texts and token ids."""
+    """Return a marker, which is text or a list of texts and token ids, as pieces; empty, with a problem, if invalid."""
     if value in (None, ""):
         return ()
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Reader of a prompt list for a meta template: sections, whose items become turns of roles.
+"""Reader of a prompt list for a meta template: it splits the list into sections, and converts their items to turns.
 
-The item of the dataset contains the text, and the role of the meta template its format; a field of the dataset takes
-precedence.
+An item of the dataset contains the text of a turn, the role in the meta template its format. If both set a field, the
+item has precedence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIALOGUES = ("round", "ice")
 
 @dataclass(slots=True)
 class Turn:
-    """Text of one role, with its format. `media` are content parts, `prompt` is the text before them."""
+    """Text of one role and its format. `media` contains content parts, `prompt` the text before them."""
 
     role: str
     api_role: str
@@ -33,10 +33,10 @@ class Turn:
     prompt: str
     end: Pieces
     replies: bool
-    """True if this is a turn of the model."""
+    """True for a turn of the model."""
     media: Sequence[Mapping[str, Any]] = ()
     opens: bool = False
-    """True if the prompt ends here: only the `begin` of the turn is written."""
+    """True if the prompt ends with this turn, of which only `begin` is written, so that the model continues it."""
 
 
 Script: TypeAlias = list[str | Turn]
@@ -44,12 +44,14 @@ Script: TypeAlias = list[str | Turn]
 
 
 class _Item(NamedTuple):
+    """A role item of a prompt list, and its index in the list."""
+
     position: int
     fields: Mapping[str, Any]
 
 
 class _Section(NamedTuple):
-    """A section and its items: all items of a dialogue (`round`, `ice`), or a single item of `begin` or `end`."""
+    """A section of a prompt list: all items of a dialogue (`round`, `ice`), or one item of `begin` or `end`."""
 
     name: str
     items: list[_Item]
@@ -58,8 +60,8 @@ class _Section(NamedTuple):
 def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Script:
     """Return the turns of a prompt.
 
-    With `gen` they stop at the first role marked `generate` in the last round of the last `round`; without such a role
-    all turns are returned. Role items outside of sections form a round.
+    With `gen`, the turns end at the turn of the model in the last round of the last section `round`. Without such a
+    turn all turns are returned. Role items outside of sections form a section `round`.
 
     Raises:
         InContextError: Sections or items are invalid, or a role is unknown; lists all problems.
@@ -75,7 +77,7 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
         turns = _turns(meta, section, problems)
         is_cut = gen and section is cutter.last_round and _cut_at_reply(meta, turns)
         script += turns
-        # Items after the reply are not sent, so they are not read either.
+        # Items after the reply are not sent, so errors in them are not reported.
         if is_cut:
             break
     raise_problems(InContextError, "prompt", problems)
@@ -87,7 +89,10 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
 
 @dataclass
 class _Cutter:
-    """Cuts a prompt list at its markers into texts and sections, in the order in which they are complete."""
+    """Splitter of a prompt list, at its section markers, into texts and sections.
+
+    A section is added when its end is read, so texts inside a dialogue are before the dialogue.
+    """
 
     sections: list[str | _Section] = field(default_factory=list)
     last_round: _Section | None = None
@@ -126,7 +131,7 @@ class _Cutter:
         problem = _problem_of_marker(place, name, pos)
         if problem is not None:
             self.problems.append(problem)
-        # OpenCompass itself opens the section `end` with pos 'end'.
+        # Templates of OpenCompass also open the section `end` by the pos 'end'.
         elif pos == "begin" or (name == "end" and not self._open):
             self._open.append(_Section(name, []))
         elif self._open and self._open[-1].name == name:
@@ -176,7 +181,7 @@ def _warn_of_open_section(section: _Section) -> None:
 
 
 def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
-    """Return the turns of a section; a dialogue in the rounds of the template, if it has one."""
+    """Return the turns of a section; a dialogue is completed to rounds if the meta template has a round."""
     turns: list[Turn] = []
     for item in section.items:
         turn = _turn(meta, item, problems)
@@ -188,14 +193,14 @@ def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
 
 
 def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
-    """Return the turns of a dialogue, completed with the missing entries of the template's round."""
+    """Return the turns of a dialogue, completed by the missing entries of the round of the meta template."""
     script: Script = []
     place = 0
     for turn in turns:
         order = meta.order.get(turn.role)
-        # A reserved role has no place in the round; it has the same place as in the dataset.
+        # A reserved role is not in the round, so its turn stays where it is in the dataset.
         if order is not None:
-            # A role that does not follow the previous role in the order of the round starts a new round.
+            # A role that is not after the previous role in the round starts a new round.
             if order < place:
                 script += _defaults(meta.round[place:])
                 place = 0
@@ -206,7 +211,7 @@ def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
 
 
 def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
-    """Return turns for the entries of a round that are missing in the dataset, with their default text."""
+    """Return turns with the default text for entries of a round that are missing in the dataset."""
     script: Script = []
     for entry in entries:
         if isinstance(entry, str):
@@ -217,7 +222,7 @@ def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
 
 
 def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
-    """Cut a dialogue after the turn in which the model replies; return False if the model has no turn."""
+    """Cut a dialogue after the turn of the model in its last round; return False if the model has no turn there."""
     for turn in _last_round(meta, [turn for turn in script if isinstance(turn, Turn)]):
         if turn.replies:
             turn.opens = True
@@ -228,10 +233,10 @@ def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
 
 
 def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
-    """Return the turns of the last round; without a round in the template all turns, in reverse order."""
+    """Return the turns of the last round; if the meta template has no round, all turns in reverse order."""
     if not meta.round:
         return turns[::-1]
-    # The roles of the round are complete in each round, so the last turns of these roles are the last round.
+    # Each round contains all roles of the round, so the last turns of these roles form the last round.
     return [turn for turn in turns if turn.role in meta.order][-len(meta.order) :]
 
 
@@ -239,7 +244,7 @@ def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
 
 
 def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
-    """Merge the fields of a dataset's item into the model's role; None for an unknown role."""
+    """Return the turn of an item, with the format of its role; None for an unknown role, with a problem."""
     fields, place = item.fields, f"[{item.position}]"
     role = _role(meta, item, problems)
     if role is None:
@@ -268,11 +273,11 @@ _FIELDS: dict[str, tuple[Any, str]] = {
     "generate": (bool, "True or False"),
     "prompt": (str | None, "text"),
 }
-"""Key of an item -> its types, and their names."""
+"""Types, and their name in errors, by the key of an item."""
 
 
 def _use_default_text(turn: Turn) -> None:
-    """Use the text of the role in the meta template; warn if it has no text, unless the model fills the turn."""
+    """Keep the default text of the role; warn if the role has none, unless the model writes the turn."""
     # The default text is for items without content, and media are content.
     if turn.media:
         turn.prompt = ""
@@ -285,14 +290,17 @@ def _use_default_text(turn: Turn) -> None:
 
 
 def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Pieces:
-    """Return the marker at the start or the end of an item. An item that sets the marker to None has no marker."""
+    """Return the marker `begin` or `end` of an item, else of its role. If the item sets it to None, it is empty."""
     if key not in item.fields:
         return default
     return read_marker(item.fields[key], f"[{item.position}].{key}", problems)
 
 
 def _role(meta: MetaFormat, item: _Item, problems: Problems) -> RoleFormat | None:
-    """Return the format of an item's role, or of its fallback; without a round, any role is valid."""
+    """Return the format of the role of an item, else of its fallback role; None, with a problem, if both are unknown.
+
+    If the meta template has no round, any role is valid.
+    """
     name, fallback = item.fields.get("role"), item.fields.get("fallback_role")
     for candidate in (name, fallback):
         if isinstance(candidate, str) and candidate in meta.roles:
