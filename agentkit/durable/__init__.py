@@ -1,4 +1,4 @@
-"""Durable runs: runs that outlive their process, on any number of workers. See `Runs` for how a server uses them."""
+"""Durable runs: runs that outlive their process, on any number of workers. See `Runs` for the example of a server."""
 
 from agentkit_prompts.lazy import exports
 

@@ -17,6 +17,7 @@ from agentkit_prompts.names import nearest
 __all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]
 
 OpenSession: TypeAlias = Callable[[SessionName], SessionProtocol]
+"""Opens the session with a name."""
 
 
 class DurableAgent(Protocol):
@@ -34,7 +35,7 @@ class DurableAgent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AddedAgent:
-    """An agent that workers find by its name and version."""
+    """Registration of an agent, which workers find by name and version."""
 
     agent: DurableAgent
     version: str
@@ -48,7 +49,7 @@ class AddedAgent:
 
     @property
     def queue(self) -> str:
-        """Name of the queue of its runs."""
+        """Name of the queue of the runs of this agent and version."""
         return f"{self.agent.name}@{self.version}"
 
     def session(self, name: SessionName) -> SessionProtocol:
@@ -75,7 +76,7 @@ class AddedAgent:
 
 
 class AddedAgents:
-    """The agents of one process. Thread-safe."""
+    """The registered agents of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._added: dict[tuple[str, str], AddedAgent] = {}
@@ -103,7 +104,7 @@ class AddedAgents:
         return tuple(self._added.values())
 
     def latest(self, agent: DurableAgent | str) -> AddedAgent:
-        """Return the registration of an agent; the latest version of a name.
+        """Return the registration of an agent, or the latest registration with a name.
 
         Raises:
             DurableError: The agent was not added.

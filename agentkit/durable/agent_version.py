@@ -15,12 +15,13 @@ from agentkit_prompts.templates.template import Template
 __all__ = ["version_of"]
 
 _PLAIN = (str, int, float)
+"""Types that are JSON data unchanged."""
 
 
 def version_of(agent: Any) -> str:
     """Return a hash of the content of requests: prompts, tools, output type, model and settings.
 
-    Code, such as the methods of a prompt or a selector, is represented by its names only.
+    Code, such as the methods of a prompt or a selector, is represented only by the names of its classes and functions.
     """
     chain = agent.definition.chain
     model, specs = chain.model, agent.definition.tools.specs
@@ -61,6 +62,6 @@ def _field_names(value: object) -> list[str]:
         return [*type(value).model_fields]
     if is_dataclass(value):
         return [field.name for field in fields(value)]
-    # A custom object, such as a selector: other attributes may differ between processes, as addresses of objects do.
+    # A custom object, such as a selector. The text of other attributes can contain addresses, which differ by process.
     attributes = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
     return [name for name in attributes if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]

@@ -30,8 +30,8 @@ class RunIdTaken(DurableError, ValueError):
         run_id: The requested id.
     """
 
-    def __init__(self, run_id: str, what: str) -> None:
-        super().__init__(f"run {run_id!r} exists, with another {what}: use a unique id for every run")
+    def __init__(self, run_id: str, difference: str) -> None:
+        super().__init__(f"run {run_id!r} exists, with another {difference}: use a unique id for every run")
         self.run_id = run_id
 
 

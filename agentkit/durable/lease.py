@@ -1,7 +1,7 @@
-"""`Lease`: the time in which a worker can act on its runs, renewed by a counter in the row of the worker.
+"""`Lease`: the time in which a worker may act on its runs; the worker renews it by a counter in its row.
 
 Other workers observe the counter with their own clocks, so that clock changes do not matter. A worker stops acting
-before its lease expires.
+before other workers regard its lease as expired.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from agentkit.durable.stored.durable_store import DurableStore
 
 __all__ = ["Lease", "seconds_now"]
 
-_SAFE = 0.6
-"""Part of the lease in which a worker acts without a renewal."""
+_SAFE_SHARE = 0.6
+"""Share of the lease in which a worker acts without a renewal."""
 _MAX_PAUSE = 1.0
+"""Maximum seconds between two renewals, and between two checks of the lease."""
 _log = logging.getLogger("agentkit")
 
 
 class Lease:
-    """The lease of a worker. One thread renews the lease, and can wait for the database; another thread watches it.
+    """The lease of a worker. One thread renews the lease, which can wait for the database; another thread watches it.
 
-    On a SQLite file the lease does not expire by time: the worker has locked the file, and no other worker can take its
+    On a SQLite file the lease does not expire: the worker has locked the file, so that no other worker can take its
     runs, even if other writers delay the renewal.
 
     Args:
@@ -39,7 +40,7 @@ class Lease:
         self._is_sqlite = store.is_sqlite
         self._seconds, self._on_end = seconds, on_end
         self.is_lost = False
-        """True if other workers took over the runs: this worker does nothing any more."""
+        """True if other workers took over the runs, so that this worker must not act again."""
         self._renewed = seconds_now()
         self._is_over = threading.Event()
         names = {self._renew: "agentkit-lease", self._watch: "agentkit-lease-watch"}
@@ -50,7 +51,7 @@ class Lease:
         """True if no other worker can have taken over the runs."""
         if self.is_lost:
             return False
-        return self._is_sqlite or seconds_now() - self._renewed <= self._seconds * _SAFE
+        return self._is_sqlite or seconds_now() - self._renewed <= self._seconds * _SAFE_SHARE
 
     def begin(self) -> None:
         """Start to renew the lease of an existing row."""
@@ -67,7 +68,7 @@ class Lease:
 
     def _renew(self) -> None:
         while not (self.is_lost or self._is_over.wait(self._pause)):
-            # The time before the request: the lease must not look longer here than for other workers.
+            # The time before the request, so that the lease ends here before it ends for other workers.
             at = seconds_now()
             try:
                 is_alive = self._rows.beat(self._worker)

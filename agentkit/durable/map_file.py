@@ -17,7 +17,7 @@ from agentkit_prompts.system.private_files import private_file
 __all__ = ["MapFile"]
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Flags that do not wait for the other end of a pipe."""
+"""Flags of `os.open`, with which opening a named pipe does not wait for its reader."""
 
 
 class MapFile:
@@ -28,7 +28,8 @@ class MapFile:
         ids: Ids of the runs, in order.
 
     Raises:
-        DurableError: The file has other content, which stays unchanged; it cannot be written; or another map writes it.
+        DurableError: The file has other content, which stays unchanged; or it cannot be written; or another map uses
+            it.
 
     Attributes:
         written: Number of answers.
@@ -42,12 +43,12 @@ class MapFile:
         try:
             self._file = os.open(path, _FLAGS, 0o600)
         except (OSError, ValueError) as error:
-            raise self._refused(error) from error
+            raise self._write_error(error) from error
         try:
             self._read(ids)
         except OSError as error:
             self.close()
-            raise self._refused(error) from error
+            raise self._write_error(error) from error
         except BaseException:
             self.close()
             raise
@@ -67,7 +68,7 @@ class MapFile:
                 self.written += 1
                 self.failed += "error" in line
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._write_error(error) from error
 
     def close(self) -> None:
         """Unlock and close the file."""
@@ -94,26 +95,26 @@ class MapFile:
                 path=str(self._path),
                 value="busy",
             )
-        whole = 0
+        answers_size = 0
         with os.fdopen(os.dup(self._file), "rb") as lines:
             for line in lines:
                 if self.written == len(ids):
-                    raise self._unexpected(line, "the end of the file")
+                    raise self._content_error(line, "the end of the file")
                 run_id, is_complete = ids[self.written], line.endswith(b"\n")
-                # Cut short by a crash; other text without a line break is not from a map.
+                # A crash can cut an answer short; other text without a line break is not from a map.
                 if not is_complete and _is_part(line, run_id):
                     break
                 answer = _parsed(line)
                 if not is_complete or answer.get("run_id") != run_id:
-                    raise self._unexpected(line, f"the answer of run {run_id!r}")
+                    raise self._content_error(line, f"the answer of run {run_id!r}")
                 self.written += 1
                 self.failed += "error" in answer
-                whole += len(line)
-        if os.fstat(self._file).st_size > whole:
-            os.ftruncate(self._file, whole)
-        os.lseek(self._file, whole, os.SEEK_SET)
+                answers_size += len(line)
+        if os.fstat(self._file).st_size > answers_size:
+            os.ftruncate(self._file, answers_size)
+        os.lseek(self._file, answers_size, os.SEEK_SET)
 
-    def _unexpected(self, line: bytes, expected: str) -> DurableError:
+    def _content_error(self, line: bytes, expected: str) -> DurableError:
         number = self.written + 1
         return DurableError(
             f"{self._path}, line {number}: expected {expected}, got {line[:60].decode('utf-8', 'replace')!r}: the file "
@@ -122,7 +123,7 @@ class MapFile:
             line=number,
         )
 
-    def _refused(self, error: Exception) -> DurableError:
+    def _write_error(self, error: Exception) -> DurableError:
         reason: object = error
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
@@ -135,12 +136,14 @@ class MapFile:
 
 
 def _is_part(line: bytes, run_id: str) -> bool:
-    """Return True if a line is the start of the answer of a run; a crash of the machine can append zeros."""
+    """True if a line is the start of the answer of a run."""
+    # A crash of the machine can append zeros.
     line, start = line.rstrip(b"\0"), json.dumps({"run_id": run_id})[:-1].encode()
     return start.startswith(line) or line.startswith(start + b",")
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:
+    """Return the JSON object in a line; an empty object if the line contains other data."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):

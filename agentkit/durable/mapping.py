@@ -1,4 +1,4 @@
-"""`map`: one run for each of many inputs, whose answers are written in the order in which they were asked for."""
+"""`map`: one run for each of many inputs; the answers are written in the order of the inputs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from agentkit.run.engine.run_options import MapOptions, StartOptions, check_opti
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_record import RunsWanted
 
-__all__ = ["MapReport", "all_made", "mapped"]
+__all__ = ["MapReport", "all_results", "mapped"]
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 _OPTIONS = frozenset(("concurrency", "rate", "tenant", "tenant_concurrency", "priority", "on_progress"))
 _PAGE = 500
+"""Number of runs that one query reads."""
 _MAX_LISTED = 10
+"""Maximum number of problems that an error lists."""
 _MAX_RUNS = 1_000_000
 """Maximum of concurrent runs, and of runs per second: more than any database can reach."""
 _MIN_RATE = 0.000_001
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
+"""Seconds between two reads of the outcomes."""
 _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
-"""Defaults of the queue of an agent that no worker has served yet."""
+"""Concurrency per worker, and polling seconds, of the queue of an agent that no worker has served yet."""
 
 Request = Callable[[Any, StartOptions], StartedRun]
-"""Returns the stored form of the run of an input."""
+"""Returns the new run of an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class MapReport:
     total: int
     finished: int
     failed: int
-    """Number of runs that failed or were cancelled. `agentkit runs resume` resumes a run; another call of the map with
-    another file writes its answer."""
+    """Number of runs that failed or were cancelled. After `agentkit runs resume`, another call of the map with another
+    file writes the answers of these runs."""
     path: Path
     """One line of JSON for each input, in order: `run_id`, and `output` or `error`."""
 
@@ -61,16 +64,16 @@ async def mapped(
     path: Path,
     options: MapOptions,
 ) -> MapReport:
-    """Start the runs that are missing, and write the outcome of all runs; see `Agent.map`."""
+    """Start the runs that do not exist yet, and write the outcomes of all runs; see `Agent.map`."""
     check_options("map", options, _OPTIONS)
-    runs = await in_thread(lambda: _requested(request, inputs, name, options))
+    runs = await in_thread(lambda: _new_runs(request, inputs, name, options))
     ids = [run.run_id for run in runs]
     progress, wait = options.get("on_progress"), _MIN_WAIT
     with await in_thread(lambda: MapFile(path, ids)) as file:  # opened first: without a file no run starts
         await store.ask(lambda: _start(store, added, runs, options))
         while file.written < len(ids):
             page = ids[file.written : file.written + _PAGE]
-            lines = await store.wait_for(partial(_ended, store, page))
+            lines = await store.wait_for(partial(_outcomes, store, page))
             file.add(lines)
             if progress is not None and lines:
                 progress(file.written, len(ids))
@@ -82,11 +85,11 @@ async def mapped(
     return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
-def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[StartedRun]:
-    """Return the stored form of all runs.
+def _new_runs(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[StartedRun]:
+    """Return the new runs of all inputs.
 
     Raises:
-        DurableError: Options are invalid, or inputs cannot be run. The error lists the first of them.
+        DurableError: Options are invalid, or inputs cannot be run. The error lists the first problems.
     """
     problems: list[str] = []
     check_name("name", name, problems)
@@ -103,7 +106,7 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
         raise DurableError(f"map: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     tenant = options.get("tenant", "")
 
-    def requested(number: int, user_input: Any) -> StartedRun:
+    def new_run(number: int, user_input: Any) -> StartedRun:
         try:
             tenant_name: Any = tenant
             if callable(tenant):
@@ -117,32 +120,32 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
         except Exception as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
-    makers = ((f"inputs[{number}]", partial(requested, number, row)) for number, row in enumerate(inputs))
-    return all_made(f"map {name!r}", makers)
+    functions = ((f"inputs[{number}]", partial(new_run, number, row)) for number, row in enumerate(inputs))
+    return all_results(f"map {name!r}", functions)
 
 
-def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> list[Made]:
+def all_results(prefix: str, functions: Iterable[tuple[str, Callable[[], Result]]]) -> list[Result]:
     """Return the results of all functions.
 
     Args:
-        what: Prefix of the error.
-        makers: Position of each input, and a function that returns its result or raises ValueError or TypeError.
+        prefix: Prefix of the error.
+        functions: Pairs of the place of an input, for the error, and a function that returns the result for this input.
 
     Raises:
-        DurableError: Functions failed. The error lists the first of them.
+        DurableError: Functions raised ValueError or TypeError. The error lists the first problems.
     """
-    results: list[Made] = []
+    results: list[Result] = []
     problems: list[str] = []
-    for place, make in makers:
+    for place, function in functions:
         try:
-            results.append(make())
+            results.append(function())
         except (ValueError, TypeError) as error:
             problems.append(f"{place}: {error}")
             if len(problems) == _MAX_LISTED:
                 problems.append("and maybe more")
                 break
     if problems:
-        raise DurableError(f"{what}: {'; '.join(problems)}; nothing was started", **named_problems(problems))
+        raise DurableError(f"{prefix}: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     return results
 
 
@@ -167,11 +170,12 @@ def _start(store: DurableStore, added: AddedAgent, runs: Sequence[StartedRun], o
     elif {option: getattr(queue, option) for option in ("limiter", *_LIMITS)} != {"limiter": None, **limits}:
         poll = queue.polling_interval_sec
         store.client.register_queue(name, polling_interval_sec=poll, **limits)
-        time.sleep(2 * poll)  # workers read the limits once per polling interval
+        # Workers read the limits once per polling interval: no run may start under the earlier limits.
+        time.sleep(2 * poll)
     store.enqueue(runs)
 
 
-def _ended(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+def _outcomes(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the outcomes of these runs, up to the first run that has not finished."""
     records = {record.run_id: record for record in store.rows.page(RunsWanted(ids=run_ids, limit=len(run_ids)))}
     lines: list[dict[str, Any]] = []

@@ -13,10 +13,12 @@ from agentkit.runs.run_record import RunsWanted
 
 __all__ = ["delete_ended", "delete_runs"]
 
-_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+_ENDED_STATES = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+"""DBOS states of workflows that have ended."""
 _PAGE = 500
+"""Number of runs or workflows that one query reads."""
 _MIN_AGE_SCHEDULED = timedelta(hours=1)
-"""Minimum age of deleted workflows of schedules: a slow worker can still look for due schedules."""
+"""Minimum age of deleted workflows of schedules: a slow worker could handle their due times again."""
 
 
 def delete_runs(store: DurableStore, run_ids: Sequence[str]) -> int:
@@ -59,12 +61,12 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
 
 
 def _forget_schedules(store: DurableStore, before: datetime) -> None:
-    """Delete finished workflows of schedules, which DBOS adds each time a schedule is due."""
+    """Delete the finished workflows of schedules: DBOS adds a workflow each time a schedule is due."""
     while True:
         page = store.client.list_workflows(
             name=SCHEDULED,
             application_name=APPLICATION,
-            status=_ENDED,
+            status=_ENDED_STATES,
             completed_before=before.isoformat(),
             limit=_PAGE,
             load_input=False,

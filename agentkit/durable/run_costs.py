@@ -28,10 +28,10 @@ class RunCost:
 
     name: str
     runs: int = 0
-    """Number of runs; of a tool: of its calls; of a layer: of the model calls that contained it."""
+    """Number of runs. For a tool: number of its calls. For a layer: number of model calls with this layer."""
     usage: Usage = NO_USAGE
-    """Tokens, and US dollars if prices are known. Of a tool: usage of the agents that it runs. Of a layer: its share of
-    the tokens and the price of prompts; the layer `reply` has the usage of replies. Layers add up to the total."""
+    """Tokens, and US dollars if prices are known. For a tool: usage of the agents that it runs. For a layer: its share
+    of the usage of prompts; the layer `reply` has the usage of replies, so that all layers add up to the total."""
 
 
 def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
@@ -47,20 +47,22 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
             f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}", name="by", value=str(by)
         )
     costs: dict[str, RunCost] = {}
-    for info in _infos(store, tenant):
+    for record in _records(store, tenant):
         try:
-            journal = store.journal(info.run_id)
+            journal = store.journal(record.run_id)
         except (JournalError, RunNotFound):
-            _log.warning("run %s is not counted: its journal cannot be read, or it was deleted meanwhile", info.run_id)
+            _log.warning(
+                "run %s is not counted: its journal cannot be read, or it was deleted meanwhile", record.run_id
+            )
             continue
-        for name, usage in _parts(journal, info, by):
+        for name, usage in _usages(journal, record, by):
             cost = costs.setdefault(name, RunCost(name))
             cost.runs += 1
             cost.usage += usage
     return sorted(costs.values(), key=lambda cost: (-(cost.usage.money or 0), -cost.usage.input_tokens, cost.name))
 
 
-def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
+def _records(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
     at = 0
     while True:
         page = store.rows.page(RunsWanted(tenant=tenant, limit=_PAGE, offset=at))
@@ -70,31 +72,31 @@ def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
             return
 
 
-def _parts(journal: Journal, info: RunRecord, by: CostBy) -> Iterator[tuple[str, Usage]]:
+def _usages(journal: Journal, record: RunRecord, by: CostBy) -> Iterator[tuple[str, Usage]]:
     if by == "tool":
         for step in journal.steps():
             if step.kind == "tool" and step.has_result:
                 yield step.answer[0].name, step.usage or NO_USAGE
         return
     if by == "layer":
-        yield from _layers(journal)
+        yield from _layer_usages(journal)
         return
-    names = {"run": info.run_id, "agent": info.agent, "tenant": info.tenant, "session": info.session or ""}
+    names = {"run": record.run_id, "agent": record.agent, "tenant": record.tenant, "session": record.session or ""}
     yield names[by], journal.usage
 
 
-def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
-    """Yield the usage of each layer in each model call, with inner agents: `agent/layer`.
+def _layer_usages(journal: Journal) -> Iterator[tuple[str, Usage]]:
+    """Yield the usage of each layer in each model call, also of inner agents, by a name such as `agent/layer`.
 
-    Usage that cannot be split is `agent/tool`, for a tool whose function runs agents, or `agent/compaction`.
+    Usage that cannot be split has the name `agent/tool` (a tool whose code runs agents) or `agent/compaction`.
     """
     for step in journal.steps():
         usage = step.usage or NO_USAGE
         if step.inner is not None:
-            yield from _layers(step.inner)
+            yield from _layer_usages(step.inner)
         elif step.kind == "model":
-            for layer, part in _parts_of_call(usage, step.layers):
-                yield f"{journal.agent}/{layer}", part
+            for layer, share in _shares_of_call(usage, step.layers):
+                yield f"{journal.agent}/{layer}", share
         elif usage != NO_USAGE:
             name = "compaction"
             if step.call is not None:
@@ -102,15 +104,16 @@ def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
             yield f"{journal.agent}/{name}", usage
 
 
-def _parts_of_call(usage: Usage, sent: SentLayers | None) -> Iterator[tuple[str, Usage]]:
-    """Yield the part of each layer in the usage of a model call, and the part of the reply."""
+def _shares_of_call(usage: Usage, sent: SentLayers | None) -> Iterator[tuple[str, Usage]]:
+    """Yield the share of each layer in the usage of a model call, and the usage of the reply."""
     if sent is None:  # the journal has no layers
         yield "unknown", usage
         return
     whole, before, count = sum(sent.tokens.values()) or 1, 0, 0
     for layer, tokens in sent.tokens.items():
         count += tokens
-        until = round((usage.input_tokens or whole) * count / whole)  # so that the parts add up to the whole
+        # The rounded end of each layer, so that the shares add up to the whole.
+        until = round((usage.input_tokens or whole) * count / whole)
         money = None
         if sent.money is not None:
             money = sent.money * tokens / whole

@@ -33,7 +33,7 @@ _MIN_WAIT, _MAX_WAIT = 0.02, 0.5
 
 
 class RunHandle(Generic[Output], metaclass=Hinted):
-    """A durable run, by its id. `runs.handle(run_id)` creates a handle in any process, without a request.
+    """A durable run, by its id. `runs.handle(run_id)` creates a handle in any process, without a database request.
 
     Attributes:
         run_id: Id of the run.
@@ -96,20 +96,20 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         """
         seen, wait, ask = 0, _MIN_WAIT, self._store.ask
         while True:
-            # The state is read before the journal: the journal of a finished run is then complete.
+            # The state first: if the run has finished, the journal that is read after it is complete.
             state: RunState = "finished"
             if follow:
                 state = (await ask(lambda: self._store.any_info(self.run_id))).state
             journal = await ask(lambda: self._store.journal(self.run_id))
             ask = self._store.wait_for
-            fresh = [event for number, events in entry_events(journal) if number >= seen for event in events]
+            new_events = [event for number, events in entry_events(journal) if number >= seen for event in events]
             seen = len(journal.entries)
-            for event in fresh:
+            for event in new_events:
                 yield event
             if state not in ("queued", "running"):
                 return
             wait = min(wait * 1.5, _MAX_WAIT)
-            if fresh:
+            if new_events:
                 wait = _MIN_WAIT
             await asyncio.sleep(wait)
 
@@ -141,7 +141,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
                 wait = min(wait * 1.5, _MAX_WAIT)
                 record = await self._store.wait_for(lambda: self._store.rows.get(self.run_id))
             stopped = record
-            return await self._store.wait_for(lambda: self._ended(stopped))
+            return await self._store.wait_for(lambda: self._finished_record(stopped))
 
     async def _log_problem(self) -> None:
         """Log the problem of a run that waits, such as a missing worker."""
@@ -149,8 +149,14 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         if info.problem is not None:
             _log.warning("run %s: %s", self.run_id, info.problem)
 
-    def _ended(self, record: RunRecord) -> RunRecord:
-        """Return the record of a finished run, with its journal; raise for other states."""
+    def _finished_record(self, record: RunRecord) -> RunRecord:
+        """Return the record of a finished run, with its journal.
+
+        Raises:
+            Paused: The run waits for decisions.
+            RunFailed: The run failed.
+            RunCancelled: The run was cancelled.
+        """
         journal = self._store.journal(self.run_id)
         error: RunFailed | RunCancelled | Paused
         if record.state == "finished":

@@ -1,4 +1,4 @@
-"""One attempt at a durable run: reads its journal from the store, and stores each line before the run continues."""
+"""`RunAttempt`: an attempt at a durable run, which stores each line of the journal before the run continues."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ __all__ = ["RunAttempt", "TakenOver"]
 
 T = TypeVar("T")
 
-_SECONDS_BUSY = 60.0
-"""Maximum seconds in which a run waits for another run of its session in this process."""
+_BUSY_SECONDS = 60.0
+"""Maximum seconds that a run waits for an abandoned attempt in this process."""
 _PAUSE = 0.1
+"""Seconds between two tries while an abandoned attempt has not finished."""
 _MAX_ATTEMPTS = 100
 """Maximum attempts per stored line of a run."""
 _log = logging.getLogger("agentkit")
 
 
 class TakenOver(BaseException):
-    """The worker has lost the run, or cannot know. Not an `Exception`, so that tools do not catch it."""
+    """Another worker may have taken over the run. Not an `Exception`, so that tools do not catch it."""
 
 
 class _StoreWriter(JournalWriter):
-    """Writer of a journal to the store, which refuses lines of an old attempt."""
+    """Writer of a journal to the store. The store refuses the lines of an earlier attempt."""
 
     __slots__ = ("_check", "_rows", "attempt", "has_ended")
 
@@ -68,7 +69,7 @@ class _StoreWriter(JournalWriter):
     def write(self) -> None:
         """Store all pending lines in one transaction, from any thread."""
         with self._lock:
-            # Another thread can add lines during the write: only the lines that were written are removed.
+            # Another thread can add lines during the write: only the stored lines are removed.
             if count := len(self._lines):
                 self._store([self._lines[number] for number in range(count)])
                 for _ in range(count):
@@ -91,12 +92,12 @@ class _StoreWriter(JournalWriter):
         try:
             self._rows.add_lines(self.attempt, lines)
         except AttemptEnded as error:
-            # After a cancellation this attempt completes the conversation; after a takeover the other attempt does.
+            # After a cancellation, this attempt completes the conversation; after a takeover, the next attempt does.
             self.has_ended = True
             self.is_taken = not error.is_cancelled
             raise
         except SQLAlchemyError as error:
-            # The store can have the line or not: only a new attempt, which reads the lines, can continue.
+            # It is unknown if the line was stored: only a new attempt, which reads the stored lines, can continue.
             self.is_taken = True
             _log.warning("a line of a run could not be stored; the run is retried: %s", error)
             raise TakenOver from error
@@ -125,8 +126,8 @@ class RunAttempt:
         """End the attempt, from any thread.
 
         Args:
-            is_taken: True if the run continues elsewhere, so that nothing more of it is stored.
-            has_ended: True if the run was cancelled or deleted, or another attempt continues it already.
+            is_taken: True if another attempt continues the run, so that this attempt must store nothing more.
+            has_ended: True if the run was cancelled or deleted, or another attempt has started already.
         """
         self._writer.is_taken = self._writer.is_taken or is_taken
         self._writer.has_ended = self._writer.has_ended or has_ended
@@ -139,12 +140,12 @@ class RunAttempt:
         Raises:
             CancelledError: The run must be started again.
         """
-        # Tools that use DBOS must not see the context of this workflow, which has no steps.
+        # An empty context: tools that use DBOS must not add their steps to this workflow.
         self._task = self._loop.create_task(self._execute(), context=contextvars.Context())
         try:
             await self._task
         except (TakenOver, AttemptEnded, asyncio.CancelledError) as error:
-            # The cancellation was for this workflow: the attempt has its own task.
+            # If DBOS cancelled this workflow, the task of the attempt still runs.
             if not self._task.done():
                 self._task.cancel()
             if not self._writer.has_ended:
@@ -163,22 +164,26 @@ class RunAttempt:
                 raise TakenOver from error
             if self._writer.has_ended:
                 return
-            # An error of the run itself, such as of its model or its limits, is its outcome.
+            # The error of the run, such as a model error or a limit, is its outcome.
             failure = RunError(type(error).__name__, _storable(str(error)))
             usage = getattr(error, "usage", None)
-            record = await self._stored(lambda: self._store.rows.get(self.run_id))
+            record = await self._call_store(lambda: self._store.rows.get(self.run_id))
             await self._end(replace(record, state="failed", error=failure, usage=usage or record.usage))
 
     async def _end(self, record: RunRecord, timeout: float | None = None) -> bool:
         record = replace(record, updated_at=time.time())
         try:
-            return await self._stored(lambda: self._store.rows.end_attempt(self.attempt, record, timeout=timeout))
+            return await self._call_store(lambda: self._store.rows.end_attempt(self.attempt, record, timeout=timeout))
         except AttemptEnded:
             self._writer.has_ended = True
             raise
 
-    async def _stored(self, work: Callable[[], T]) -> T:
-        """Call `work` in a thread; if the database does not respond, the run is started again later."""
+    async def _call_store(self, work: Callable[[], T]) -> T:
+        """Return the result of a store operation, called in a thread.
+
+        Raises:
+            TakenOver: The database does not respond: DBOS starts the run again later.
+        """
         try:
             return await in_thread(work)
         except SQLAlchemyError as error:
@@ -189,24 +194,24 @@ class RunAttempt:
             raise TakenOver from error
 
     async def _outcome(self) -> RunRecord | None:
-        """Return the record of the finished run; None if the run waits, which is stored already."""
-        record = await self._stored(lambda: self._store.rows.get(self.run_id))
-        request = RunRequest.loads(await self._stored(lambda: self._store.queue.request(self.run_id)))
+        """Return the record of the finished run; None if the run waits, after this was stored."""
+        record = await self._call_store(lambda: self._store.rows.get(self.run_id))
+        request = RunRequest.loads(await self._call_store(lambda: self._store.queue.request(self.run_id)))
         added = self._agents.of(request)
-        # Relative to the stored lines: a long run can survive many restarts, but not without progress.
+        # Relative to the stored lines: the number of restarts is limited only for a run without progress.
         if record.attempts > _MAX_ATTEMPTS * (self.attempt.lines + 1):
             raise WorkerError(
                 f"{record.attempts} workers started the run and did not finish it: the run can have ended them",
                 name="attempts",
                 value=record.attempts,
             )
-        journal = await self._stored(lambda: self._store.journal(self.run_id))
+        journal = await self._call_store(lambda: self._store.journal(self.run_id))
         name, session = request.session, None
         if name is not None:
             session = await in_thread(lambda: added.session(name))
         while True:
             try:
-                result = await self._resumed(added, journal, session)
+                result = await self._result(added, journal, session)
             except Paused as paused:
                 journal = paused.journal
                 calls = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
@@ -236,16 +241,17 @@ class RunAttempt:
                 unknown_labels=list(result.unknown_labels),
             )
 
-    async def _resumed(self, added: AddedAgent, journal: Journal, session: SessionProtocol | None) -> Any:
-        until = self._loop.time() + _SECONDS_BUSY
+    async def _result(self, added: AddedAgent, journal: Journal, session: SessionProtocol | None) -> Any:
+        """Resume the run, and return its result; wait for an abandoned attempt that has not finished."""
+        until = self._loop.time() + _BUSY_SECONDS
         while True:
-            decisions = await self._stored(partial(self._decisions, journal))
+            decisions = await self._call_store(partial(self._decisions, journal))
             self._writer.check()
             try:
                 return await added.agent.resume(
                     journal, journal=self._writer, session=session, deps=added.deps, approve=decisions or None
                 )
-            except (RunBusy, SessionBusy):  # an abandoned attempt has not finished yet
+            except (RunBusy, SessionBusy):
                 if self._loop.time() > until:
                     raise
                 await asyncio.sleep(_PAUSE)

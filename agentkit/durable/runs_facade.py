@@ -138,8 +138,8 @@ class Runs(metaclass=Hinted):
         """Start a run for each input, and write the outcomes; see `Agent.map`."""
         added = self.agents.latest(agent)
 
-        def request(user_input: Any, about: StartOptions) -> StartedRun:
-            started = self.requested(added, user_input, about)
+        def request(user_input: Any, run_options: StartOptions) -> StartedRun:
+            started = self.requested(added, user_input, run_options)
             return replace(started, request=replace(started.request, is_mapped=True))
 
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
@@ -247,8 +247,8 @@ class Runs(metaclass=Hinted):
         offset: int = 0,
     ) -> list[RunRecord]:
         """Return runs, latest first, optionally filtered by state, agent, tenant, user or session id."""
-        about: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session}
-        wanted = RunsWanted(state=state, **about, is_short=True, limit=limit, offset=offset)
+        filters: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session}
+        wanted = RunsWanted(state=state, **filters, is_short=True, limit=limit, offset=offset)
         return await self.store.ask(lambda: self.store.listed(wanted))
 
     def worker(self, **options: Any) -> Worker:

@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 SCHEDULED = "agentkit.scheduled"
-"""Name of the workflow that a schedule starts: it starts the run."""
+"""Name of the DBOS workflow that a schedule starts when it is due; the workflow starts the run."""
 _MAX_CRON = 1_000
+"""Maximum characters of a cron expression."""
 _log = logging.getLogger("agentkit")
 _RANDOM = re.compile(r"(?<![A-Za-z])[rR](?![A-Za-z])")
 """A random field, whose value croniter changes at every read."""
@@ -47,7 +48,7 @@ class ScheduleInfo:
     cron: str
     timezone: str
     tenant: str
-    """Tenant of its runs."""
+    """Tenant of the runs of the schedule."""
     catches_up: bool
     """True if runs that were due without a worker start later."""
     next_at: datetime
@@ -90,6 +91,7 @@ def pause_corrupt(store: DurableStore) -> None:
 
 
 _CORRUPT = (DurableError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
+"""Errors of reading a corrupt schedule."""
 _REPORT = "schedule %r is corrupt and is not %s: delete it and create it again: %s"
 
 
@@ -109,7 +111,7 @@ def _schedule_info(row: Mapping[str, Any], last_run: RunRecord | None, workers: 
 
     from croniter import croniter
 
-    request = RunRequest.of_data(row["context"]["request"])
+    request = RunRequest.from_data(row["context"]["request"])
     name, cron, zone = row["schedule_name"], row["schedule"], row.get("cron_timezone") or "UTC"
     zone_info, last_at = ZoneInfo(zone), None
     if row["last_fired_at"] is not None:
@@ -180,10 +182,11 @@ def set_schedule(
 def start_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: Mapping[str, Any]) -> str:
     """Start the run of a due schedule, only once, and return its id.
 
-    The run uses the version of the agent in this process, or else the version at the creation of the schedule.
+    The run uses the version of the agent in this process; without the agent, the version that the schedule was created
+    with.
     """
     name = context["name"]
-    request, run_id = RunRequest.of_data(context["request"]), f"{name}/{at}"
+    request, run_id = RunRequest.from_data(context["request"]), f"{name}/{at}"
     journal = Journal.loads(context["head"])
     journal.run_id = run_id
     added = [row for row in agents.all if row.agent.name == request.agent]

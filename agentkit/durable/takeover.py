@@ -1,4 +1,4 @@
-"""`Takeover`: queues runs of dead workers, and orphaned runs of this worker, again."""
+"""`Takeover`: queues the runs of dead workers and the orphaned runs of this worker again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agentkit.runs.run_record import RunState
 __all__ = ["Takeover"]
 
 _MIN_SECONDS_ORPHANED = 5.0
-"""Minimum seconds before a run without an attempt is an orphan; the lease, if longer."""
-_OPEN: tuple[RunState, ...] = ("queued", "running")
+"""Minimum seconds after which a run without an attempt is an orphan; a longer lease is used instead."""
+_UNFINISHED: tuple[RunState, ...] = ("queued", "running")
 _log = logging.getLogger("agentkit")
 
 
@@ -30,7 +30,9 @@ class Takeover:
     def __init__(self, store: DurableStore, worker: str, seconds: float) -> None:
         self._store, self._worker, self._seconds = store, worker, seconds
         self._watched: dict[str, tuple[int, float]] = {}
+        """By worker id: the latest number of renewals, and the time at which this worker first read the number."""
         self._orphans: dict[str, float] = {}
+        """By leg id: the time since which the leg has no attempt."""
 
     def from_dead_workers(self) -> None:
         """Queue the runs of workers whose lease has expired."""
@@ -41,7 +43,7 @@ class Takeover:
                 if self._watched.get(worker.id, (None,))[0] != worker.beat:
                     self._watched[worker.id] = worker.beat, now
                 silent = now - self._watched[worker.id][1]
-                # Compared in the update: a worker that renewed its lease after this read is not marked as dead.
+                # The update compares `beat`: a worker that renewed its lease after this read is not marked as dead.
                 beat: int | None = worker.beat
                 if worker.beat < 0:
                     beat = None
@@ -56,13 +58,13 @@ class Takeover:
     def hand_over(self, workers: list[str]) -> None:
         """Queue the runs of dead or stopped workers again; only once, even if several workers call this."""
         for leg in self._store.queue.running(workers):
-            self._store.queue.again(leg.run_id, _OPEN, leg.number)
-        self._put_back(self._pending(workers, WORKFLOW))
+            self._store.queue.again(leg.run_id, _UNFINISHED, leg.number)
+        self._queue_again(self._pending(workers, WORKFLOW))
         for workflow_id in self._pending(workers, SCHEDULED):
             self._store.client.resume_workflow(workflow_id)
 
     def own_orphans(self, attempts: Collection[str]) -> None:
-        """Restart runs of this worker that no attempt executes, such as after a line could not be stored.
+        """Queue the runs of this worker again that no attempt executes, such as after a line could not be stored.
 
         Args:
             attempts: Ids of the legs that this worker executes; another thread can change them.
@@ -73,7 +75,9 @@ class Takeover:
         own = {*running, *self._pending([self._worker], WORKFLOW)}.difference(tuple(attempts))
         self._orphans = {leg: self._orphans.get(leg, now) for leg in own}
         longest = max(self._seconds, _MIN_SECONDS_ORPHANED)
-        self._put_back([leg for leg, since in self._orphans.items() if now - since > longest and leg not in attempts])
+        self._queue_again(
+            [leg for leg, since in self._orphans.items() if now - since > longest and leg not in attempts]
+        )
 
     def _pending(self, workers: list[str], name: str) -> list[str]:
         """Return the ids of unfinished workflows that workers have taken from their queues."""
@@ -82,11 +86,11 @@ class Takeover:
         )
         return [workflow.workflow_id for workflow in workflows]
 
-    def _put_back(self, legs: Collection[str]) -> None:
+    def _queue_again(self, legs: Collection[str]) -> None:
         """Queue the runs of legs again as new legs, and cancel the old legs, which can block a session."""
-        # The new leg before the cancellation: a crash in between leaves two legs, of which only the new leg can start.
+        # The new leg first: a crash before the cancellation leaves two legs, and only the new leg can start an attempt.
         for leg in legs:
             run_id, number = leg_of(leg)
-            self._store.queue.again(run_id, _OPEN, number)
+            self._store.queue.again(run_id, _UNFINISHED, number)
         if legs:
             self._store.client.cancel_workflows([*legs])

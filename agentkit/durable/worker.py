@@ -1,6 +1,6 @@
 """`Worker`: executes the runs of its agents, and takes over the runs of dead workers.
 
-It acts only while it has its lease; the store refuses later writes.
+A worker acts only while it has its lease; the store refuses later writes.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Worker(metaclass=Hinted):
 
     @property
     def is_lost(self) -> bool:
-        """True if other workers took over its runs: this worker does nothing any more."""
+        """True if other workers took over the runs of this worker, so that it must not act again."""
         return self._lease is not None and self._lease.is_lost
 
     # Start and stop
@@ -270,16 +270,16 @@ class Worker(metaclass=Hinted):
         Raises:
             CancelledError: The run must be started again.
         """
-        # DBOS leaves the workflow of a cancelled task pending, so that it is started again.
+        # After `CancelledError`, the workflow stays pending in DBOS, so that a worker starts it again.
         if self._is_stopping.is_set() or self.is_lost:
             raise asyncio.CancelledError
         self._legs.add(workflow_id)
         try:
-            await self._attempted(*leg_of(workflow_id))
+            await self._execute_leg(*leg_of(workflow_id))
         finally:
             self._legs.discard(workflow_id)
 
-    async def _attempted(self, run_id: str, leg: int) -> None:
+    async def _execute_leg(self, run_id: str, leg: int) -> None:
         try:
             row = await in_thread(partial(self._store.rows.begin_attempt, run_id, leg=leg, worker=self.id))
         except SQLAlchemyError as error:
@@ -287,7 +287,7 @@ class Worker(metaclass=Hinted):
             raise asyncio.CancelledError from error
         if row is None:
             return  # the run was cancelled, or queued again
-        # The run was cancelled and resumed before the housekeeping noticed: its earlier attempt still runs.
+        # The run was cancelled and resumed before the next housekeeping: the earlier attempt still runs.
         if run_id in self._attempts:
             self._attempts[run_id].leave(is_taken=True, has_ended=True)
         attempt = RunAttempt(self._store, self._agents, row, self._check_lease)

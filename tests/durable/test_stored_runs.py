@@ -34,7 +34,7 @@ Working = Callable[..., Runs]
 )
 def test_what_cannot_be_read_is_refused_by_name(data: object, name: str, value: int | None) -> None:
     with raises(DurableError, name=name, value=value):
-        RunRequest.of_data(data)
+        RunRequest.from_data(data)
 
 
 async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:

@@ -14,7 +14,7 @@ import typer
 from agentkit.cli.commands.worker_command import runs_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
-from agentkit.durable.mapping import all_made
+from agentkit.durable.mapping import all_results
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.context.prompt_context import UserInput
@@ -84,13 +84,13 @@ def map_(
 
 
 def _inputs(path: Path) -> list[Any]:
-    """Read the inputs of a file.
+    """Return the inputs in a file.
 
     Raises:
-        DurableError: Some lines are not an input; the first of them are named.
+        DurableError: Lines are no inputs. The error lists the first such lines.
     """
     lines = enumerate(read_regular(path).splitlines(), 1)
-    return all_made(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
+    return all_results(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
 
 
 def _input(line: bytes) -> str | UserInput:

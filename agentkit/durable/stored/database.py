@@ -19,9 +19,10 @@ from agentkit_prompts.system.private_files import private_database
 __all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database", "shown_url"]
 
 _SECONDS_CONNECT = 10
+"""Seconds for a connection to PostgreSQL, unless the address sets `connect_timeout`."""
 _SECONDS_IDLE = 10
-"""Seconds after which PostgreSQL ends an idle transaction, less than the default lease. A worker that was stopped in a
-transaction has locks which other workers need. DBOS sets no limit for connections that it does not open itself."""
+"""Seconds after which PostgreSQL ends an idle transaction; less than the default lease, because a worker that was
+stopped in a transaction has locks which other workers need."""
 _CONNECTIONS, _MORE_CONNECTIONS = 5, 20
 """Permanent and additional connections of a process to PostgreSQL."""
 
@@ -52,20 +53,20 @@ def checked_url(url: object) -> sa.URL:
             raise DurableError(
                 "Runs: expected a SQLite address with a file only, such as sqlite:///runs.db", name="url.query"
             )
-        # One name for a file, so that it has one worker also if it is reached by a link.
+        # The real path, so that a file has only one worker even if links lead to it.
         return sa.URL.create("sqlite", database=os.path.realpath(str(address.database)))
     return address
 
 
 def _scheme(url: object) -> str:
-    """Return the scheme of an address for an error: the rest can contain a password."""
+    """Return the scheme of an address for an error, because the rest can contain a password."""
     if not isinstance(url, str) or "://" not in url:
         return f"{type(url).__name__} that is no address"
     return f"{url.partition('://')[0][:40]}://..."
 
 
 def is_created(url: sa.URL) -> bool:
-    """Return True if a database has the tables of runs. Nothing is created or changed."""
+    """True if a database has the tables of runs. Nothing is created or changed."""
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return False
     engine = sa.create_engine(_engine_url(url), poolclass=sa.NullPool)
@@ -80,6 +81,7 @@ class OpenedDatabase(NamedTuple):
     engine: sa.Engine
     """Connections that DBOS and the store share, so that one transaction can write to both."""
     leases: sa.Engine
+    """Separate connections to renew leases; see `WorkerRows`."""
     rows: RunStore
 
     def close(self) -> None:
@@ -123,7 +125,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         leases = sa.create_engine(address, pool_size=1, max_overflow=0, pool_pre_ping=True)
         for connections in (engine, leases):
             event.listen(connections, "connect", _limit_idle_transactions)
-            # Many rows are one statement: while the driver sends a pipeline, PostgreSQL counts no idle time.
+            # Many rows in one statement instead of a pipeline of statements, in which PostgreSQL counts no idle time.
             connections.dialect.use_insertmanyvalues_wo_returning = True
     try:
         rows = RunStore(engine, keep=MAX_KEPT)
@@ -151,7 +153,7 @@ def _engine_url(url: sa.URL) -> sa.URL:
 
 def _limit_idle_transactions(connection: Any, _: object) -> None:
     """Set the timeout with which PostgreSQL releases the locks of a stopped client."""
-    # `options` of the address is not used: it can contain other options, and connection poolers refuse it.
+    # Not by `options` of the address, which can contain other options, and which connection poolers refuse.
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{_SECONDS_IDLE}s'")
     connection.commit()

@@ -40,13 +40,16 @@ T = TypeVar("T")
 APPLICATION = "agentkit"
 """DBOS application of the workflows: other applications can share the database."""
 WORKFLOW = "agentkit.run"
+"""Name of the DBOS workflow that executes a leg of a run."""
 VERSION = "agentkit-1"
 """Application version for DBOS, independent of the versions of agents."""
 
 _PAGE = 500
+"""Number of runs in one query or transaction."""
 _SECONDS_AGAIN = 1.0
 """Seconds between two requests to a database that does not respond."""
-_MAX_SHOWN = 300
+_MAX_REASON = 300
+"""Maximum characters of the database error in an error message."""
 _SILENT = "it was stopped, or cannot write to the database: see its log"
 _log = logging.getLogger("agentkit")
 
@@ -58,11 +61,12 @@ class StartedRun:
     run_id: str
     request: RunRequest
     head: str
-    """First line of its journal, with the input."""
+    """First line of the journal, with the input."""
     input: UserInput | None
+    """None if the run answers the last message of its session."""
 
     def new(self) -> NewRun:
-        """Return the row of the run."""
+        """Return the run as `RunQueue.add` stores it."""
         request, now = self.request, time.time()
         session_id = None
         if request.session is not None:
@@ -87,8 +91,8 @@ class StartedRun:
 class DurableStore:
     """The runs in a database.
 
-    Methods block, and raise errors of SQLAlchemy if the database does not respond. `RunHandle` and `Runs` call them by
-    `ask` or `wait_for`.
+    Methods block, and raise errors of SQLAlchemy if the database does not respond. `RunHandle` and `Runs` call these
+    methods by `ask` or `wait_for`.
 
     Args:
         url: Address of the database.
@@ -107,12 +111,12 @@ class DurableStore:
         """Convert errors of the database to `DatabaseUnavailable`.
 
         Args:
-            again: Advice of the error: the next action when the database responds.
+            again: Advice in the error for the time after the database responds again.
         """
         try:
             yield
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # a corrupt file can break the error text of SQLite
-            reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
+            reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_REASON]
             raise DatabaseUnavailable(
                 f"the database of the runs, {shown_url(self.url)}, does not respond or refuses: {reason}: check that "
                 f"it runs, is reachable and has space, {again}",
@@ -164,7 +168,7 @@ class DurableStore:
         Raises:
             RunIdTaken: An id belongs to a run with another request; nothing was stored.
         """
-        # Several runs are checked before any of them is stored.
+        # Several runs are stored in several transactions: all runs are checked before the first transaction.
         if len(runs) > 1:
             for at in range(0, len(runs), _PAGE):
                 self._check_existing(runs[at : at + _PAGE])
@@ -374,7 +378,7 @@ def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
 
 
 def _queue_problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
-    """Return the reason why no worker starts a queued run; None if a worker that is alive has its agent."""
+    """Return the reason why no worker starts a queued run; None if a live worker has the agent in this version."""
     key = record.agent, record.version
     able = [worker for worker in workers if key in worker.serves]
     if any(worker.is_alive for worker in able):

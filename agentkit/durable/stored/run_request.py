@@ -18,7 +18,8 @@ _FORMAT = 1
 PRIORITY = 100
 """Default priority of a run."""
 _MAX_NAME = 255
-_SAME = ("agent", "session", "tenant", "user")
+"""Maximum characters of a name."""
+_IDENTITY = ("agent", "session", "tenant", "user")
 """Fields that must be equal if a run is started again with the same id."""
 
 
@@ -60,7 +61,7 @@ class RunRequest:
     """User of the tenant."""
     priority: int = PRIORITY
     schedule: str | None = None
-    """Name of the schedule that starts it."""
+    """Name of the schedule that starts the run; None without a schedule."""
     format: int = _FORMAT
 
     def data(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class RunRequest:
         return asdict(self)
 
     @classmethod
-    def of_data(cls, data: Any) -> RunRequest:
+    def from_data(cls, data: Any) -> RunRequest:
         """Read the JSON data of a request.
 
         Raises:
@@ -107,7 +108,7 @@ class RunRequest:
             data = json.loads(text or "")
         except (ValueError, RecursionError) as error:
             raise DurableError(f"the stored request of the run is corrupt: {error}", name="request") from error
-        return cls.of_data(data)
+        return cls.from_data(data)
 
     def dumps(self) -> str:
         """Return the request as JSON text."""
@@ -127,7 +128,7 @@ class RunRequest:
 
     @property
     def partition(self) -> str | None:
-        """Partition of the queue: a session has one run at a time, a tenant has a separate limit."""
+        """Partition of the queue, so that a session has one run at a time, and a tenant has a separate limit."""
         if self.session is not None:
             return self.session.key
         if self.tenant:
@@ -138,14 +139,14 @@ class RunRequest:
 
     def differs(self, other: RunRequest) -> str | None:
         """Return the first field that differs: `agent`, `session`, `tenant` or `user`; None for an equal request."""
-        return next((name for name in _SAME if getattr(self, name) != getattr(other, name)), None)
+        return next((name for name in _IDENTITY if getattr(self, name) != getattr(other, name)), None)
 
 
-def check_name(what: str, name: object, problems: list[str]) -> None:
-    """Add the problem of a name that the database must store, if any."""
+def check_name(option: str, name: object, problems: list[str]) -> None:
+    """Append a problem to `problems` if the database cannot store the name in an option."""
     if not isinstance(name, str) or not name:
-        problems.append(f"{what}: expected a name, got {name!r:.40}")
+        problems.append(f"{option}: expected a name, got {name!r:.40}")
     elif len(name) > _MAX_NAME:
-        problems.append(f"{what}: {len(name):,} characters; at most {_MAX_NAME} can be stored")
+        problems.append(f"{option}: {len(name):,} characters; at most {_MAX_NAME} can be stored")
     elif not name.isprintable():
-        problems.append(f"{what}={name!r:.60}: it contains characters that cannot be printed")
+        problems.append(f"{option}={name!r:.60}: it contains characters that cannot be printed")
