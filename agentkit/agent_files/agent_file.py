@@ -1,4 +1,4 @@
-"""`AgentFile`: the fields of an `agent.yaml`. Its JSON Schema is for editors."""
+"""`AgentFile`: the fields of an `agent.yaml`, and their JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ ImportPath: TypeAlias = Annotated[
 
 
 class _Part(BaseModel):
+    """A mapping of an agent file, without unknown keys."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
@@ -82,12 +84,13 @@ class AgentTool(_Part):
     description: _Text
 
 
-def _kind(entry: Any) -> str | None:
+def _tool_kind(entry: Any) -> str | None:
+    """Return the tag of the union member for an entry of `tools`, so that an error is about this member only."""
     if isinstance(entry, str):
         return "path"
     if isinstance(entry, dict) and "agent" not in entry:
         names = (*MCPTool.model_fields, *AgentTool.model_fields)
-        # A mistyped key of an MCP tool counts too, so that the error names the right keys.
+        # A mistyped key of an MCP tool also selects it, so that the error suggests its keys.
         if any(similar(str(key), names) in MCPTool.model_fields for key in entry):
             return "MCPTool"
     if isinstance(entry, MCPTool):
@@ -97,7 +100,7 @@ def _kind(entry: Any) -> str | None:
 
 ToolEntry: TypeAlias = Annotated[
     Annotated[ImportPath, Tag("path")] | Annotated[MCPTool, Tag("MCPTool")] | Annotated[AgentTool, Tag("AgentTool")],
-    Discriminator(_kind),
+    Discriminator(_tool_kind),
 ]
 
 
@@ -190,5 +193,5 @@ def agent_file_schema() -> dict[str, Any]:
 
 
 def is_import_path(text: str) -> bool:
-    """Return True if a text names an object of a module, not an agent file."""
+    """True if a text names an object of a module instead of an agent file."""
     return re.match(IMPORT, text) is not None and not text.endswith((".yaml", ".yml"))

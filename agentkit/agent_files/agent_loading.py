@@ -22,20 +22,20 @@ from agentkit.agent_files.agent_file import (
     ModelPart,
     is_import_path,
 )
+from agentkit.agent_files.agent_model import agent_model, check_template_allowed
 from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, recall_options_of
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
+from agentkit.agent_files.module_agent import loaded_module_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError, AgentError
-from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
-from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.models.settings import ModelSettings
 from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import check_shown
 from agentkit_memory import Scope, StoreError
-from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["AgentFileError", "load_agent"]
 
 _TENANT = "local"
-_NEEDS_ADDRESS = "a chat template requires a model with an address, such as http://localhost:8000/v1#qwen3"
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """Files of the nested calls of `load_agent`, the outermost file first."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
@@ -110,69 +109,24 @@ def load_agent(
     )
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
-        return _of_module(text, model, chat_template)
+        return loaded_module_agent(text, model, chat_template)
     path = Path(text)
     try:
-        inside = (*_loading.get(), Path(os.path.realpath(path)))
+        files = (*_loading.get(), Path(os.path.realpath(path)))
     except ValueError as error:
         raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}", name="source") from None
-    if inside[-1] in inside[:-1]:
-        names = " -> ".join(file.name for file in inside)
+    if files[-1] in files[:-1]:
+        names = " -> ".join(file.name for file in files)
         raise AgentDefinitionError(f"the agent would be a tool of itself: {names}", name="tools", value=names)
-    token = _loading.set(inside)
+    token = _loading.set(files)
     try:
-        return _Building(path, home, model, chat_template, memories).loaded()
+        return _AgentFileLoader(path, home, model, chat_template, memories).loaded()
     finally:
         _loading.reset(token)
 
 
-def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
-    agent = _module_agent(path)
-    if chat_template is not None and model is None:
-        raise AgentDefinitionError(f"{path}: the agent of a module has its model: {_NEEDS_ADDRESS}", name="model")
-    if model is not None:
-        agent = _with_model(agent, model, chat_template)
-    if agent.memory is None:
-        return LoadedAgent(agent, path)
-    from agentkit_memory import Memory
-
-    # Commands can open only a `Memory`, not a custom memory of the developer.
-    if isinstance(agent.memory, Memory):
-        return LoadedAgent(agent, path, memory=agent.memory)
-    return LoadedAgent(agent, path)
-
-
-def _module_agent(path: str) -> Agent[Any, Any]:
-    value = imported(path, Path())
-    if not isinstance(value, Agent) and callable(value):
-        try:
-            value = value()
-        except Exception as error:
-            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}", name=str(path)) from error
-    if not isinstance(value, Agent):
-        raise AgentDefinitionError(
-            f"{path}: expected an Agent, or a function without arguments that returns it, got {type(value).__name__}",
-            name=str(path),
-            value=type(value).__name__,
-        )
-    return value
-
-
-def _with_model(agent: Agent[Any, Any], model: Model | str, chat_template: GivenTemplate | None) -> Agent[Any, Any]:
-    """Return an agent with another model and the template options of the previous model."""
-    previous: Any = agent.chain.model
-    previous = getattr(previous, "writer", previous)
-    # The length is valid for the template of the module only; a different template has a different length.
-    session_len = None
-    if chat_template is None:
-        session_len = getattr(previous, "session_len", None)
-    template, policy = getattr(previous, "chat_template", None), getattr(previous, "control_tokens", None)
-    kwargs = getattr(previous, "template_kwargs", {})
-    return agent.with_changes(model=_model(model, chat_template, template, session_len, NO_SETTINGS, policy, kwargs))
-
-
-class _Building:
-    """Builds the agent of one file and collects the problems of the file."""
+class _AgentFileLoader:
+    """Loads the agent of one file, and collects the problems of the file."""
 
     def __init__(
         self,
@@ -199,8 +153,8 @@ class _Building:
             AgentFileError: The file is invalid. The error lists all problems.
         """
         try:
-            loaded = self._built()
-        # Opened servers and memories must be closed at Ctrl-C too.
+            loaded = self._load()
+        # Every exception, such as Ctrl-C: opened servers and memories must be closed.
         except BaseException:
             self._close()
             raise
@@ -213,45 +167,56 @@ class _Building:
         for resource in self._opened:
             resource.close()
 
-    def _built(self) -> LoadedAgent | None:
+    def _load(self) -> LoadedAgent | None:
+        """Return the agent, or None after problems."""
         file = read_yaml(self._path, self._problems)
         if file is None:
             return None
         spec = file.validated(AgentFile, self._problems)
         if spec is None:
-            # Problems of the named files are reported together with the problems of this file.
+            # The valid keys are read too, so that problems of the files that they name are reported together.
             spec = file.sound_part(AgentFile)
         if spec is None:
             return None
         version = hashlib.blake2b(file.text.encode(), digest_size=8)
         model: Any = None
-        with self._at(file, ("model",)):
+        with self._collecting(file, ("model",)):
             model = self._model_of(file, spec.model)
         layers = self._layers(file, spec, version)
         options = self._options(file, spec, model, version)
-        memory = None
-        # The memory is opened last, because opening it creates a folder.
-        if spec.memory is not None and not self._problems:
-            with self._at(file, ("memory",)):
-                if isinstance(layers, Layers):
-                    check_shown(layers)
-                part = spec.memory
-                memory = self._memory(part if isinstance(part, MemoryPart) else MemoryPart())
-                options["memory"] = memory
+        # The memory is opened last, because opening a memory creates a folder.
+        memory = self._opened_memory(file, spec, layers)
         if self._problems:
             return None
+        options["memory"] = memory
+        layers_option = "layers"
+        if isinstance(layers, str):
+            layers_option = "instructions"
+        options[layers_option] = layers
         agent: Any = None
-        with self._at(file, ()):
-            options["instructions" if isinstance(layers, str) else "layers"] = layers
+        with self._collecting(file, ()):
             agent = Agent(model, **options)
         source, files = self._path.as_posix(), tuple(self._files)
         return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
+
+    def _opened_memory(self, file: YamlFile, spec: AgentFile, layers: Any) -> Memory | None:
+        """Return the memory; None if the file has no memory, or after problems."""
+        part = spec.memory
+        if part is None or self._problems:
+            return None
+        if not isinstance(part, MemoryPart):
+            part = MemoryPart()
+        with self._collecting(file, ("memory",)):
+            if isinstance(layers, Layers):
+                check_shown(layers)
+            return self._memory(part)
+        return None
 
     def _layers(self, file: YamlFile, spec: AgentFile, version: Any) -> Any:
         """Return the layers of a folder with the instructions, or only the instructions."""
         if spec.layers is None:
             return spec.instructions
-        with self._at(file, ("layers",)):
+        with self._collecting(file, ("layers",)):
             self._files.append(self._base / spec.layers)
             folder = PromptFolder.load(self._base / spec.layers)
             version.update(folder.version.encode())
@@ -277,13 +242,13 @@ class _Building:
         for name, read in readers.items():
             part = getattr(spec, name)
             if part is not None:
-                with self._at(file, (name,)):
+                with self._collecting(file, (name,)):
                     options[name] = read(part)
         return options
 
     @contextmanager
-    def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
-        """Collect errors of the block as problems of a place in the file."""
+    def _collecting(self, file: YamlFile, place: Place) -> Iterator[None]:
+        """Collect errors of a `with` block as problems of a place in the file."""
         try:
             yield
         except AgentFileError as error:
@@ -295,31 +260,50 @@ class _Building:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
     def _model_of(self, file: YamlFile, entry: str | ModelPart) -> Model | None:
-        part = ModelPart(name=entry) if isinstance(entry, str) else entry
-        own: str | Path | None = part.chat_template
-        if isinstance(own, str) and own not in CHAT_TEMPLATES:
-            path = self._base / own
-            # A file that exists only in the working folder is an error, which names the path next to the agent file.
-            if path.exists() or Path(own).exists():
-                own = path
+        """Return the model; None, with a problem, if the model or the chat template of the caller is invalid."""
+        part = entry
+        if isinstance(part, str):
+            part = ModelPart(name=part)
         settings = ModelSettings(**part.settings)
-        model = part.name if self._model is None else self._model
+        template = self._chat_template
+        if template is None:
+            template = self._chat_template_of(part)
+        model: Model | str = part.name
+        if self._model is not None:
+            model = self._model
         try:
-            return _model(
-                model, self._chat_template, own, part.session_len, settings, part.control_tokens, part.template_kwargs
-            )
+            if self._chat_template is not None:
+                check_template_allowed(model)
+            return agent_model(model, template, part.session_len, settings, part.control_tokens, part.template_kwargs)
         except _ERRORS as error:
-            is_of_file = self._model is None or isinstance(error, ChatTemplateError)
-            is_template = self._chat_template is not None and is_of_file
-            if is_of_file and not is_template:
+            argument = self._invalid_argument(error)
+            if argument is None:
                 raise
-            # The model of the caller is invalid, or does not support the settings of the file.
             hint = ""
-            if not is_template and not isinstance(entry, str):
+            if argument == "model" and not isinstance(entry, str):
                 hint = f"; the settings are in {file.name}, line {file.line(('model',))}"
-            option = "chat_template" if is_template else "model"
-            self._problems.append(Problem(option, None, f"{error}{hint}"))
+            self._problems.append(Problem(argument, None, f"{error}{hint}"))
             return None
+
+    def _chat_template_of(self, part: ModelPart) -> str | Path | None:
+        """Return the name or the file of the chat template in the agent file."""
+        template = part.chat_template
+        if template is None or template in CHAT_TEMPLATES:
+            return template
+        path = self._base / template
+        # If the file exists only in the working folder, the error names the path next to the agent file.
+        if path.exists() or Path(template).exists():
+            return path
+        return template
+
+    def _invalid_argument(self, error: Exception) -> str | None:
+        """Return the argument of `load_agent` that caused an error of the model; None if the agent file caused it."""
+        is_about_template = self._model is None or isinstance(error, ChatTemplateError)
+        if not is_about_template:
+            return "model"
+        if self._chat_template is not None:
+            return "chat_template"
+        return None
 
     def _counter(self, name: str) -> TokenCounter:
         kind, mark, encoding = name.partition(":")
@@ -339,14 +323,15 @@ class _Building:
         return TokenizersCounter(path)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
-        with self._at(file, place):
+        with self._collecting(file, place):
             if isinstance(entry, str):
                 return [_as_tool(self._imported(entry), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
-            # A module is imported by its name; a file is next to the agent file.
-            is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
-            source = entry.agent if is_module else self._base / entry.agent
+            # The path of a file is relative to the agent file; a module is imported by its name.
+            source: str | Path = self._base / entry.agent
+            if is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py"):
+                source = entry.agent
             inner = load_agent(source, home=self._home, memories=self._memories)
             self._opened += inner._opened
             self._files += inner.files
@@ -355,25 +340,14 @@ class _Building:
         return []
 
     def _imported(self, path: str) -> Any:
-        if (where := path.rpartition(":")[0]).endswith(".py"):
-            self._files.append(self._base / where)
+        file = path.rpartition(":")[0]
+        if file.endswith(".py"):
+            self._files.append(self._base / file)
         return imported(path, self._base)
 
     def _mcp(self, entry: MCPTool) -> Any:
-        policy: dict[str, Any] = {}
-        if entry.approval is not None:
-            policy = {"approval": entry.approval}
-        if isinstance(entry.mcp, str):
-            if entry.env:
-                raise AgentDefinitionError("env is only valid for a command; for an address, use headers", name="env")
-            headers = expanded(entry.headers) or None
-            server = MCPToolset(entry.mcp, headers=headers, **policy)
-        else:
-            if entry.headers:
-                raise AgentDefinitionError(
-                    "headers are only valid for an address; for a command, use env", name="headers"
-                )
-            server = MCPToolset(entry.mcp, env=expanded(entry.env) or None, cwd=self._base, **policy)
+        """Return the toolset of an MCP server, with the prefix of the entry."""
+        server = self._mcp_server(entry)
         self._opened.append(server)
         if (prefix := entry.prefix) is None:
             return server
@@ -383,6 +357,18 @@ class _Building:
 
         return DynamicToolset(prefixed)
 
+    def _mcp_server(self, entry: MCPTool) -> MCPToolset:
+        policy: dict[str, Any] = {}
+        if entry.approval is not None:
+            policy = {"approval": entry.approval}
+        if isinstance(entry.mcp, str):
+            if entry.env:
+                raise AgentDefinitionError("env is only valid for a command; for an address, use headers", name="env")
+            return MCPToolset(entry.mcp, headers=expanded(entry.headers) or None, **policy)
+        if entry.headers:
+            raise AgentDefinitionError("headers are only valid for an address; for a command, use env", name="headers")
+        return MCPToolset(entry.mcp, env=expanded(entry.env) or None, cwd=self._base, **policy)
+
     def _memory(self, part: MemoryPart) -> Memory:
         target: Any = self._home
         if target is None:
@@ -390,7 +376,7 @@ class _Building:
             if "://" not in part.home:
                 target = self._base / part.home
         index: Any = part.index
-        # Paths of a file are relative to the file.
+        # A path in an agent file is relative to the file.
         if index is not None and "://" not in index:
             index = self._base / index
         options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
@@ -403,44 +389,8 @@ class _Building:
         return memory
 
 
-def _model(
-    model: Model | str,
-    template: GivenTemplate | None,
-    own_template: GivenTemplate | None,
-    session_len: int | None,
-    settings: ModelSettings,
-    control_tokens: Policy | None,
-    template_kwargs: Mapping[str, Any],
-) -> Model:
-    """Return the model of an agent.
-
-    Args:
-        model: A model, which is used unchanged, or its name.
-        template: The chat template of the caller.
-        own_template: The chat template of the agent.
-        session_len: Maximum tokens of prompt and reply, of the agent.
-        settings: Settings of the agent.
-        control_tokens: Treatment of control tokens of the agent.
-        template_kwargs: Variables of the agent's chat template.
-    """
-    if isinstance(model, str):
-        return model_names.model(
-            model,
-            settings=settings,
-            chat_template=own_template if template is None else template,
-            session_len=session_len,
-            control_tokens=control_tokens,
-            template_kwargs=template_kwargs or None,
-        )
-    if template is not None:
-        raise AgentDefinitionError(
-            f"chat_template: a Model object is used unchanged: {_NEEDS_ADDRESS}", name="chat_template"
-        )
-    return model
-
-
 def _as_tool(value: Any, path: str) -> Any:
-    """Return the value of an import path if it is a tool, a toolset or a function."""
+    """Return a tool, a toolset or a function unchanged; refuse other values."""
     if isinstance(value, type) or not (callable(value) or hasattr(value, "at")):
         raise AgentDefinitionError(
             f"{path!r}: expected a function, a tool or a toolset, got "

@@ -35,7 +35,7 @@ def recall_options_of(part: RecallPart) -> RecallOptions:
 
 
 def compaction_of(part: CompactionPart, model: Model) -> Compaction:
-    """Return the compaction; `model` writes summaries if the part names no model."""
+    """Return the compaction. Its summaries are written by the model of the part, or else by `model`."""
     if part.kind == "trim":
         if part.model is not None:
             raise AgentDefinitionError(
@@ -49,7 +49,7 @@ def compaction_of(part: CompactionPart, model: Model) -> Compaction:
 
 
 def expanded(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values with `${NAME}` replaced by variables of the environment.
+    """Return a copy of `values` in which each `${NAME}` is replaced by the environment variable.
 
     Raises:
         AgentDefinitionError: A variable is not set. The message lists all such variables.

@@ -18,53 +18,56 @@ __all__ = ["imported", "module_of"]
 
 
 def imported(path: str, base: Path) -> Any:
-    """Import a module and return its attribute.
+    """Return an object of a module, which is imported if necessary.
 
     Args:
-        path: `package.module:name`, or `./file.py:name` with a path relative to `base`. The name may have dots.
+        path: `package.module:name`, or `./file.py:name` with a path relative to `base`. The name can have dots.
         base: The folder of relative paths.
 
     Raises:
         AgentDefinitionError: The module or name is unknown, or the import failed.
     """
-    where, colon, name = path.rpartition(":")
-    if not colon or not where or not name:
+    source, colon, name = path.rpartition(":")
+    if not colon or not source or not name:
         raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`", name=path)
-    module = module_of(where, base)
+    module = module_of(source, base)
     value: Any = module
-    for part in name.split("."):
+    for attribute in name.split("."):
         try:
-            value = getattr(value, part)
+            value = getattr(value, attribute)
         except AttributeError:
-            attributes = {}
-            if hasattr(value, "__dict__"):
-                attributes = vars(value)
-            names = [key for key, item in attributes.items() if not key.startswith("_") and _is_own(item, module)]
+            suggestion = nearest(attribute, _suggestions(value, module))
             raise AgentDefinitionError(
-                f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}", name=part
+                f"{path!r:.80}: {source} has no {attribute!r}{suggestion}", name=attribute
             ) from None
     return value
 
 
-def module_of(where: str, base: Path) -> ModuleType:
-    """Import a module by its name, or a file relative to `base`, and return it.
+def _suggestions(value: Any, module: ModuleType) -> list[str]:
+    """Return the attributes of a value that an error can suggest: public objects that the module defines."""
+    attributes = getattr(value, "__dict__", {})
+    return [name for name, item in attributes.items() if not name.startswith("_") and _is_defined_in(item, module)]
+
+
+def module_of(source: str, base: Path) -> ModuleType:
+    """Return the module with a name, or the module of a file relative to `base`.
 
     Raises:
         AgentDefinitionError: The module is unknown, or the import failed.
     """
-    if where.endswith(".py"):
-        return _of_file(where, base)
-    return _of_name(where)
+    if source.endswith(".py"):
+        return _module_of_file(source, base)
+    return _module_of_name(source)
 
 
-def _is_own(value: Any, module: ModuleType) -> bool:
-    """Return True if an error should suggest a value: it is defined in the module, and not plain data."""
+def _is_defined_in(value: Any, module: ModuleType) -> bool:
+    """True if a module defines a class or function, or has an object that is no plain data and no import."""
     if isinstance(value, type | FunctionType):
         return value.__module__ == module.__name__
     return type(value).__module__ not in ("builtins", "__future__", "typing", "pathlib")
 
 
-def _of_name(name: str) -> ModuleType:
+def _module_of_name(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -81,13 +84,13 @@ def _of_name(name: str) -> ModuleType:
         ) from error
 
 
-def _of_file(where: str, base: Path) -> ModuleType:
-    file = Path(os.path.realpath(base / where))
+def _module_of_file(source: str, base: Path) -> ModuleType:
+    file = Path(os.path.realpath(base / source))
     if not file.is_file():
         raise AgentDefinitionError(f"missing file {file}; check the path", path=str(file))
     text = file.read_bytes()
     name = f"{file.stem}_{hashlib.blake2b(str(file).encode() + text, digest_size=6).hexdigest()}"
-    # Agents that use the same file share its objects.
+    # The name contains a hash of the text: agents that use the same file share its objects until the file changes.
     if (loaded := sys.modules.get(name)) is not None:
         return loaded
     spec = importlib.util.spec_from_file_location(name, file)
@@ -95,7 +98,7 @@ def _of_file(where: str, base: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # The text is compiled here, because the cached bytecode of an import may be of an older text.
+        # Compiled here, because the cached bytecode of an import can be of an older text.
         exec(compile(text, file, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]

@@ -24,10 +24,11 @@ class LoadedAgent:
     version: str = ""
     """Hash of the agent file and its prompts, 16 hex digits; empty for an agent of a module."""
     memory: Memory | None = None
-    """The memory of the agent, if it is a `Memory`."""
+    """The memory of the agent; None if the agent has no memory or a custom memory."""
     files: tuple[Path, ...] = ()
     """Files of the agent and folders of its prompts; empty for an agent of a module."""
     _opened: list[Any] = field(default_factory=list, repr=False)
+    """Resources that only this agent uses."""
 
     @property
     def name(self) -> str:

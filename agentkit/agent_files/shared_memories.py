@@ -11,7 +11,7 @@ __all__ = ["SharedMemories"]
 
 
 class SharedMemories:
-    """Opens each memory once for all agent files. Close it after the agents."""
+    """Opens each memory once for all agent files. Must be closed after the agents."""
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, ...], Memory] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,16 @@ M = TypeVar("M", bound=BaseModel)
 
 IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
 """Pattern of the import path of an object."""
-_FORMS = {IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add"}
-"""Expected forms of texts by their pattern."""
+_EXPECTED = {IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add"}
+"""Description of the expected text, by the pattern of the text."""
 _MAX_BYTES = 1 << 20
+"""Maximum bytes of a file."""
 _CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
-"""Errors of a value that is not the expected mapping or list. The value may contain a password, so errors hide it."""
+"""Errors of a value that is not the expected mapping or list: it may contain a password, so that errors hide it."""
 _KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
+"""Names of types in errors."""
 _MAX_LISTED = 200
+"""Maximum number of problems that an error lists."""
 _MAX_VALUE = 80
 """Maximum characters of an invalid value in an error."""
 
@@ -42,14 +45,14 @@ class Problem:
     file: str
     line: int | None
     """Line from 1; None for a problem of the whole file."""
-    what: str
+    message: str
     key: str = ""
     """The invalid key, such as `tools[0].agent`; empty for a problem of the whole file."""
 
     def __str__(self) -> str:
         if self.line:
-            return f"{self.file}, line {self.line}: {self.what}"
-        return f"{self.file}: {self.what}"
+            return f"{self.file}, line {self.line}: {self.message}"
+        return f"{self.file}: {self.message}"
 
 
 def listed(problems: Sequence[Problem]) -> str:
@@ -71,8 +74,11 @@ class YamlFile:
     text: str
 
     def line(self, place: Sequence[str | int]) -> int | None:
-        """Return the line of a value; steps outside of the file, such as alternatives of a union, are skipped."""
-        return self.lines.get(self._known(place))
+        """Return the line of a value, or of the innermost known value around it; None without any line.
+
+        Keys that are not in the file are skipped, such as the names of alternatives of a union in pydantic errors.
+        """
+        return self.lines.get(self._known_place(place))
 
     def problem(self, place: Sequence[str | int], message: str) -> Problem:
         """Return a problem of a value."""
@@ -90,30 +96,31 @@ class YamlFile:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            texts_by_place: dict[tuple[Place, bool], list[str]] = {}
-            hidden = _not_shown(model)
-            hidden_places: set[Place] = set()
-            for item in error.errors(include_url=False):
-                place, text, is_value = self._of(item, model)
-                texts_by_place.setdefault((place, is_value), []).append(text)
-                if item["type"] in _CONTAINER_ERRORS or not hidden.isdisjoint(place):
-                    hidden_places.add(place)
-            invalid = []
-            for (place, is_value), texts in texts_by_place.items():
-                if is_value and any(other[: len(place)] == place != other for other, _ in texts_by_place):
-                    # Another alternative of the union fits better: its problem is inside the value.
-                    continue
-                # A union has one error per alternative.
-                message = " or ".join(dict.fromkeys(texts))
-                got = ""
-                if is_value:
-                    got = f", got {_shown(self._at(place), place in hidden_places)}"
-                invalid.append(self.problem(place, message + got))
-            problems += sorted(invalid, key=lambda problem: problem.line or 0)
+            problems += sorted(self._problems_of(error, model), key=lambda problem: problem.line or 0)
             return None
 
+    def _problems_of(self, error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
+        """Yield one problem per invalid value."""
+        texts_by_place: dict[tuple[Place, bool], list[str]] = {}
+        secret_keys = _secret_keys(model)
+        hidden_places: set[Place] = set()
+        for details in error.errors(include_url=False):
+            place, text, has_value = self._place_and_text(details, model)
+            texts_by_place.setdefault((place, has_value), []).append(text)
+            if details["type"] in _CONTAINER_ERRORS or not secret_keys.isdisjoint(place):
+                hidden_places.add(place)
+        for (place, has_value), texts in texts_by_place.items():
+            # If a problem is inside the value, its alternative of the union fits better than the other alternatives.
+            if has_value and any(other[: len(place)] == place != other for other, _ in texts_by_place):
+                continue
+            # A union has one error per alternative.
+            message = " or ".join(dict.fromkeys(texts))
+            if has_value:
+                message += f", got {_value_text(self._value_at(place), only_kind=place in hidden_places)}"
+            yield self.problem(place, message)
+
     def sound_part(self, model: type[M]) -> M | None:
-        """Return invalid data without its invalid keys; None if these keys are required."""
+        """Return the data as a model without the invalid keys at the top; None if one of these keys is required."""
         data: Mapping[Any, Any] = {}
         if isinstance(self.data, Mapping):
             data = self.data
@@ -126,29 +133,29 @@ class YamlFile:
             return model.model_validate(data)
         return None
 
-    def _of(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
-        """Return the place and the text of an error, and True if its message should contain the value."""
-        place = self._known(error["loc"])
+    def _place_and_text(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
+        """Return the place and the text of a pydantic error, and True if the message should contain the value."""
+        place = self._known_place(error["loc"])
         if error["type"] == "extra_forbidden":
-            return place, f"unknown key{nearest(str(place[-1]), _names(model, error['loc'][:-1]))}", False
+            return place, f"unknown key{nearest(str(place[-1]), _valid_keys(model, error['loc'][:-1]))}", False
         if error["type"] == "missing":
             return (*place, error["loc"][-1]), "is missing", False
-        if (form := _FORMS.get(error.get("ctx", {}).get("pattern", ""))) is not None:
-            return place, f"expected {form}", True
+        if (expected := _EXPECTED.get(error.get("ctx", {}).get("pattern", ""))) is not None:
+            return place, f"expected {expected}", True
         text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         text = re.sub(r" or instance of \w+$", "", text)
-        # Validators of agent files raise whole messages; messages of pydantic name only the expected value.
+        # Validators of agent files raise complete messages; messages of pydantic name only the expected value.
         if error["type"] not in ("value_error", "assertion_error"):
             text = f"expected {text}"
         return place, text, True
 
-    def _at(self, place: Place) -> Any:
+    def _value_at(self, place: Place) -> Any:
         value = self.data
         for step in place:
             value = value[step]
         return value
 
-    def _known(self, loc: Sequence[str | int]) -> Place:
+    def _known_place(self, loc: Sequence[str | int]) -> Place:
         place: Place = ()
         for step in loc:
             if (*place, step) in self.lines:
@@ -157,33 +164,37 @@ class YamlFile:
 
 
 def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
-    """Read a file; add problems to `problems` and return None if it is invalid.
+    """Return the data and lines of a YAML file; None, with problems in `problems`, if the file is invalid.
 
     Aliases, and tags of types other than the types of YAML, are refused.
-
-    Args:
-        path: The file.
-        problems: List that receives the problems.
     """
-    import yaml
+    text = _read_text(path, problems)
+    if text is None:
+        return None
+    return _parsed(path.as_posix(), text, problems)
 
-    from agentkit_prompts.strict_yaml import StrictLoader
 
+def _read_text(path: Path, problems: list[Problem]) -> str | None:
     name = path.as_posix()
     try:
         if path.is_dir():
             raise ValueError("it is a folder")
-        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
+        return read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         problems.append(Problem(name, None, "the file does not exist; check the path"))
-        return None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         problems.append(Problem(name, line, "it is not UTF-8 text"))
-        return None
     except (OSError, ValueError) as error:
         problems.append(Problem(name, None, f"cannot be read: {getattr(error, 'strerror', None) or error}"))
-        return None
+    return None
+
+
+def _parsed(name: str, text: str, problems: list[Problem]) -> YamlFile | None:
+    import yaml
+
+    from agentkit_prompts.strict_yaml import StrictLoader
+
     lines: dict[Place, int] = {}
     try:
         loader = StrictLoader(text)
@@ -191,10 +202,12 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
         if root is None:
             problems.append(Problem(name, 1, "the file is empty"))
             return None
-        twice: list[Problem] = []
-        _note(root, (), lines, lambda key, line: twice.append(Problem(name, line, f"duplicate key {key!r:.80}")))
-        if twice:
-            problems += twice
+        duplicates: list[Problem] = []
+        _store_lines(
+            root, (), lines, lambda key, line: duplicates.append(Problem(name, line, f"duplicate key {key!r:.80}"))
+        )
+        if duplicates:
+            problems += duplicates
             return None
         return YamlFile(name, loader.construct_document(root), lines, text)
     except yaml.MarkedYAMLError as error:
@@ -211,62 +224,67 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
     return None
 
 
-def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any, int], object]) -> None:
-    """Store the line of each value, and call `twice` for duplicate keys."""
+def _store_lines(node: Any, place: Place, lines: dict[Place, int], on_duplicate: Callable[[Any, int], object]) -> None:
+    """Store the line of each value, and call `on_duplicate` with each duplicate key and its line."""
     lines.setdefault(place, node.start_mark.line + 1)
     if node.id == "mapping":
         for key, value in node.value:
-            below, line = (*place, key.value if key.id == "scalar" else key.tag), key.start_mark.line + 1
-            if below in lines:
-                twice(key.value, line)
-            lines[below] = line
-            _note(value, below, lines, twice)
+            name = key.tag
+            if key.id == "scalar":
+                name = key.value
+            inner_place, line = (*place, name), key.start_mark.line + 1
+            if inner_place in lines:
+                on_duplicate(key.value, line)
+            lines[inner_place] = line
+            _store_lines(value, inner_place, lines, on_duplicate)
     elif node.id == "sequence":
-        for at, value in enumerate(node.value):
-            _note(value, (*place, at), lines, twice)
+        for index, value in enumerate(node.value):
+            _store_lines(value, (*place, index), lines, on_duplicate)
 
 
-def _not_shown(model: type[BaseModel]) -> set[str]:
-    """Return the keys of secrets, which are excluded from `repr` and from errors."""
+def _secret_keys(model: type[BaseModel]) -> set[str]:
+    """Return the keys of secrets: fields that are excluded from `repr`, and therefore from errors."""
     keys: set[str] = set()
     for name, field in model.model_fields.items():
         if not field.repr:
             keys.add(field.alias or name)
         for inner in _models(field.annotation):
-            keys |= _not_shown(inner)
+            keys |= _secret_keys(inner)
     return keys
 
 
-def _shown(value: Any, only_kind: bool) -> str:
-    """Return an invalid value for an error; only its kind if the value may contain a secret."""
+def _value_text(value: Any, *, only_kind: bool) -> str:
+    """Return an invalid value for an error; only its type if the value may contain a secret."""
     if only_kind or isinstance(value, Mapping | list):
         return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
     return brief(value, _MAX_VALUE)
 
 
-def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the valid keys at the place of an unknown key."""
+def _valid_keys(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """Return the valid keys next to an unknown key; `loc` is the pydantic location of the mapping that has the key."""
+    # A model, or a field whose type is a union of models until a step names the model.
     level: Any = model
     for step in loc:
         if isinstance(step, int):
             continue
         field = getattr(level, "model_fields", {}).get(step)
         if field is None:
-            annotation = getattr(level, "annotation", level)
-            if annotation and (tagged := _tagged(annotation, step)) is not None:
-                level = tagged
+            level = _model_named(getattr(level, "annotation", level), step) or level
             continue
-        level = _models(field.annotation)
-        level = level[0] if len(level) == 1 else field
+        models = _models(field.annotation)
+        level = field
+        if len(models) == 1:
+            level = models[0]
     return [field.alias or name for name, field in getattr(level, "model_fields", {}).items()]
 
 
 def _models(annotation: Any) -> list[Any]:
+    """Return the models in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
 
 
-def _tagged(annotation: Any, tag: str | int) -> Any:
-    """Return the model with the name `tag` in a union."""
-    return next((model for model in _models(annotation) if model.__name__ == tag), None)
+def _model_named(annotation: Any, name: str | int) -> Any:
+    """Return the model with a class name in a type annotation, or None."""
+    return next((model for model in _models(annotation) if model.__name__ == name), None)

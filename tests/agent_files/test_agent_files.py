@@ -52,7 +52,7 @@ def problems(path: Path) -> list[str]:
     with pytest.raises(AgentFileError) as caught:
         load_agent(path)
     assert all(one.file == path.as_posix() for one in caught.value.problems)
-    return [f"{one.line}: {one.what}" for one in caught.value.problems]
+    return [f"{one.line}: {one.message}" for one in caught.value.problems]
 
 
 def test_a_file_is_an_agent_with_its_prompts_tools_memory_and_limits(folder: Path) -> None:
