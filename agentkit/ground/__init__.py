@@ -1,1 +1,1 @@
-"""Modules for all packages of agentkit: threads, event loops, checks of options, JSON of requests."""
+"""Modules that all packages of agentkit use: threads, event loops, checks of options, JSON of requests."""

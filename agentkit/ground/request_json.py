@@ -14,6 +14,7 @@ __all__ = ["MAX_VALUES", "request_json"]
 MAX_VALUES = 100_000
 """Maximum number of values in a request: more would block the event loop noticeably."""
 _MAY_BE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")
+"""Numbers that can be outside of the range of floats; only texts with such numbers are parsed a second time."""
 
 
 def request_json(text: bytes) -> Any:
@@ -31,9 +32,10 @@ def request_json(text: bytes) -> Any:
 
 
 def _check_values(data: Any) -> None:
-    count, waiting = 1, [data]
-    while waiting:
-        values = waiting.pop()
+    """Refuse more than `MAX_VALUES` values."""
+    count, containers = 1, [data]
+    while containers:
+        values = containers.pop()
         if isinstance(values, dict):
             values = values.values()
         elif not isinstance(values, list):
@@ -41,7 +43,7 @@ def _check_values(data: Any) -> None:
         count += len(values)
         if count > MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES:,} values: send at most {MAX_VALUES:,}")
-        waiting += [value for value in values if isinstance(value, dict | list)]
+        containers += [value for value in values if isinstance(value, dict | list)]
 
 
 def _finite(number: str) -> float:

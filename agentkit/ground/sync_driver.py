@@ -21,20 +21,22 @@ __all__ = ["run_blocking", "stop_run_loops", "streamed"]
 R = TypeVar("R")
 
 _LOOPS = "agentkit-run-"
+"""Prefix of the names of the loops."""
 _PATIENCE = 0.1
-"""Seconds until a run that has not started moves to the next loop: code that blocks a loop may wait for the run."""
+"""Seconds until a run that has not started moves to the next loop: the code that blocks its loop may wait for it."""
 _MAX_LOOPS = 64
-"""Number of the last loop: a run does not move further, even if this loop is blocked."""
+"""Number of the last loop; a run stays in this loop, even if other code blocks it."""
 _MAX_WAITING = 64
 """Maximum number of events that wait for the reader."""
 _depth: ContextVar[int] = ContextVar("agentkit_run_depth", default=0)
-"""Number of the loop of the current code or of its thread."""
+"""Number of the loop that runs the current code; 0 outside of these loops."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine and return its result.
 
-    An interrupt of the wait, such as Ctrl-C, cancels the coroutine and waits for its end; a second one does not wait.
+    An interrupt of the wait, such as Ctrl-C, cancels the coroutine and waits for its end; a second interrupt returns at
+    once.
     """
     call = _Call(coroutine)
     try:
@@ -45,7 +47,10 @@ def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
-    """Yield the events that `run` passes to its argument; raise the error of `run`. Closing cancels `run`."""
+    """Yield the events that `run` passes to its argument, and raise the error of `run`.
+
+    Closing the generator cancels `run`. At most `_MAX_WAITING` events wait for the reader.
+    """
     events: SimpleQueue[Any] = SimpleQueue()
     end, is_full = object(), Event()
     has_room: asyncio.Event | None = None
@@ -56,7 +61,7 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
 
         async def pass_on(event: Any) -> None:
             events.put(event)
-            # Set before the size is read: a reader that removes an event in between sets `has_room`.
+            # Set before the size is read: a reader that removes an event after that then sets `has_room`.
             is_full.set()
             while events.qsize() >= _MAX_WAITING:
                 room.clear()
@@ -103,7 +108,7 @@ class _Call(Generic[R]):
     def begin(self) -> None:
         """Start the coroutine in the next loop."""
         self._depth += 1
-        # The claim is taken once: by this loop, which starts the coroutine, or by the thread, which moves or closes it.
+        # Taken once: by the loop, to start the coroutine, or by the waiting thread, to move or close the coroutine.
         claim = self._claim = Lock()
         self.loop = background_loop(f"{_LOOPS}{self._depth}")
 
@@ -120,7 +125,7 @@ class _Call(Generic[R]):
         try:
             self._value = await self._coroutine
         except BaseException as error:
-            # KeyboardInterrupt and SystemExit as well: the waiting thread raises them.
+            # Also KeyboardInterrupt and SystemExit, which the waiting thread raises.
             self._error = error
         finally:
             self._ended.set()
@@ -132,7 +137,7 @@ class _Call(Generic[R]):
 
     def result(self) -> R:
         """Wait for the result of the coroutine, or its error."""
-        # Python handles a signal when the wait returns, if another thread of the process received it.
+        # With a timeout: if another thread received a signal, Python handles the signal when the wait returns.
         while not self._ended.wait(_PATIENCE):
             self.move_on()
         error, self._error = self._error, None
@@ -152,7 +157,7 @@ class _Call(Generic[R]):
         if self._ended.is_set():
             return
         self.loop.call(self._cancel)
-        # The garbage collector can close a stream in the thread of the loop, which must not wait for itself.
+        # If the garbage collector closes a stream in the thread of the loop, waiting would block the loop forever.
         while not self.loop.is_current and not self._ended.wait(_PATIENCE):
             pass
 
@@ -160,7 +165,7 @@ class _Call(Generic[R]):
         if self._task is not None:
             self._task.cancel()
         else:
-            # A task that is cancelled before its first step runs nothing, not even its `finally`.
+            # Later: a task that is cancelled before its first step does not run its `finally`, which sets `_ended`.
             self.loop.call(self._cancel)
 
 

@@ -18,7 +18,10 @@ begin_in_thread, in_thread = _threads.submit, _threads.run
 
 
 async def ended(future: Future[Any], *, is_last: bool = False) -> None:
-    """Wait until a call has ended; at most a few seconds if `is_last` is set, or after the task is cancelled."""
+    """Wait until a call has ended.
+
+    With `is_last`, or after this task is cancelled, the wait ends after a few seconds, and the call is abandoned.
+    """
     waiting = asyncio.wrap_future(future)
     timeout = None
     if is_last:
@@ -33,4 +36,4 @@ async def ended(future: Future[Any], *, is_last: bool = False) -> None:
             _threads.leave(future)
             waiting.cancel()
         elif waiting.done() and not waiting.cancelled():
-            waiting.exception()  # the caller reads the future
+            waiting.exception()  # read, so that asyncio logs nothing: the caller reads the exception of `future`

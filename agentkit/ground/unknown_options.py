@@ -19,50 +19,50 @@ ELSEWHERE: Mapping[str, str] = {
     "functions": "tools",
     "model_settings": "model",
 }
-"""Name of an option of a chain in other frameworks -> name of our option."""
+"""Names of the options of `Chain`, by their names in other frameworks."""
 AGENT_ELSEWHERE: Mapping[str, str] = {
     **ELSEWHERE,
     **dict.fromkeys(("system", "system_prompt", "system_message", "prompt", "prompts"), "instructions"),
     "instructions": "instructions",
     "model_settings": "settings",
 }
-"""Name of an option of an agent in other frameworks -> name of our option."""
+"""Names of the options of `Agent`, by their names in other frameworks."""
 
-_SESSION = "a session stores the conversation: run(..., session=Session('name'))"
-_OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
+_SESSION_ADVICE = "a session stores the conversation: run(..., session=Session('name'))"
+_SESSION_OPTIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
 C = TypeVar("C", bound=type)
 
 
 def check_names(
     where: str,
-    given: Iterable[str],
+    passed: Iterable[str],
     names: Iterable[str],
     meant: Mapping[str, str] = {},
     *,
     also: str = "",
     reasons: Mapping[str, str] = {},
 ) -> None:
-    """Refuse options that would be ignored.
+    """Refuse unknown options, which would be ignored.
 
     Args:
         where: Name of the method or class with the options.
-        given: Names of the passed options.
+        passed: Names of the passed options.
         names: Names of the valid options.
-        meant: Name in other frameworks -> name of our option.
+        meant: Names of valid options, by their names in other frameworks.
         also: End of the message.
-        reasons: Name of an option of another method -> the reason why it is invalid here.
+        reasons: Reasons why options of other methods are invalid here, by their names.
 
     Raises:
-        UnknownOption: Lists all unknown options.
+        UnknownOption: The error lists all unknown options.
     """
-    error = unknown_names(where, given, names, meant, also=also, reasons=reasons)
+    error = unknown_names(where, passed, names, meant, also=also, reasons=reasons)
     if error is not None:
         raise error
 
 
 def unknown_names(
     where: str,
-    given: Iterable[str],
+    passed: Iterable[str],
     names: Iterable[str],
     meant: Mapping[str, str] = {},
     *,
@@ -73,7 +73,7 @@ def unknown_names(
     valid = list(names)
     unknown: dict[str, str | None] = {}
     problems: list[str] = []
-    for name in given:
+    for name in passed:
         if name not in valid:
             text, unknown[name] = _problem(where, name, valid, meant, reasons)
             problems.append(text)
@@ -85,15 +85,15 @@ def unknown_names(
 def _problem(
     where: str, name: str, valid: list[str], meant: Mapping[str, str], reasons: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """Return the problem of an unknown option, and the option that may be meant."""
+    """Return the problem of an unknown option, and the suggested option; None without a suggestion."""
     from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 
     text, option = unknown_option(where, name, valid, meant)
     if meant.get(name) in valid or option_hint(where, name) is not None:
         return text, option
     advice = reasons.get(name) or FIELDS_ELSEWHERE.get(name)
-    if name in _OF_SESSIONS and name not in reasons:
-        advice = _SESSION
+    if name in _SESSION_OPTIONS and name not in reasons:
+        advice = _SESSION_ADVICE
     if advice is None:
         return text, option
     return f"unknown option {name!r}; {advice}", None
@@ -107,7 +107,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
     """
 
     def decorate(cls: C) -> C:
-        # The type checker must see the signature of the class, so the constructor is replaced without its knowledge.
+        # As `Any`, so that type checkers still see the original constructor.
         target: Any = cls
         init = target.__init__
         code = init.__code__

@@ -18,8 +18,8 @@ from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallN
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
-from agentkit.inspector.source import InspectorSource, unbegun_journal
+from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
+from agentkit.inspector.source import InspectorSource, empty_journal
 from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.run.engine.loop import with_recall
 from agentkit.run.engine.replay import replayed_contexts
@@ -53,9 +53,11 @@ __all__ = [
 ]
 
 _MAX_LISTED = 1_000
+"""Maximum runs, and maximum sessions, in a whole list."""
 _FIRST_LISTED = 50
-"""Maximum entries of a list in the first answer of the page, which loads longer lists later."""
+"""Maximum runs, and maximum sessions, in the first answer; the page requests the whole lists later."""
 _MAX_NAME = 200
+"""Maximum characters of a name in an error."""
 _MAX_INPUT = 160
 """Maximum characters of an input in a list."""
 
@@ -66,12 +68,17 @@ class Missing(LookupError):
     """An object that does not exist for the caller."""
 
 
-class _Located(NamedTuple):
+class _ModelCall(NamedTuple):
+    """A model call whose prompt the page shows."""
+
     agent: Agent[Any, Any]
     ctx: PromptContext
     step: int
+    """Number of the call in its run or turn, from 1."""
     steps: int
+    """Number of model calls of the run or turn."""
     run: RunRecord | None = None
+    """The run of the call; None for a call without a stored run."""
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
@@ -79,7 +86,7 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
 
     Args:
         source: The objects that the caller may read.
-        is_whole: True for whole lists; False for their first entries, and the names of longer lists in `more`.
+        is_whole: True for whole lists. False for their first entries; `more` then has the names of the cut lists.
     """
     limit = _MAX_LISTED if is_whole else _FIRST_LISTED
     agents, runs, sessions = await asyncio.gather(
@@ -122,7 +129,7 @@ def _run_view(run: RunRecord) -> Json:
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
-    """Return a session with the turns around `turn`, or its last turns; turns of stored runs have the id of the run."""
+    """Return a session with the turns around `turn`, or its last turns; a turn of a stored run has the run's id."""
     session, newest = await asyncio.gather(_session(source, name), source.runs(limit=1, session=name))
     bounds = turn_bounds(session.conversation)
     first = first_turn(len(bounds) - 1, turn)
@@ -140,34 +147,34 @@ async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
 
 async def compose_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return a composition, its prompts, and the differences to another composition."""
-    located = await _located(source, request)
+    model_call = await _model_call(source, request)
     other = None
     if request.against is not None:
-        other = await _located(source, CompositionRequest(base=request.against, kwargs=request.kwargs))
+        other = await _model_call(source, CompositionRequest(base=request.against, kwargs=request.kwargs))
     is_changed = (
         bool(request.layers) or request.budget != "keep" or request.input is not None or request.kwargs is not None
     )
-    # Without a run, required kwargs may be missing in the composition without changes.
+    # Before a run, the composition without the changed kwargs may lack required kwargs.
     has_original = request.kwargs is None or request.base.run is not None
 
     def answer() -> Json:
-        composition = _composition(located, request)
+        composition = _composition(model_call, request)
         diff = run = None
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
         elif is_changed and has_original:
-            diff = diff_view(composition, located.agent.chain.compose(located.ctx))
-        if request.journal and located.run is not None:
-            run = _run_view(located.run)
+            diff = diff_view(composition, model_call.agent.chain.compose(model_call.ctx))
+        if request.journal and model_call.run is not None:
+            run = _run_view(model_call.run)
         return {
             "view": composition_view(composition),
             "prompts": prompt_views(composition),
             "diff": diff,
-            "step": located.step,
-            "steps": located.steps,
+            "step": model_call.step,
+            "steps": model_call.steps,
             "input": composition.context.user_input.text,
             "kwargs": dict(composition.context.user_input.additional_kwargs),
-            "agent": located.agent.name,
+            "agent": model_call.agent.name,
             "run": run,
         }
 
@@ -176,29 +183,29 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
 
 async def message_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return one message of a composition with its whole text."""
-    located = await _located(source, request)
-    return await in_thread(lambda: message_view(_composition(located, request), request.message or 0))
+    model_call = await _model_call(source, request)
+    return await in_thread(lambda: message_view(_composition(model_call, request), request.message or 0))
 
 
 async def messages_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return messages of a composition from a number, at most `MAX_MESSAGES`."""
-    located = await _located(source, request)
+    model_call = await _model_call(source, request)
     start = max(0, request.message or 0)
-    return await in_thread(lambda: {"messages": messages_view(_composition(located, request), start)})
+    return await in_thread(lambda: {"messages": messages_view(_composition(model_call, request), start)})
 
 
 async def payload_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the request of a provider, or the text of a local model."""
-    located = await _located(source, request)
+    model_call = await _model_call(source, request)
     return await in_thread(
-        lambda: payload_view(_composition(located, request), request.target or "openai", request.chat_template)
+        lambda: payload_view(_composition(model_call, request), request.target or "openai", request.chat_template)
     )
 
 
 async def why_answer(source: InspectorSource, request: CompositionRequest) -> Json:
-    """Return the places of a part of the context in the prompt, and the reason."""
-    located = await _located(source, request)
-    why = await in_thread(lambda: _composition(located, request).why(request.pointer or ""))
+    """Return the spans of the prompt that show a part of the context, and the reason if no span shows the part."""
+    model_call = await _model_call(source, request)
+    why = await in_thread(lambda: _composition(model_call, request).why(request.pointer or ""))
     places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in why.spans[:100]]
     return {"pointer": why.pointer, "reason": why.reason, "spans": places}
 
@@ -212,7 +219,7 @@ async def recall_answer(source: InspectorSource, request: RecallNow) -> Json:
     search: Any = getattr(memory, "recall", None) or memory
 
     def answer() -> Json:
-        # A plain function from a query to documents is a memory too.
+        # A memory can be a function with the query as its only parameter.
         if "limit" in inspect.signature(search).parameters:
             return recall_view(search(request.query, limit=request.limit))
         return recall_view(search(request.query))
@@ -240,7 +247,7 @@ def _summary(run: RunRecord) -> Json:
     text, status = "", run.state
     if run.input is not None:
         text = run.input.text[:_MAX_INPUT]
-    # The page has no state for a run that waits for a free place.
+    # The page shows no separate state for queued runs.
     if status == "queued":
         status = "running"
     return {
@@ -255,7 +262,7 @@ def _summary(run: RunRecord) -> Json:
 
 def _journal(run: RunRecord) -> Journal:
     if run.journal is None:
-        return unbegun_journal(run)
+        return empty_journal(run)
     return run.journal
 
 
@@ -274,12 +281,12 @@ async def _session(source: InspectorSource, name: str) -> SessionProtocol:
 
 
 async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
-    """Return the ids of stored runs by the index of the first message of their turn; see `runs_begun`."""
-    run_ids = await in_thread(runs_begun, session, bounds)
+    """Return the ids of stored runs by the index of the first message of their turn; see `run_ids_of_turns`."""
+    run_ids = await in_thread(run_ids_of_turns, session, bounds)
     ids = set(run_ids.values())
     if not ids:
         return {}
-    # A session can contain the ids of runs that were deleted.
+    # The messages of a session name also runs that were deleted.
     stored = {run.run_id for run in await source.runs(limit=len(ids), session=name, ids=ids)}
     return {at: run_id for at, run_id in run_ids.items() if run_id in stored}
 
@@ -293,13 +300,13 @@ async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
     return agents[name]
 
 
-async def _located(source: InspectorSource, request: CompositionRequest) -> _Located:
-    """Return the context of the requested model call."""
+async def _model_call(source: InspectorSource, request: CompositionRequest) -> _ModelCall:
+    """Return the requested model call."""
     base = request.base
     if base.run is not None:
-        return await _of_run(source, base.run, base.step)
+        return await _call_of_run(source, base.run, base.step)
     if base.session is not None and base.turn is not None:
-        return await _of_turn(source, base.session, base.turn, request)
+        return await _call_of_turn(source, base.session, base.turn, request)
     agent = await _agent(source, base.agent)
     session = memory = None
     if base.session is not None:
@@ -310,10 +317,10 @@ async def _located(source: InspectorSource, request: CompositionRequest) -> _Loc
     if memory is not None and ctx.user_input.text:
         result: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
         ctx = with_recall(ctx, result)
-    return _Located(agent, ctx, 1, 1)
+    return _ModelCall(agent, ctx, 1, 1)
 
 
-async def _of_run(source: InspectorSource, run_id: str, step: int | None) -> _Located:
+async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -> _ModelCall:
     run = await _run(source, run_id)
     agent = await _agent(source, run.agent)
     session = None
@@ -324,34 +331,34 @@ async def _of_run(source: InspectorSource, run_id: str, step: int | None) -> _Lo
         step = len(contexts)
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: unknown step {brief(step)}; the run has {len(contexts)} model calls, from 1")
-    return _Located(agent, contexts[step - 1], step, len(contexts), run)
+    return _ModelCall(agent, contexts[step - 1], step, len(contexts), run)
 
 
-async def _of_turn(
+async def _call_of_turn(
     source: InspectorSource, name: str, turn: int | Literal["last"], request: CompositionRequest
-) -> _Located:
-    """Return a model call of a turn: from its run, or without a run as an agent would compose it now."""
+) -> _ModelCall:
+    """Return a model call of a turn, from its stored run; without a stored run, as an agent would compose it now."""
     base = request.base
-    name_of_agent = base.agent
+    agent_name = base.agent
     session = await _session(source, name)
     bounds = turn_bounds(session.conversation)
-    # `bounds` ends with the number of messages, so the last turn starts at the entry before the last.
+    # The last entry of `bounds` is the number of messages: the entry before it is the start of the last turn.
     if turn == "last":
         turn = len(bounds) - 2
-    if name_of_agent is None:
+    if agent_name is None:
         runs = await _runs(source, name, session, bounds[turn : turn + 2] if turn >= 0 else ())
         if runs and (run_id := runs.get(bounds[turn])) is not None:
-            return await _of_run(source, run_id, base.step)
+            return await _call_of_run(source, run_id, base.step)
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
-        name_of_agent = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
-    agent = await _agent(source, name_of_agent)
+        agent_name = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
+    agent = await _agent(source, agent_name)
     ctx, steps = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
-    return _Located(agent, ctx, base.step or steps, steps)
+    return _ModelCall(agent, ctx, base.step or steps, steps)
 
 
-def _composition(located: _Located, request: CompositionRequest) -> Composition:
+def _composition(model_call: _ModelCall, request: CompositionRequest) -> Composition:
     """Return the composition with the requested changes."""
-    agent, ctx = located.agent, located.ctx
+    agent, ctx = model_call.agent, model_call.ctx
     if request.input is not None or request.kwargs is not None:
         value, kwargs = ctx.user_input.input, ctx.user_input.additional_kwargs
         if request.input is not None:

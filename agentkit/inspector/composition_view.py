@@ -24,12 +24,12 @@ MAX_PIECE = 4_000
 MAX_MESSAGES = 50
 """Maximum messages of one answer; the page requests more when it scrolls."""
 _FIRST, _LAST = 30, 20
-"""First and last messages of a view, if the composition has more than `MAX_MESSAGES`."""
+"""Numbers of first and last messages in a view, if the composition has more than `MAX_MESSAGES`."""
 _MAX_REASONS = 40
-"""Maximum parts of the context whose reason for not being sent is computed."""
+"""Maximum unsent parts of the context for which the reason is computed."""
 _LAYER = re.compile(r"\w+(\[\d+\])?")
-_LISTED = ("documents", "knowledge", "recalled", "examples")
-_POINTED = re.compile(rf"\b({'|'.join(_LISTED)})\[(\d+)\]")
+_ITEM_FIELDS = ("documents", "knowledge", "recalled", "examples")
+_ITEM_POINTER = re.compile(rf"\b({'|'.join(_ITEM_FIELDS)})\[(\d+)\]")
 
 Json = dict[str, Any]
 
@@ -37,11 +37,12 @@ Json = dict[str, Any]
 def composition_view(composition: Composition) -> Json:
     """Return the content of a composition as JSON data.
 
-    `layers` are the rows of the layer table, tools first as a provider reads them; `message` is the number of the first
-    message of the layer. `messages` have `pieces`, each with the `prompt` that wrote it, the template `line`, a
-    `pointer` into the context and `trust`; a piece with `cache` is a cache point. A long composition has its first and
-    last messages only, each with its `index` out of `count`; `messages_view` returns the messages between them.
-    `unsent` lists parts of the context that no message contains.
+    - `layers` are the rows of the layer table, tools first, as a provider reads the tools first. `message` is the index
+      of the first message of the layer.
+    - `messages` have `pieces`. A piece has its text, the `prompt` that wrote it, the template `line`, a `pointer` into
+      the context and `trust`; a piece with `cache` is a cache point. Of a long composition only the first and last
+      messages are returned, each with its `index` from 0 to `count`; `messages_view` returns the other messages.
+    - `unsent` lists the parts of the context that no message contains.
     """
     budget: Json | None = None
     if composition.budget is not None:
@@ -49,22 +50,22 @@ def composition_view(composition: Composition) -> Json:
         budget = {"limit": limits.limit, "reserve": limits.reserve, "tokens": limits.tokens}
     count = _count(composition)
     numbers = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
-    walked = list(composition.walk(set(numbers)))
+    messages = list(composition.walk(set(numbers)))
     prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
         "counter": {"name": composition.counter.name, "estimated": composition.counter.estimated},
         "budget": budget,
         "prefix": {"hash": prefix_hash, "tokens": prefix_tokens},
-        "layers": _layers(composition, walked),
+        "layers": _layers(composition, messages),
         "tools": [
             {"name": tool.name, "description": _cut(tool.description, MAX_PIECE), "parameters": dict(tool.parameters)}
             for tool in composition.tools
         ],
         "output": composition.output_schema,
         "count": count,
-        "messages": _messages(composition, walked, numbers, MAX_PIECE),
-        "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
+        "messages": _messages(composition, messages, numbers, MAX_PIECE),
+        "unsent": _unsent(composition, [segment for _, segments in messages for segment in segments]),
     }
 
 
@@ -134,27 +135,31 @@ def _points(composition: Composition) -> dict[int, list[Json]]:
     return points
 
 
-_Walked = Sequence[tuple[Message, Sequence[Segment]]]
+_SegmentedMessages = Sequence[tuple[Message, Sequence[Segment]]]
+"""Messages with their segments; only requested messages have segments."""
 
 
 def _count(composition: Composition) -> int:
-    own = composition.sends_system + composition.sends_user + bool(composition.closing.text)
-    return own + len(composition.conversation) + len(composition.intermediate)
+    """Return the number of messages, without composing them."""
+    rendered = composition.sends_system + composition.sends_user + bool(composition.closing.text)
+    return rendered + len(composition.conversation) + len(composition.intermediate)
 
 
-def _messages(composition: Composition, walked: _Walked, numbers: Iterable[int], max_piece: int | None) -> list[Json]:
+def _messages(
+    composition: Composition, messages: _SegmentedMessages, numbers: Iterable[int], max_piece: int | None
+) -> list[Json]:
     points = _points(composition)
-    return [_message(composition, at, *walked[at], points.get(at, ()), max_piece) for at in numbers]
+    return [_message(composition, at, *messages[at], points.get(at, ()), max_piece) for at in numbers]
 
 
-def _first_messages(composition: Composition, walked: _Walked) -> dict[str, int]:
-    """Return the first message that shows each layer."""
+def _first_messages(composition: Composition, messages: _SegmentedMessages) -> dict[str, int]:
+    """Return the index of the first message that shows each layer."""
     first: dict[str, int] = {}
-    for number, (_, segments) in enumerate(walked):
+    for number, (_, segments) in enumerate(messages):
         if segments:
             for prompt in {segment.prompt for segment in segments if segment.text}:
                 first.setdefault(prompt, number)
-    # Stored messages have no segments, except the messages that the view shows.
+    # Most stored messages have no segments here: the first stored message with content is used.
     before = int(composition.sends_system)
     after = before + len(composition.conversation) + composition.sends_user
     for name, start in (("conversation", before), ("intermediate", after)):
@@ -171,9 +176,9 @@ def _first_messages(composition: Composition, walked: _Walked) -> dict[str, int]
     return layers
 
 
-def _layers(composition: Composition, walked: _Walked) -> list[Json]:
-    """Return the rows of the layer table in the order in which a provider reads them; `cached` marks cached layers."""
-    first = _first_messages(composition, walked)
+def _layers(composition: Composition, messages: _SegmentedMessages) -> list[Json]:
+    """Return the rows of the layer table, tools first; `cached` is True for layers before the last cache point."""
+    first = _first_messages(composition, messages)
     rows = [
         {
             **row,
@@ -191,7 +196,7 @@ def _layers(composition: Composition, walked: _Walked) -> list[Json]:
 
 
 def _mark_cached(rows: list[Json], composition: Composition) -> None:
-    """Set `cached` of the layers before the last cache point."""
+    """Set `cached` of the rows whose layers are before the last cache point."""
     last, end = composition.breakpoints[-1], 0
     is_after_system = last.message > 0 or last.after == "conversation"
     cached: dict[str, bool] = {}
@@ -243,9 +248,9 @@ def _tokens(composition: Composition, message: Message, segments: Sequence[Segme
 
 
 def _pieces(segments: Sequence[Segment], points: Sequence[Json], max_piece: int | None) -> list[Json]:
-    """Return the pieces of a message, split at cache points; adjacent pieces of one origin are joined."""
+    """Return the pieces of a message, split at cache points; adjacent segments with the same origin are one piece."""
     pieces: list[Segment | Json] = []
-    for piece in _parted(segments, points):
+    for piece in _split_segments(segments, points):
         last = None
         if pieces:
             last = pieces[-1]
@@ -266,7 +271,7 @@ def _is_same_origin(segment: Segment, other: Segment) -> bool:
     return segment.media is None is other.media and segment[1:5] == other[1:5]
 
 
-def _parted(segments: Sequence[Segment], points: Sequence[Json]) -> Iterator[Segment | Json]:
+def _split_segments(segments: Sequence[Segment], points: Sequence[Json]) -> Iterator[Segment | Json]:
     """Yield the segments that have text, split at cache points, and the cache points between them."""
     cuts = sorted(points, key=lambda point: point["offset"])
     at = 0
@@ -302,7 +307,7 @@ def _piece_view(segment: Segment, max_piece: int | None) -> Json:
 
 
 def clipped(text: str) -> str:
-    """Return the first `MAX_PIECE` characters of a text, and the number of the other characters."""
+    """Return a text; of a long text the first `MAX_PIECE` characters, and the number of the other characters."""
     if len(text) <= MAX_PIECE:
         return text
     return f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"
@@ -314,12 +319,12 @@ def _cut(text: str, max_piece: int | None) -> str:
 
 def _unsent(composition: Composition, segments: Sequence[Segment]) -> list[Json]:
     """Return the documents, facts, recalled messages and examples of the context that no message contains."""
-    if not any(getattr(composition.context, name) for name in _LISTED):
+    if not any(getattr(composition.context, name) for name in _ITEM_FIELDS):
         return []
     pointers = [segment.pointer for segment in segments if segment.pointer and segment.text]
-    sent = {(name, int(index)) for pointer in pointers for name, index in _POINTED.findall(pointer)}
+    sent = {(name, int(index)) for pointer in pointers for name, index in _ITEM_POINTER.findall(pointer)}
     unsent: list[Json] = []
-    for name in _LISTED:
+    for name in _ITEM_FIELDS:
         for index, item in enumerate(getattr(composition.context, name)):
             if (name, index) in sent:
                 continue

@@ -16,9 +16,9 @@ __all__ = ["diff_view"]
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MAX_WORDS = 3_000
-"""Maximum words of two texts that are compared word by word, without their equal starts and ends."""
+"""Maximum number of words of two texts, without equal starts and ends, that are compared word by word."""
 _MAX_MESSAGES = 1_500
-"""Maximum messages that are aligned, without their equal starts and ends."""
+"""Maximum number of messages, without equal starts and ends, that are aligned."""
 
 Json = dict[str, Any]
 
@@ -26,9 +26,10 @@ Json = dict[str, Any]
 def diff_view(composition: Composition, previous: Composition) -> Json:
     """Return the differences of `composition` from `previous`, as JSON data.
 
-    `first` is the first difference and the tokens before it; `layers` has the layers of both compositions with their
-    tokens in each; `messages` are the messages in order: equal messages as a count, changed messages with `pieces`
-    of the kinds `same`, `added` and `removed`.
+    - `first` is the first difference and the number of tokens before it.
+    - `layers` has the layers of both compositions, with their tokens in each composition.
+    - `messages` has the messages in order: a count of equal messages, or a changed message with `pieces` of the kinds
+      `same`, `added` and `removed`.
     """
     diff = composition.diff(previous)
     first = None
@@ -80,7 +81,7 @@ def _texts(composition: Composition) -> dict[str, object]:
 
 def _messages(now: Sequence[Message], before: Sequence[Message]) -> Iterator[Json]:
     keys, keys_before = list(map(_key, now)), list(map(_key, before))
-    for kind, i1, i2, j1, j2 in _aligned(keys_before, keys, _MAX_MESSAGES):
+    for kind, i1, i2, j1, j2 in _edits(keys_before, keys, _MAX_MESSAGES):
         if kind == "equal":
             yield {"change": "same", "count": i2 - i1, "from": j1}
             continue
@@ -88,17 +89,17 @@ def _messages(now: Sequence[Message], before: Sequence[Message]) -> Iterator[Jso
         # Messages of equal roles are compared word by word; other messages were added or removed.
         while old and new and old[0].role == new[0].role:
             message_before, message = old.pop(0), new.pop(0)
-            pieces = list(_words(_whole(message_before), _whole(message)))
+            pieces = list(_words(_text_with_calls(message_before), _text_with_calls(message)))
             yield {"change": "changed", "role": message.role, "pieces": pieces}
         for change, messages in (("removed", old), ("added", new)):
             for message in messages:
-                pieces = [{"change": change, "text": clipped(_whole(message))}]
+                pieces = [{"change": change, "text": clipped(_text_with_calls(message))}]
                 yield {"change": change, "role": message.role, "pieces": pieces}
 
 
 def _words(before: str, now: str) -> Iterator[Json]:
     old, new = _WORDS.findall(before), _WORDS.findall(now)
-    for kind, i1, i2, j1, j2 in _aligned(old, new, _MAX_WORDS):
+    for kind, i1, i2, j1, j2 in _edits(old, new, _MAX_WORDS):
         if kind == "equal":
             yield {"change": "same", "text": clipped("".join(new[j1:j2]))}
             continue
@@ -108,9 +109,12 @@ def _words(before: str, now: str) -> Iterator[Json]:
             yield {"change": "added", "text": clipped("".join(new[j1:j2]))}
 
 
-def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield the edits from one sequence to the other; sequences longer than `most` are replaced as a whole."""
-    # Equal starts and ends are skipped first: the matcher takes quadratic time, and most changes are local.
+def _edits(old: Sequence[Hashable], new: Sequence[Hashable], maximum: int) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yield the edits from `old` to `new`: the kind, the range in `old` and the range in `new`.
+
+    If the parts that differ have more than `maximum` items, the edit is one replacement.
+    """
+    # The matcher takes quadratic time, and most changes are local: equal starts and ends are skipped first.
     limit = min(len(old), len(new))
     start = next((at for at in range(limit) if old[at] != new[at]), limit)
     limit -= start
@@ -119,7 +123,7 @@ def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Ite
     if start:
         yield "equal", 0, start, 0, start
     middle, other = old[start:last_old], new[start:last_new]
-    if middle and other and len(middle) + len(other) <= most:
+    if middle and other and len(middle) + len(other) <= maximum:
         steps = SequenceMatcher(None, middle, other, autojunk=False).get_opcodes()
         yield from ((kind, start + i1, start + i2, start + j1, start + j2) for kind, i1, i2, j1, j2 in steps)
     elif middle or other:
@@ -129,9 +133,9 @@ def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Ite
 
 
 def _key(message: Message) -> Hashable:
-    return message.role, _whole(message)
+    return message.role, _text_with_calls(message)
 
 
-def _whole(message: Message) -> str:
+def _text_with_calls(message: Message) -> str:
     calls = "".join(f"\n-> {call.name}({call.arguments})" for call in message.tool_calls)
     return f"{message.text}{calls}"

@@ -22,12 +22,12 @@ def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:
 
     Args:
         layers: The layers.
-        templates: New text by the path of the prompt, such as `system[0].wrapped_prompts[1]`. The engine of the present
-            template reads the text; empty text leaves the prompt out.
+        templates: New template texts by the path of the prompt, such as `system[0].wrapped_prompts[1]`. The engine of
+            the present template is used; an empty text leaves the prompt out.
 
     Raises:
-        ContextError: Paths are unknown; lists all of them.
-        PromptError: A template cannot be compiled, or reads a value that the context does not have; names the prompt.
+        ContextError: Paths are unknown. The error lists all unknown paths.
+        PromptError: A template cannot be compiled, or reads an unknown value. The error names the prompt.
     """
     paths = {path for path, _ in layers.walk()}
     problems: list[tuple[str, str]] = []

@@ -62,10 +62,13 @@ _MAX_BODY = 4_000_000
 _BODY_SECONDS = 30.0
 """Maximum seconds until a request has arrived."""
 _MAX_PROBLEMS = 200
+"""Maximum number of problems in an answer."""
 _MAX_MESSAGE = 4_000
-_OURS = (AgentError, PromptError, ToolError, InvalidArgument, NotFound)
+"""Maximum characters of an error message."""
+_SHOWN_ERRORS = (AgentError, PromptError, ToolError, InvalidArgument, NotFound)
+"""Errors whose message is sent to the page."""
 _UNAVAILABLE = (DatabaseUnavailable, ModelError, StoreError)
-"""Errors that name files and addresses of the machine."""
+"""Errors whose message can name files and addresses of the machine: the message is only logged."""
 _log = logging.getLogger("agentkit")
 
 Json = dict[str, Any]
@@ -76,21 +79,21 @@ _Answer = Callable[[InspectorSource, Request], Awaitable[Json]]
 def routes(source: SourceOf) -> list[Route]:
     """Return the routes under `/inspector`, for a Starlette application.
 
-    The page and its files contain no data, and need no token. Requests under `/inspector/api` are answered from the
-    source of their caller.
+    The page and its files contain no data, so that they need no token. A request under `/inspector/api` is answered
+    from the source of its caller.
 
     Args:
         source: Returns the source of the caller of a request, or raises `HTTPException` with status 401.
     """
-    packed = [
+    middleware = [
         Middleware(EndedRequests, answer=stopped),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3),
     ]
-    # Compressing the files takes long, and most servers never show the page: done at the first request.
+    # At the first request: compressing the files takes long, and most servers never show the page.
     files = lru_cache(maxsize=1)(page_files)
 
     async def file(request: Request) -> Response:
-        """Return a file of the page. Only names of a fixed list exist, so that no path leads to other files."""
+        """Return a file of the page. The names are a fixed list, so that no path leads to other files."""
         page_file = files().get(request.path_params.get("name", "index.html"))
         if page_file is None:
             return Response("not found", 404, _HEADERS, "text/plain")
@@ -105,30 +108,42 @@ def routes(source: SourceOf) -> list[Route]:
     def api(path: str, method: str, answer: _Answer) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
-                own = source(request)
-                if inspect.isawaitable(own):
-                    own = await own
-                return _json(await answer(own, request))
+                caller_source = source(request)
+                if inspect.isawaitable(caller_source):
+                    caller_source = await caller_source
+                return _json(await answer(caller_source, request))
             except ClientDisconnect:
                 return Response(status_code=400)
             except Exception as error:
-                return _failed(error)
+                return _error_response(error)
 
-        return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method], middleware=packed)
+        return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method], middleware=middleware)
 
     def post(path: str, body: type[Body], answer: Callable[[InspectorSource, Body], Awaitable[Json]]) -> Route:
-        async def read(own: InspectorSource, request: Request) -> Json:
-            return await answer(own, await _read(request, body))
+        async def read(caller_source: InspectorSource, request: Request) -> Json:
+            return await answer(caller_source, await _read(request, body))
 
         return api(path, "POST", read)
 
     return [
         Route(PREFIX, _to_page),
         Route(f"{PREFIX}/", file),
-        api("overview", "GET", lambda own, request: answers.overview(own, is_whole="all" in request.query_params)),
-        api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
-        api("session", "GET", lambda own, request: answers.session_answer(own, *_name_and_turn(request))),
-        api("turns", "GET", lambda own, request: answers.turns_answer(own, *_name_and_start(request))),
+        api(
+            "overview",
+            "GET",
+            lambda caller_source, request: answers.overview(caller_source, is_whole="all" in request.query_params),
+        ),
+        api("run", "GET", lambda caller_source, request: answers.run_answer(caller_source, _parameter(request, "id"))),
+        api(
+            "session",
+            "GET",
+            lambda caller_source, request: answers.session_answer(caller_source, *_name_and_turn(request)),
+        ),
+        api(
+            "turns",
+            "GET",
+            lambda caller_source, request: answers.turns_answer(caller_source, *_name_and_start(request)),
+        ),
         post("compose", page_requests.CompositionRequest, answers.compose_answer),
         post("message", page_requests.CompositionRequest, answers.message_answer),
         post("messages", page_requests.CompositionRequest, answers.messages_answer),
@@ -170,17 +185,17 @@ def _turn(name: str, text: str) -> int:
 
 
 async def _read(request: Request, body: type[Body]) -> Body:
-    """Read the JSON of a request.
+    """Return the body of a JSON request.
 
     Raises:
         HTTPException: The request has another type of content, is too long or too slow, or is not JSON.
-        ValidationError: The JSON has another form; lists all problems.
+        ValidationError: The JSON does not match the body. The error lists all problems.
     """
-    # A page of another site cannot send this type without a preflight request of the browser.
+    # For this type, the browser asks this server before a page of another site can send a request.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, f"content-type: expected application/json, got {kind[:80]!r}")
-    # Counted while it is read: the header with the length can be missing or false.
+    # The bytes are counted while they arrive, because the header with the length can be missing or wrong.
     data = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
@@ -207,7 +222,7 @@ def _json(data: object, status: int = 200) -> Response:
 
 
 def _plain(value: object) -> object:
-    """Return a JSON form of another value."""
+    """Return a value that JSON cannot represent as an object, a list or text."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple | set | frozenset):
@@ -232,8 +247,8 @@ def stopped() -> Response:
     return _json({"error": {"kind": "Stopped", "message": STOPPED, "problems": [], "omitted": 0}}, 503)
 
 
-def _failed(error: Exception) -> Response:
-    """Return the answer with an error and its problems, without files and addresses of the machine."""
+def _error_response(error: Exception) -> Response:
+    """Return the response for an error, with its problems and without files and addresses of the machine."""
     problems: list[tuple[str, str]] = []
     if isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
@@ -242,7 +257,7 @@ def _failed(error: Exception) -> Response:
     elif isinstance(error, ValidationError):
         status, message = 422, "the request is not valid"
         problems = [(".".join(map(str, row["loc"])), row["msg"]) for row in error.errors(include_url=False)]
-    elif isinstance(error, _OURS) and not isinstance(error, DatabaseUnavailable):
+    elif isinstance(error, _SHOWN_ERRORS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):
             problems = [(f"kwargs.{name}", problem) for name, (problem, _) in error.problems.items()]
@@ -256,7 +271,7 @@ def _failed(error: Exception) -> Response:
         message = f"the inspector cannot answer: {reason}; the log of the server has the cause"
     rows = [{"where": where[:200], "what": problem[:500]} for where, problem in problems[:_MAX_PROBLEMS]]
     body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": rows}
-    # Such as `WWW-Authenticate` of a request without a token.
+    # Headers such as `WWW-Authenticate`, for a request without a token.
     headers = getattr(error, "headers", None) or {}
     response = _json({"error": body | {"omitted": max(0, len(problems) - _MAX_PROBLEMS)}}, status)
     response.headers.update(headers)

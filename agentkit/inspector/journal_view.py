@@ -54,13 +54,13 @@ def usage_view(usage: Usage) -> Json:
 
 
 def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
-    """Return the calls without a result and without a decision, by the ids that decisions refer to.
+    """Return the calls without a result and without a decision, by the ids that decisions use.
 
-    The id of a call inside of an agent that runs as a tool is `outer/inner`. The journal of a run that was cut short,
-    and does not wait, has such calls too.
+    A call of an agent that runs as a tool has the id `outer/inner`. A run that was interrupted also has such calls,
+    without waiting for decisions.
     """
     calls: dict[str, ToolCall] = {}
-    # Only the calls of the last reply can wait: earlier calls have results, or the run could not continue.
+    # Only the calls of the last reply can wait: the run continued after the results of earlier calls.
     for step in journal.steps():
         if step.kind == "model":
             calls = dict(step.calls)
@@ -77,7 +77,7 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
 
 
 def _event(step: JournalStep) -> Json | None:
-    """Return the event of a step; None if other events show the step."""
+    """Return the event of a step; None for appended messages, and for a compaction without effect."""
     if step.kind == "append" or (step.kind == "compact" and not step.answer.messages):
         return None
     return {"kind": step.kind, **_DETAILS[step.kind](step)}

@@ -1,4 +1,4 @@
-"""Serves the inspector on this machine: on loopback, for requests with the token of this start."""
+"""Server of the inspector on loopback, for requests with the token of this start."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _GRACE_SECONDS = 5
 
 
 def local_app(source: LocalSource, token: str, ready: Callable[[], object] = lambda: None) -> Starlette:
-    """Return the application, which answers requests that have the token and a host name of this machine.
+    """Return the application, which answers requests with the token and a host name of this machine.
 
-    Another page in the same browser can neither read data, because it has no token, nor reach the server under another
+    Another page in the same browser cannot read data, because it has no token, and cannot reach the server by another
     host name.
     """
 
-    def own(request: Request) -> InspectorSource:
+    def source_of(request: Request) -> InspectorSource:
         authorization = request.headers.get("authorization", "")
         if not secrets.compare_digest(authorization.encode("utf-8", "replace"), f"Bearer {token}".encode()):
             raise HTTPException(
@@ -54,7 +54,7 @@ def local_app(source: LocalSource, token: str, ready: Callable[[], object] = lam
             await source.close()
 
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"], www_redirect=False)
-    return Starlette(routes=routes(own), middleware=[hosts], lifespan=lifespan)
+    return Starlette(routes=routes(source_of), middleware=[hosts], lifespan=lifespan)
 
 
 def serve_locally(
@@ -80,8 +80,10 @@ def serve_locally(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((_HOST, port))
         listening.listen(128)
-        place = f"&to={where}" if where else ""
-        address = f"http://{_HOST}:{listening.getsockname()[1]}{PREFIX}/#token={token}{place}"
+        view = ""
+        if where:
+            view = f"&to={where}"
+        address = f"http://{_HOST}:{listening.getsockname()[1]}{PREFIX}/#token={token}{view}"
         app = local_app(source, token, lambda: on_ready(address))
         config = uvicorn.Config(
             EndedRequests(app, stopped, lambda: server.should_exit),

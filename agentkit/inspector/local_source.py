@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.inspector.journal_view import waiting_calls
-from agentkit.inspector.source import unbegun_journal
+from agentkit.inspector.source import empty_journal
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
@@ -26,6 +26,7 @@ __all__ = ["LocalSource"]
 
 Named = TypeVar("Named")
 _MAX_RUNS = 1_000
+"""Maximum number of stored runs; the oldest ended run is removed first."""
 
 
 class LocalSource:
@@ -64,7 +65,7 @@ class LocalSource:
             self.add(journal)
 
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
-        """Add a run of another program; `error` is the error that ended the run."""
+        """Add a run of another program; `error` is the error that ended the run, or None."""
         state, waiting, failure = _state(journal, self._agents.get(journal.agent), error)
         self._store(
             RunRecord(
@@ -97,7 +98,7 @@ class LocalSource:
         with self._lock:
             text = "".join(self._lines.get(run_id, ()))
         if not text:
-            return replace(run, journal=unbegun_journal(run))
+            return replace(run, journal=empty_journal(run))
         return replace(run, journal=Journal.loads(text))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
@@ -112,8 +113,8 @@ class LocalSource:
         return self._agents[agent].memory
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
-        chosen = self._agent(agent)
-        chosen.chain.preflight(user_input)
+        run_agent = self._agent(agent)
+        run_agent.chain.preflight(user_input)
         opened = None
         if session is not None:
             opened = self._sessions.get(session) or self._new_session(session)
@@ -137,7 +138,7 @@ class LocalSource:
             with self._lock:
                 lines.append(line)
 
-        self._begin(run, chosen.run(user_input, run_id=run_id, session=opened, journal=add_line))
+        self._begin(run, run_agent.run(user_input, run_id=run_id, session=opened, journal=add_line))
         return run_id
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
@@ -181,12 +182,12 @@ class LocalSource:
             self._lines.pop(oldest, None)
 
     def _begin(self, run: RunRecord, running: Any) -> None:
-        # Stored, because the event loop has only weak references to tasks.
-        task = asyncio.create_task(self._ended(run, running))
+        # Stored in a set, because the event loop has only weak references to tasks.
+        task = asyncio.create_task(self._store_end(run, running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ended(self, run: RunRecord, running: Any) -> None:
+    async def _store_end(self, run: RunRecord, running: Any) -> None:
         """Wait for a run, and store its end."""
         state: RunState = "finished"
         waiting: tuple[WaitingCall, ...] = ()
@@ -210,14 +211,15 @@ class LocalSource:
             self._runs[run.run_id] = ended
 
 
-def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
+def _by_name(kind: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
+    """Return named agents or sessions as a dictionary; refuse duplicate names."""
     objects = dict(named)
     if len(objects) < len(named):
         names = [name for name, _ in named]
         duplicates = sorted({name for name in names if names.count(name) > 1})
         raise AgentDefinitionError(
-            f"inspector: more than one {what} has the name {', '.join(map(repr, duplicates))}",
-            name=what,
+            f"inspector: more than one {kind} has the name {', '.join(map(repr, duplicates))}",
+            name=kind,
             value=", ".join(duplicates),
         )
     return objects
@@ -235,9 +237,9 @@ def _state(
     if messages and messages[-1].role == "assistant" and not messages[-1].tool_calls:
         return "finished", (), None
     calls = [replace(call, id=id) for id, call in waiting_calls(journal).items()]
-    asked = [call for call in calls if agent is not None and ("/" in call.id or _asks(agent, call.name))]
-    if asked:
-        return "waiting", tuple([WaitingCall.of(call) for call in asked]), None
+    waiting = [call for call in calls if agent is not None and ("/" in call.id or _may_need_approval(agent, call.name))]
+    if waiting:
+        return "waiting", tuple([WaitingCall.of(call) for call in waiting]), None
     return "failed", (), RunError("Interrupted", "the journal ends before the run: resume the run")
 
 
@@ -245,7 +247,7 @@ def _waiting(paused: Paused) -> tuple[WaitingCall, ...]:
     return tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
 
 
-def _asks(agent: Agent[Any, Any], tool: str) -> bool:
+def _may_need_approval(agent: Agent[Any, Any], tool: str) -> bool:
     return tool in agent.tools and agent.tools[tool].policy.approval != "never"
 
 

@@ -1,6 +1,6 @@
-"""The files of the page: its modules joined to one script, and each address with a hash of the content.
+"""The files of the page: the modules are joined to one script, and each address has a hash of the content.
 
-A browser without a cache sends few requests; a browser with the files in its cache requests the page only.
+A browser without a cache sends few requests; a browser with the files in its cache requests only the page.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
 
 
 class PageFile(NamedTuple):
-    """A file in the forms in which it is sent."""
+    """A file of the page, plain and compressed."""
 
     plain: bytes
     packed: bytes
     """Content, compressed with gzip."""
     media_type: str
     version: str
-    """Hash of the content: the content of an address that ends with `?version` never changes."""
+    """Hash of the content, which the page appends to the address, so that a browser can cache the file forever."""
 
 
 def page_files() -> dict[str, PageFile]:
     """Return all files of the page by name."""
-    parts = {path.name: path.read_text("utf-8") for path in sorted(_PAGE.iterdir()) if path.suffix in _TYPES}
-    page = parts.pop("index.html")
-    script = _joined(parts, "main.js")
-    files = {name: _file(name, text) for name, text in parts.items() if not name.endswith(".js")}
+    texts = {path.name: path.read_text("utf-8") for path in sorted(_PAGE.iterdir()) if path.suffix in _TYPES}
+    page = texts.pop("index.html")
+    script = _joined(texts, "main.js")
+    files = {name: _file(name, text) for name, text in texts.items() if not name.endswith(".js")}
     files["main.js"] = _file("main.js", script)
     for name, file in files.items():
         page = page.replace(f'="{name}"', f'="{name}?{file.version}"')
@@ -50,18 +50,18 @@ def _file(name: str, text: str) -> PageFile:
     return PageFile(data, gzip.compress(data, mtime=0), _TYPES[Path(name).suffix], version)
 
 
-def _joined(parts: Mapping[str, str], main: str) -> str:
-    """Return a script with a module and the modules that it imports, each as a function, in order.
+def _joined(texts: Mapping[str, str], main: str) -> str:
+    """Return one script with a module and the modules that it imports; each module becomes a function.
 
     Raises:
-        ValueError: A module has another form of import or export than the modules of the page.
+        ValueError: A module has an import or export that this function does not support.
     """
-    written: dict[str, str] = {}
+    functions: dict[str, str] = {}
 
     def write(name: str) -> None:
-        text = parts[name]
+        text = texts[name]
         for _, imported in _IMPORT.findall(text):
-            if f"{imported}.js" not in written:
+            if f"{imported}.js" not in functions:
                 write(f"{imported}.js")
         exported = ", ".join(_EXPORT.findall(text))
         text = _IMPORT.sub(lambda match: f"const {match[1].replace(' as ', ': ')} = ${match[2]};\n", text)
@@ -71,7 +71,7 @@ def _joined(parts: Mapping[str, str], main: str) -> str:
             raise ValueError(
                 f"{name}: expected `import {{ a }} from` a file of the same folder, and named exports, got {other[0]}"
             )
-        written[name] = f"const ${Path(name).stem} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();\n"
+        functions[name] = f"const ${Path(name).stem} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();\n"
 
     write(main)
-    return "".join(written.values())
+    return "".join(functions.values())

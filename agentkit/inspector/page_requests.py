@@ -16,19 +16,19 @@ class _Body(BaseModel):
 
 
 class Base(_Body):
-    """Place of a model call: in a run, in a turn of a session, or before a run."""
+    """A model call: of a run, of a turn of a session, or the first call of a new run."""
 
     run: Name | None = None
     session: Name | None = None
     turn: int | Literal["last"] | None = None
     agent: Name | None = None
-    """Agent that composes; by default the agent of the run of the turn, or else the latest agent of the session."""
+    """Agent that composes; by default the agent of the turn's run, or else the latest agent of the session."""
     step: int | None = None
     """Number of the model call, from 1; None for the last call."""
 
 
 class CompositionRequest(_Body):
-    """Request of a composition: an earlier composition, with changes if there are any."""
+    """Request of the composition of a model call, with optional changes."""
 
     base: Base
     input: str | None = None
@@ -40,7 +40,7 @@ class CompositionRequest(_Body):
     budget: StrictInt | Literal["keep"] | None = "keep"
     """Tokens of the budget; None for no budget, "keep" for the budget of the agent."""
     recall: bool = False
-    """True to search the memory, if no run is given."""
+    """True to search the memory for the first call of a new run."""
     against: Base | None = None
     """Composition to compare with; by default the composition without the changes."""
     message: int | None = None
@@ -48,7 +48,7 @@ class CompositionRequest(_Body):
     chat_template: str | None = None
     pointer: str | None = None
     journal: bool = False
-    """True to return the run too."""
+    """True to include the run in the answer."""
 
 
 class Start(_Body):

@@ -1,6 +1,6 @@
-"""Turns of a conversation, and the context of a model call of a turn whose run has no journal.
+"""Turns of a conversation, and the context of a model call in a turn whose run has no journal.
 
-Nothing is sent, no tool runs, and no memory is searched. The context gets the present prompts of the agent.
+Nothing is sent, no tool runs, and no memory is searched. The present prompts of the agent render the context.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def turn_context(
     kwargs: Mapping[str, Any] | None = None,
     step: int | None = None,
 ) -> tuple[PromptContext, int]:
-    """Return the context of a model call of a turn without a journal, and the number of calls of the turn.
+    """Return the context of a model call in a turn without a journal, and the number of model calls of the turn.
 
-    The items that memory returned then are unknown, and are left out.
+    The context has no recalled items, because the items of that time are unknown.
 
     Args:
         agent: The agent that composes.
         session: The conversation.
         turn: Number of the turn, from 0.
-        kwargs: Additional kwargs of the input, if the session stores none.
+        kwargs: Additional kwargs of the input; they take precedence over the kwargs of the session.
         step: Number of the model call in the turn, from 1; None for the last call.
 
     Raises:
@@ -74,7 +74,7 @@ def turn_context(
         raise PromptError(
             f"step: unknown step {brief(step)}; turn {turn} has {len(answers)} model calls, from 1", name="step"
         )
-    # A copy in memory with the messages before the turn: the composition must not show the turn itself.
+    # A session with the messages before the turn only: the composition must not show the turn itself.
     before = Session(session.id, conversation[:start])
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
     ctx = agent.context(UserInput(text, dict(kwargs or {})), before)

@@ -18,22 +18,22 @@ from agentkit_prompts.templates.spans import BREAK
 __all__ = ["TARGETS", "payload_view"]
 
 TARGETS = ("openai", "responses", "anthropic", "text")
-"""Forms of a payload; `text` is the text of a local model."""
-_MEDIA = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{512,}+")
-_MAX_MEDIA = 48
-"""Characters of the base64 of a media part in the view."""
+"""Targets of a payload; `text` is the text for a local model."""
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{512,}+")
+_MAX_BASE64 = 48
+"""Maximum characters of base64 data in the view."""
 
 
 def payload_view(composition: Composition, target: str, chat_template: str | None = None) -> dict[str, Any]:
     """Return the payload as pieces of text.
 
-    Each piece has its `text` and a `kind`: `text`; `control` for a control token of the chat template; `broken` for
-    a control token in untrusted text, which a zero-width space breaks. The base64 of media is cut short.
+    A piece has its `text` and a `kind`: `control` for a control token of the chat template; `broken` for a control
+    token in untrusted text, which a zero-width space breaks; `text` for other text. Base64 data of media is cut.
 
     Args:
         composition: The composition.
         target: One of `TARGETS`.
-        chat_template: Name of a registered chat template, or of a model that has one; for `text` only.
+        chat_template: Name of a registered chat template, only for `text`; None for text without a chat template.
 
     Raises:
         PromptError: The target is unknown, or the template cannot write a part of the conversation.
@@ -44,8 +44,8 @@ def payload_view(composition: Composition, target: str, chat_template: str | Non
         if chat_template is not None:
             raise PromptError("chat_template: only the target 'text' has a chat template", name="chat_template")
         body = getattr(composition, f"to_{target}")()
-        # The page would become slow with megabytes of base64, which no person reads.
-        text = _MEDIA.sub(_shortened, json.dumps(body, ensure_ascii=False, indent=2, default=str))
+        # Megabytes of base64 would make the page slow.
+        text = _BASE64.sub(_shortened_base64, json.dumps(body, ensure_ascii=False, indent=2, default=str))
         return {"target": target, "pieces": [{"text": text, "kind": "text"}]}
     if chat_template is None:
         return {"target": target, "pieces": [{"text": composition.text, "kind": "text"}]}
@@ -83,9 +83,9 @@ def _marked(text: str, marks: list[tuple[int, int, str]]) -> Iterator[dict[str, 
         yield {"text": text[at:], "kind": "text"}
 
 
-def _shortened(match: re.Match[str]) -> str:
+def _shortened_base64(match: re.Match[str]) -> str:
     text = match[0]
-    # A long text of few different characters is no base64.
+    # Text with few different characters, such as a long line of dashes, is not base64.
     if len(set(text[:256])) < 20:
         return text
-    return f"{text[:_MAX_MEDIA]}... ({len(text) - _MAX_MEDIA:,} more characters)"
+    return f"{text[:_MAX_BASE64]}... ({len(text) - _MAX_BASE64:,} more characters)"

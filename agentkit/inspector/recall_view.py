@@ -1,4 +1,4 @@
-"""Hits of a recall as JSON, each with its score, the parts of the score, and the reason for its use."""
+"""Hits of a recall as JSON: each hit has its score, the parts of the score, and the reason for its use."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["recall_view", "result_view"]
 
 _MAX_TEXT = 2_000
 _MAX_HITS = 500
-_WHY = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
+_REASON = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
 _NUMBER = re.compile(r" ([+-]\d++\.\d++)")
 
 
 def result_view(result: RecallResult) -> dict[str, Any]:
-    """Return the recalled items of a run: `hits` in the order of the context, each with its `pointer`, and problems."""
+    """Return the recalled items of a run: `hits` in the order of the context with their `pointer`, and `degraded`."""
     hits = [
         _hit(f"{name}[{index}]", item)
         for name in ("documents", "recalled", "knowledge")
@@ -27,7 +27,7 @@ def result_view(result: RecallResult) -> dict[str, Any]:
 
 
 def recall_view(answer: Any) -> dict[str, Any]:
-    """Return the hits of a search; all candidates if the memory explains its results.
+    """Return the hits of a search, or all candidates if the memory can explain its results.
 
     Args:
         answer: A `Recall` of agentkit's memory, or documents and messages of another memory.
@@ -75,8 +75,8 @@ def _hit(pointer: str, item: Document | Fact | RecalledMessage) -> dict[str, Any
 
 
 def _parts(why: str) -> dict[str, float]:
-    """Return the parts of a score from its text: `+1.24 = bm25 +0.65, dense +0.59 (bm25 1.48)`."""
-    match = _WHY.match(why)
+    """Return the parts of a score from a text such as `+1.24 = bm25 +0.65, dense +0.59 (bm25 1.48)`."""
+    match = _REASON.match(why)
     if match is None:
         return {}
     parts: dict[str, float] = {}

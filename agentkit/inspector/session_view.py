@@ -10,22 +10,23 @@ from agentkit.inspector.past_contexts import turn_bounds
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
-__all__ = ["MAX_TURNS", "first_turn", "runs_begun", "session_view", "turns_view"]
+__all__ = ["MAX_TURNS", "first_turn", "run_ids_of_turns", "session_view", "turns_view"]
 
 MAX_TURNS = 50
 """Maximum turns of one answer; the page requests more when it scrolls."""
 _LAST = 40
-"""Turns of the first answer."""
+"""Number of turns in the first answer: the last turns."""
 _MAX_EXCERPT = 120
+"""Maximum characters of an input or an answer."""
 _COUNT = message_tokens(ESTIMATE)
-_BEGUN = ":0"
-"""Suffix of the key of the first message that a run appends, after the id of the run."""
+_FIRST_KEY = ":0"
+"""End of the key `RUN_ID:0`, under which a run appends its first message."""
 
 Json = dict[str, Any]
 
 
 def first_turn(count: int, turn: int | None = None) -> int:
-    """Return the number of the first turn of an answer: of the turns around `turn`, or of the last turns."""
+    """Return the number of the first turn to show, of `count` turns: the turns around `turn`, or the last turns."""
     last = max(0, count - _LAST)
     if turn is None:
         return last
@@ -39,7 +40,7 @@ def session_view(session: SessionProtocol, *, runs: Mapping[int, str] | None = N
 
     Args:
         session: The conversation.
-        runs: Ids of runs by the index of the first message of the turn, see `runs_begun`.
+        runs: Ids of runs by the index of the first message of the turn, see `run_ids_of_turns`.
         turn: Number of a turn, from 0; None for the last turn.
     """
     sizes = session.conversation.derive(_COUNT)
@@ -56,7 +57,7 @@ def session_view(session: SessionProtocol, *, runs: Mapping[int, str] | None = N
 
 
 def turns_view(session: SessionProtocol, first: int, *, runs: Mapping[int, str] | None = None) -> list[Json]:
-    """Return turns of a session from number `first`, at most `MAX_TURNS`, each with its `run` if the run is stored."""
+    """Return at most `MAX_TURNS` turns of a session from number `first`; a turn of a stored run has its id as `run`."""
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
     bounds = turn_bounds(conversation)[first : first + MAX_TURNS + 1]
@@ -83,10 +84,10 @@ def turns_view(session: SessionProtocol, first: int, *, runs: Mapping[int, str] 
     return rows
 
 
-def runs_begun(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
+def run_ids_of_turns(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs of turns, by the index of the first message of the turn.
 
-    The ids come from the keys of the messages: the runs may have been deleted.
+    The ids come from the keys of the messages, so that they can be ids of deleted runs.
 
     Args:
         session: The conversation.
@@ -94,12 +95,12 @@ def runs_begun(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str
     """
     if len(bounds) < 2:
         return {}
-    # The protocol of sessions has no `keys`: a custom session may not have the method.
+    # A custom session can lack the method, which `SessionProtocol` does not require.
     keys_of = getattr(session, "keys", None)
     if keys_of is None:
         return {}
     keys: Mapping[int, str] = keys_of(bounds[0], bounds[-1])
-    return {at: key.removesuffix(_BEGUN) for at, key in keys.items() if key.endswith(_BEGUN)}
+    return {at: key.removesuffix(_FIRST_KEY) for at, key in keys.items() if key.endswith(_FIRST_KEY)}
 
 
 def _excerpt(text: str) -> str:

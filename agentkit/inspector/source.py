@@ -16,16 +16,16 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["InspectorSource", "SourceOf", "unbegun_journal"]
+__all__ = ["InspectorSource", "SourceOf", "empty_journal"]
 
 
-def unbegun_journal(run: RunRecord) -> Journal:
+def empty_journal(run: RunRecord) -> Journal:
     """Return an empty journal for a run without a journal: a queued run, or a run that failed before its first step."""
     return Journal(run.agent, run.run_id, PromptContext(user_input=run.input or UserInput()))
 
 
 class InspectorSource(Protocol):
-    """The objects that one caller may see. Objects of other callers are left out of lists, and are None."""
+    """The objects that one caller may see. Lists omit the objects of other callers, and other methods return None."""
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         """Return the agents by name."""
@@ -44,7 +44,7 @@ class InspectorSource(Protocol):
         ...
 
     async def run(self, run_id: str) -> RunRecord | None:
-        """Return a run with its journal; None if the caller has no run of this id."""
+        """Return a run with its journal; None if the caller has no run with this id."""
         ...
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
@@ -52,7 +52,7 @@ class InspectorSource(Protocol):
         ...
 
     async def session(self, name: str) -> SessionProtocol | None:
-        """Return a session, which is only read; None if the caller has no session of this name."""
+        """Return a session for reading; None if the caller has no session with this name."""
         ...
 
     async def memory(self, agent: str) -> RecallSource | None:

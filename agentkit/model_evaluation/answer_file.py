@@ -33,7 +33,7 @@ def as_json(value: object) -> bytes:
     try:
         return to_json(value, fallback=str)
     except ValueError:
-        # The text contains half of a surrogate pair.
+        # The text contains a lone surrogate, which only `json` writes.
         return json.dumps(value, default=str).encode()
 
 
@@ -41,15 +41,15 @@ def _read_json(line: bytes) -> Any:
     try:
         return from_json(line)
     except ValueError:
-        # The line is corrupt, or contains half of a surrogate pair.
+        # The line is corrupt, or contains a lone surrogate, which only `json` reads.
         return json.loads(line)
 
 
 class AnswerFile:
     """The file of answers of one evaluation, locked against other processes.
 
-    An incomplete last line, such as after the process was killed, is removed; all other lines must be complete. A file
-    without answers is overwritten.
+    An incomplete last line, such as after a kill of the process, is removed; all other lines must be complete. A file
+    of another evaluation is overwritten if it has no answers.
 
     Args:
         path: Path of the file, which is created if missing.
@@ -81,7 +81,7 @@ class AnswerFile:
         data = self._file.readall()
         size = data.rfind(b"\n") + 1
         if not size and not (data.startswith(_START) or _START.startswith(data)):
-            # A file of another program is never truncated.
+            # A file of another program must not be truncated.
             raise self._foreign_file_error()
         head = as_json({"agentkit_evaluation": _FORMAT, **conditions})
         answers = self._answers_of(data[:size].split(b"\n")[:-1], _read_json(head))

@@ -25,8 +25,8 @@ def configured_dataset(
     """Return the evaluation of a configured dataset, and its test rows.
 
     Raises:
-        InContextError: The configuration or its rows are invalid; names all problems of the configuration, including
-            the `eval_cfg` unless `score` replaces it.
+        InContextError: The configuration or its rows are invalid. The error lists all problems of the configuration;
+            problems of the `eval_cfg` only if `score` does not replace it.
     """
     if not isinstance(cfg, Mapping):
         text = f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}"
@@ -38,25 +38,29 @@ def configured_dataset(
             f"with infer_cfg and reader_cfg; its keys: {', '.join(map(str, cfg)) or 'none'}",
             name=", ".join(missing),
         )
-    parts = _parts(cfg, embedder, has_score=score is not None)
-    reader, has_examples = parts["reader"], shows_examples(cfg["infer_cfg"])
+    arguments = _in_context_arguments(cfg, embedder, has_score=score is not None)
+    reader, has_examples = arguments["reader"], shows_examples(cfg["infer_cfg"])
     if not isinstance(rows, Mapping):
-        # Rows without splits are test rows and examples if the configuration uses one split for both.
+        # Rows without splits are test rows; if the configuration uses one split for both, they are examples too.
         if reader.train_split != reader.test_split or not has_examples:
-            return InContext(**parts), rows
+            return InContext(**arguments), rows
         rows = {reader.test_split: rows}
     if reader.train_split not in rows and not has_examples:
         rows = {**rows, reader.train_split: ()}
     train, test = reader.split(rows)
-    return InContext(train=train, **parts), test
+    return InContext(train=train, **arguments), test
 
 
-def _parts(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool) -> dict[str, Any]:
-    """Return the arguments of `InContext`; raise one error with all problems."""
-    parts: dict[str, Any] = {}
+def _in_context_arguments(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool) -> dict[str, Any]:
+    """Return the arguments of `InContext`.
+
+    Raises:
+        InContextError: The error lists all problems of the configuration.
+    """
+    arguments: dict[str, Any] = {}
     problems: Problems = []
     try:
-        parts = read_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder)
+        arguments = read_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder)
     except InContextError as error:
         problems += error.problems or [Problem("", str(error))]
     try:
@@ -66,7 +70,7 @@ def _parts(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool
         problems.append(Problem("eval_cfg", str(error).removeprefix("eval_cfg: ")))
     if problems:
         raise error_of_problems(InContextError, "", problems)
-    return parts
+    return arguments
 
 
 def _is_list(value: object) -> bool:
@@ -79,7 +83,7 @@ def check_arguments(rows: object, model: object, counter: object) -> None:
     """Check the types of rows, model and counter.
 
     Raises:
-        InContextError: Names all wrong arguments.
+        InContextError: Arguments have another type. The error lists all such arguments.
     """
     places = {"rows": rows}
     if isinstance(rows, Mapping):

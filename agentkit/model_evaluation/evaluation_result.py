@@ -12,7 +12,8 @@ from agentkit.models.model_errors import ModelReplyCut
 
 __all__ = ["Evaluation", "EvaluationFailed", "EvaluationProgress", "RowResult"]
 
-_MAX_NAMED = 5
+_MAX_LISTED = 5
+"""Maximum number of errors, and of rows per error, that a message lists."""
 
 
 class EvaluationProgress(NamedTuple):
@@ -37,7 +38,7 @@ class RowResult:
     score: float | None = None
     """Score of the answers; None without a score function or a true answer."""
     labels: Mapping[Any, float] = field(default_factory=dict)
-    """Log probability per token of each scored label; in mode `ll` of the whole continuation."""
+    """Log probability of each scored label: per token, or in mode `ll` of the whole continuation."""
 
     @property
     def answer(self) -> str:
@@ -91,13 +92,13 @@ class EvaluationFailed(AgentError):
 
 
 def _listed_errors(failures: Mapping[int, Exception]) -> str:
-    """Return the errors with their rows, equal errors once."""
+    """Return the errors as text; equal errors are listed once, with all their rows."""
     rows: dict[str, list[int]] = {}
     for row, error in failures.items():
         rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
-    errors = [f"{_listed_rows(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
-    if len(rows) > _MAX_NAMED:
-        errors.append(f"and {len(rows) - _MAX_NAMED} other errors")
+    errors = [f"{_listed_rows(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_LISTED]]
+    if len(rows) > _MAX_LISTED:
+        errors.append(f"and {len(rows) - _MAX_LISTED} other errors")
     return "; ".join(errors)
 
 
@@ -123,6 +124,6 @@ def _listed_rows(rows: list[int]) -> str:
     if len(rows) == 1:
         return f"row {rows[0]}"
     more = ""
-    if len(rows) > _MAX_NAMED:
-        more = f" and {len(rows) - _MAX_NAMED} more"
-    return f"rows {', '.join(map(str, rows[:_MAX_NAMED]))}{more}"
+    if len(rows) > _MAX_LISTED:
+        more = f" and {len(rows) - _MAX_LISTED} more"
+    return f"rows {', '.join(map(str, rows[:_MAX_LISTED]))}{more}"

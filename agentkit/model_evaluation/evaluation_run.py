@@ -35,7 +35,7 @@ T = TypeVar("T")
 _MAX_PAUSE = 30.0
 """Maximum seconds between two attempts if the endpoint does not name a pause."""
 _ROWS_AT_A_TIME = 64
-"""Rows after which other tasks run, for models that reply without waiting."""
+"""Number of rows after which other tasks can run, even if the model replies without waiting."""
 _MAX_UNREACHABLE = 3
 """Consecutive rows without a connection after which the evaluation stops."""
 _MAX_REFUSED = 20
@@ -106,20 +106,20 @@ class EvaluationRun:
             except ModelError as error:
                 self._failures[number] = error
                 if self._final_error is None and self._concerns_all_rows(error):
-                    # Without any answer the arguments are wrong; otherwise EvaluationFailed contains the answers.
+                    # Without any answer, an argument is probably wrong. With answers, `EvaluationFailed` contains them.
                     if not self._has_answers:
                         raise
                     self._final_error = error
             except InContextError as error:
                 raise at_row(number, error) from error
             except Exception as error:
-                # A score function of the caller may raise anything.
+                # A custom score function can raise any exception.
                 error.add_note(f"row {number} of the evaluation")
                 raise
             self._done += 1
             if self._listener is not None:
                 self._listener(EvaluationProgress(self._done, len(self._rows), len(self._failures)))
-            # Rows with an answer in the file never suspend, so other tasks run here.
+            # Rows with an answer in the file never suspend: here other tasks can run.
             if count % _ROWS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
@@ -132,7 +132,7 @@ class EvaluationRun:
         if isinstance(error, ModelAuthError):
             return True
         if isinstance(error, ModelRequestError) and not self._answered:
-            # One row may be refused for its text; many refused rows mean that the request itself is wrong.
+            # One row can be refused for its text; if many rows are refused, all requests are probably invalid.
             self._refused += 1
             return error.status == _NOT_FOUND or self._refused >= min(_MAX_REFUSED, len(self._rows))
         if not _has_no_connection(error):
@@ -181,8 +181,8 @@ class EvaluationRun:
             )
         return (await self._text_score(number, part, text)).total(len(text) - len(end))
 
-    async def _normalized(self, number: int, part: int, label: Any, instead: str) -> float:
-        """Return the log probability of an answer after its question, minus its log probability after `instead`."""
+    async def _normalized(self, number: int, part: int, label: Any, normalizing: str) -> float:
+        """Return the log probability of an answer after its question, minus its log probability after `normalizing`."""
         template = self._icl.prompt_template
         ice = self._icl.examples(self._ids[number], keep_separator=False)
         prompt = template.label_item(self._rows[number], label, ice=ice, keep_separator=True)
@@ -194,13 +194,13 @@ class EvaluationRun:
             )
         context, _, rest = prompt.partition(mark)
         answer = rest.replace(mark, "")
-        size = len(self._labels)
+        label_count = len(self._labels)
         after_question = await self._text_score(number, part, context + answer)
-        after_instead = await self._text_score(number, part + size, instead + answer)
-        return _mean(after_question, len(context)) - _mean(after_instead, len(instead))
+        after_normalizing = await self._text_score(number, part + label_count, normalizing + answer)
+        return _mean(after_question, len(context)) - _mean(after_normalizing, len(normalizing))
 
     def _fitted(self, number: int, label: Any) -> Any:
-        """Return the prompt of a row with the maximum number of worked examples that fit."""
+        """Return the prompt of a row with as many worked examples as fit in `max_seq_len`."""
         row, ids, limit = self._rows[number], self._ids[number], self._icl.inferencer.max_seq_len
         prompt = self._icl.prompt(row, ids, label, keep_separator=False)
         # The last example is the least similar example, so it is removed first.
@@ -249,7 +249,7 @@ class EvaluationRun:
             return b"", None
         prompt_json = as_json(content)
         line = self._file.answers.get((number, part))
-        # JSON converts tuples to lists, so both forms are compared.
+        # Also compared as JSON, which converts tuples to lists.
         if line is not None and as_json(line.get("prompt")) != prompt_json and line.get("prompt") != content:
             raise InContextError(
                 f"{self._file.path} contains an answer to another prompt (request {part}): the rows, the templates or "
@@ -286,7 +286,7 @@ class EvaluationRun:
                 result = await send()
             except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:
                 attempt += 1
-                # An endpoint that never replied probably has a wrong address.
+                # No retry: the address of an endpoint that never replied is probably wrong.
                 if not self._answered and _has_no_connection(error):
                     raise
                 pause = _pause(error, attempt)
@@ -311,7 +311,7 @@ class EvaluationRun:
 
 
 def _label_key(label: Any) -> Hashable:
-    # A label in a JSON file may be a list.
+    # A label from a JSON file can be a list, which cannot be a key.
     if isinstance(label, Hashable):
         return label
     return str(label)

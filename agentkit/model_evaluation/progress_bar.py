@@ -12,14 +12,15 @@ from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 __all__ = ["OnProgress", "progress_listener"]
 
 OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
+"""Called after each row."""
 
 
 @contextmanager
 def progress_listener(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | None]:
-    """Return the function to call after each row, or None without a display.
+    """Yield the function to call after each row, or None without a display.
 
     Args:
-        progress: True for a bar, False for none, or a function.
+        progress: True for a bar, False for no display, or a function.
         total: Number of rows.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`PromptSender`: sends the prompts of an evaluation to a model, as messages, as text, or as a text to score."""
+"""`PromptSender`: sends the prompts of an evaluation to a model: as messages, as text, or as text to score."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class PromptSender:
         return await cast(TextModel, self.model).score(text)
 
     def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
-        """Return messages as a composition: the last message of a user is the input, earlier messages are history."""
+        """Return messages as a composition; if the last message is from the user, it is the input."""
         last, history = messages[-1], self._history(messages[:-1])
         content = last["content"]
         if last["role"] == "user" and content and len(last) == 2:
@@ -209,7 +209,7 @@ class PromptSender:
             conversation = Conversation(to_messages(messages))
             if len(self._conversations) >= _MAX_CONVERSATIONS:
                 self._conversations.clear()
-            # The key contains only role and content, so messages with more fields are not cached.
+            # Messages with more fields than role and content are not cached: the key does not contain these fields.
             if all(size == 2 for *_, size in key):
                 self._conversations[key] = conversation
         return conversation
@@ -226,7 +226,11 @@ class PromptSender:
 
 
 def _template(model: Model, meta: MetaTemplateLike | None, inferencer: Inferencer) -> MetaParser | ChatTemplate:
-    """Return the template that writes the prompts; refuse a model that does not accept its prompts."""
+    """Return the template that writes the prompts.
+
+    Raises:
+        InContextError: The model does not accept the prompts of the template.
+    """
     is_text = isinstance(model, TextModel)
     scores = inferencer.asks in ("ppl", "ll")
     if scores and not callable(getattr(model, "score", None)):
@@ -267,7 +271,7 @@ def _default_template(model: Model, *, takes_text: bool, scores: bool) -> MetaPa
     template: Any = getattr(model, "chat_template", None)
     if template is None or getattr(template, "capability", "chat") == "completion":
         return MetaTemplate()
-    # Scoring needs the whole text; for a reply the model writes the messages as text itself.
+    # A score needs the whole text; for a reply, the model writes the messages as text.
     if scores:
         return cast("ChatTemplate", template)
     return ApiMetaTemplate(CHAT_META)
@@ -297,7 +301,7 @@ def _reply_settings(settings: ModelSettings) -> list[str]:
 def _without_sampling(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:
     """Return settings with temperature 0 for a model that accepts text, unless sampling is configured.
 
-    Without sampling settings the evaluation suites decode greedily.
+    OpenCompass and AISBench also decode greedily without sampling settings.
     """
     accepts_text = isinstance(model, TextModel) and callable(getattr(model, "with_settings", None))
     if not accepts_text or icl.inferencer.asks in ("ppl", "ll"):
@@ -317,7 +321,7 @@ def _inferencer_settings(inferencer: Inferencer, model: Model, template: MetaPar
     values = dict(inferencer.generation_kwargs)
     if values.pop("do_sample", True) is False:
         values["temperature"] = 0.0
-    # A list contains a length for each turn, which `_model_of_turn` sets.
+    # `_model_of_turn` applies a list, which contains a length for each turn.
     if isinstance(inferencer.max_out_len, int):
         values["max_tokens"] = inferencer.max_out_len
     extra: dict[str, Any] = {}
@@ -330,7 +334,7 @@ def _inferencer_settings(inferencer: Inferencer, model: Model, template: MetaPar
         if ids:
             extra["stop_token_ids"] = ids
     if stop:
-        # Settings replace the stop words of the model, so these are repeated.
+        # The setting replaces the stop words of the model, so that it must contain them.
         stop = [*dict.fromkeys((*stop, *_stop_words(model)))]
     return ModelSettings(stop=stop or None, extra=extra, **values)
 

@@ -21,9 +21,12 @@ __all__ = ["load_rows"]
 _Rows = list[dict[str, Any]]
 _MAX_FILE = 2_000_000_000
 """Maximum bytes of one file."""
-_MAX_NAMED = 5
+_MAX_LISTED = 5
+"""Maximum number of problems in an error message."""
 _MAX_PROBLEMS = 1_000
-_MAX_SHOWN = 300
+"""Maximum number of problems in the attribute `problems` of an error."""
+_MAX_PROBLEM = 300
+"""Maximum characters of one problem in an error message."""
 
 
 def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Rows | dict[str, _Rows]:
@@ -33,10 +36,10 @@ def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Row
         path: A file with one row per line (`.jsonl`), with a list of rows (`.json`), or with a header and rows (`.csv`,
             `.tsv`; every value is text). A `.json` file may also contain an object of splits by name. In a folder each
             file is a split with the name of the file.
-        root: Folder that must contain all files after links are resolved; a path without links.
+        root: Folder, as a path without links, that must contain all files after links are resolved; None: any folder.
 
     Raises:
-        InContextError: A file cannot be read, or contains invalid rows; names the lines.
+        InContextError: A file cannot be read, or contains invalid rows. The error lists the lines.
     """
     source = Path(path)
     if is_folder(source):
@@ -53,9 +56,9 @@ def _split_files(folder: Path) -> list[Path]:
     if not files:
         text = f"{folder}: no file of rows in the folder; expected {', '.join(_READERS)}"
         raise InContextError(text, path=str(folder))
-    twice = ", ".join(sorted([name for name, count in Counter(file.stem for file in files).items() if count > 1]))
-    if twice:
-        raise InContextError(f"{folder}: several files of the split {twice}", path=str(folder), name=twice)
+    duplicates = ", ".join(sorted([name for name, count in Counter(file.stem for file in files).items() if count > 1]))
+    if duplicates:
+        raise InContextError(f"{folder}: several files of the split {duplicates}", path=str(folder), name=duplicates)
     return files
 
 
@@ -79,13 +82,13 @@ def _checked_rows(rows: Any, where: str) -> _Rows:
     if not isinstance(rows, list):
         text = f"{where}: expected a list of rows, got {type(rows).__name__}"
         raise InContextError(text, path=where, value=type(rows).__name__)
-    wrong = [
+    problems = [
         (f"row {number}", f"row {number} is a {type(row).__name__}")
         for number, row in enumerate(rows)
         if not isinstance(row, dict)
     ]
-    if wrong:
-        raise _file_error(where, wrong, "expected objects with a value for each column: ")
+    if problems:
+        raise _file_error(where, problems, "expected objects with a value for each column: ")
     if not rows:
         raise InContextError(f"{where}: no rows", path=where, name="rows")
     return rows
@@ -93,22 +96,22 @@ def _checked_rows(rows: Any, where: str) -> _Rows:
 
 def _json_lines_rows(text: str, file: Path) -> _Rows:
     rows: _Rows = []
-    wrong: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             row = _json_data(line)
         except ValueError as error:
-            wrong.append((f"line {number}", f"line {number} is not JSON ({error})"))
+            problems.append((f"line {number}", f"line {number} is not JSON ({error})"))
             continue
         if isinstance(row, dict):
             rows.append(row)
         else:
             text = f"line {number} is a {type(row).__name__}, expected an object"
-            wrong.append((f"line {number}", text))
-    if wrong:
-        raise _file_error(str(file), wrong)
+            problems.append((f"line {number}", text))
+    if problems:
+        raise _file_error(str(file), problems)
     return rows
 
 
@@ -126,7 +129,7 @@ def _json_data(text: str) -> Any:
         ValueError: The text is not JSON, or an object contains a duplicate name.
     """
     data = from_json(text)
-    # As many names as colons: no name is a duplicate.
+    # If the numbers of colons and of names are equal, no name is a duplicate: the slower check is not needed.
     if not isinstance(data, dict) or text.count(":") > len(data):
         json.loads(text, object_pairs_hook=_check_names)
     return data
@@ -134,8 +137,8 @@ def _json_data(text: str) -> Any:
 
 def _check_names(pairs: list[tuple[str, Any]]) -> None:
     if len({name for name, _ in pairs}) < len(pairs):
-        twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-        raise ValueError(f"duplicate name {_joined_list(twice, ', ')}, with one value lost")
+        duplicates = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        raise ValueError(f"duplicate name {_joined_list(duplicates, ', ')}, with one value lost")
 
 
 def _table_rows(text: str, file: Path) -> _Rows:
@@ -144,20 +147,20 @@ def _table_rows(text: str, file: Path) -> _Rows:
         dialect = "excel-tab"
     reader = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
     rows: _Rows = []
-    wrong: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     try:
         names = next(reader, [])
-        wrong += _column_problems(names)
+        problems += _column_problems(names)
         for cells in reader:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
             elif cells:
                 text = f"line {reader.line_num} has {len(cells)} cells, expected {len(names)}"
-                wrong.append((f"line {reader.line_num}", text))
+                problems.append((f"line {reader.line_num}", text))
     except csv.Error as error:
-        wrong.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
-    if wrong:
-        raise _file_error(str(file), wrong)
+        problems.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
+    if problems:
+        raise _file_error(str(file), problems)
     return rows
 
 
@@ -166,9 +169,12 @@ def _column_problems(names: list[str]) -> Iterator[tuple[str, str]]:
     unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
     if unnamed:
         yield f"column {unnamed[0]}", f"column {_joined_list(unnamed, ', ')} has no name"
-    twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
-    if twice:
-        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns have the name {_joined_list(twice, ', ')}"
+    duplicates = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
+    if duplicates:
+        yield (
+            f"column {duplicates[0][:_MAX_PROBLEM]}",
+            f"several columns have the name {_joined_list(duplicates, ', ')}",
+        )
 
 
 def _file_error(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:
@@ -178,9 +184,9 @@ def _file_error(path: str, problems: list[tuple[str, str]], expected: str = "") 
 
 
 def _joined_list(problems: list[str], between: str = "; ") -> str:
-    listed = [problem[:_MAX_SHOWN] for problem in problems[:_MAX_NAMED]]
-    if len(problems) > _MAX_NAMED:
-        listed.append(f"and {len(problems) - _MAX_NAMED:,} more")
+    listed = [problem[:_MAX_PROBLEM] for problem in problems[:_MAX_LISTED]]
+    if len(problems) > _MAX_LISTED:
+        listed.append(f"and {len(problems) - _MAX_LISTED:,} more")
     return between.join(listed)
 
 

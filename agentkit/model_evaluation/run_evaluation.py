@@ -30,6 +30,7 @@ from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 __all__ = ["run", "run_sync"]
 
 _CONCURRENCY = 16
+"""Default maximum of concurrent requests."""
 
 
 async def run(
@@ -58,9 +59,9 @@ async def run(
         out: File of JSON lines that stores every answer on arrival. A run with an existing file continues the
             evaluation and sends only the missing requests.
         score: Score function of an answer and the true answer, or `exact`, `choice`, `numeric` or `none`. By default
-            labels are compared exactly, and answers by the `eval_cfg` of a configured dataset, if any; with `none`
-            answers are not scored.
-        meta_template: Meta template that writes the prompts; by default the model determines it.
+            labels are compared exactly, and answers are scored by the `eval_cfg` of a configured dataset, if any.
+            `none`: answers are not scored.
+        meta_template: Meta template that writes the prompts; by default the model selects the meta template.
         settings: Settings that replace the settings of the inferencer. If neither these settings, the inferencer nor
             the model contain temperature, top_p, top_k or do_sample, a model that accepts text decodes greedily
             (temperature 0), and a chat API uses its default.
@@ -74,7 +75,7 @@ async def run(
 
     Raises:
         InContextError: An argument is invalid; raised before the first request.
-        EvaluationFailed: Requests of some rows failed; contains the other answers.
+        EvaluationFailed: Requests of rows failed. The error contains the answers of the other rows.
         ModelError: The endpoint refuses every request, or cannot be reached.
     """
     check_arguments(rows, model, counter)

@@ -43,7 +43,7 @@ _MAX_TEXT = 100_000
 
 
 def exact_match(answer: str, gold: Any) -> float:
-    """Return 1 if the answer equals `gold`, apart from white space; else 0.
+    """Return 1 if the answer equals `gold` except for white space; else 0.
 
     `gold` may be a list of correct answers.
     """
@@ -67,7 +67,7 @@ def choice_match(answer: str, gold: Any) -> float:
 
 
 def numeric_match(answer: str, gold: Any) -> float:
-    """Return 1 if the last number of the answer equals the last number of `gold`, as 1,000 equals 1e3; else 0."""
+    """Return 1 if the last numbers of the answer and of `gold` have the same value, such as 1,000 and 1e3; else 0."""
     expected, actual = _number(str(gold).rpartition("####")[2]), _number(answer)
     if expected is None:
         text = f"numeric: the true answer contains no number: {str(gold)[:40]!r}; use another score"
@@ -133,7 +133,7 @@ def _number(text: str) -> float | None:
 
 
 def score_of_answers(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
-    """Return the score of an answer without its thinking; for a dialogue with a list of true answers the mean score."""
+    """Return the score of the last answer, without thinking; for several true answers of a dialogue, the mean score."""
     # Thinking often contains wrong options before the answer.
     answers = tuple([_without_thinking(answer) for answer in answers])
     if is_dialogue and isinstance(gold, list | tuple):

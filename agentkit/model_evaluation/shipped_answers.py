@@ -18,6 +18,7 @@ _NEXT_QUESTION = "Question:"
 """Start of a further question that a base model generates after its answer."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _TOLERANCE = 1e-6
+"""Maximum difference of numbers that count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def _is_near(answer: str, expected: str, gold: Any) -> bool:
 
 
 def whole_text(text: str) -> str:
-    """Return the text unchanged."""
+    """Return a text unchanged, for evaluations without a postprocessor."""
     return text
 
 

@@ -25,20 +25,20 @@ from agentkit_prompts.names import similar
 
 __all__ = ["score_of_cfg", "score_of_rows"]
 
-_CHOICES = ("last_option_postprocess", "first_capital_postprocess")
+_LETTER_POSTPROCESSORS = ("last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
 _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
-_NUMBERS: Mapping[str | None, Reading] = {None: whole_text, "gsm8k_postprocess": last_number}
-_GOLDS: Mapping[str | None, Reading] = {**_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
+_ANSWER_NUMBERS: Mapping[str | None, Reading] = {None: whole_text, "gsm8k_postprocess": last_number}
+_GOLD_NUMBERS: Mapping[str | None, Reading] = {**_ANSWER_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
 _UNSUPPORTED = {
     "match_answer_pattern": "takes the first match of a custom pattern",
     "first_option_postprocess": "tries some fifty phrases in turn",
 }
 """Unsupported postprocessors and their search for a letter; for most answers `choice` finds the same letter."""
-_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_UNSUPPORTED)
+_POSTPROCESSORS = (*_LETTER_POSTPROCESSORS, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_UNSUPPORTED)
 _MIN_SIMILARITY = 0.88
-"""Minimum similarity of a suggested name, high because all names end in the same word."""
-_OFF = "score='none' stores the answers without scores"
+"""Minimum similarity of a suggested name; high, because all names end with the same word."""
+_NO_SCORE_ADVICE = "score='none' stores the answers without scores"
 
 
 def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
@@ -69,12 +69,13 @@ def _answer_column(icl: InContext, rows: Sequence[Row]) -> str:
     """Return the column of the true answers; warn of rows without a true answer."""
     column = icl.reader.output_column
     if column is None:
-        text = f"reader_cfg: output_column is missing, so that answers cannot be scored; set output_column; {_OFF}"
+        text = "reader_cfg: output_column is missing, so that answers cannot be scored; set output_column; "
+        text += _NO_SCORE_ADVICE
         raise InContextError(text, name="reader_cfg.output_column")
     missing = [number for number, row in enumerate(rows) if row.get(column) is None]
     if len(missing) == len(rows):
         split = icl.reader.test_split
-        text = f"no row of {split} has a column {column!r}, so that answers cannot be scored; {_OFF}"
+        text = f"no row of {split} has a column {column!r}, so that answers cannot be scored; {_NO_SCORE_ADVICE}"
         raise InContextError(text, path=split, name=column)
     if missing:
         text = f"{len(missing)} of {len(rows)} rows have no {column!r} (the first is row {missing[0]})"
@@ -104,13 +105,17 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     )
     if names.answers is None and names.golds is None and names.evaluator in _PLAIN_SCORES:
         return _PLAIN_SCORES[names.evaluator]
-    if names.evaluator in _ACCURACY and names.answers in _CHOICES and names.golds in (None, *_CHOICES):
+    if (
+        names.evaluator in _ACCURACY
+        and names.answers in _LETTER_POSTPROCESSORS
+        and names.golds in (None, *_LETTER_POSTPROCESSORS)
+    ):
         return ShippedScore(
             _letter(names.answers, eval_cfg["pred_postprocessor"]),
             _letter(names.golds, eval_cfg.get("dataset_postprocessor")),
         )
-    if names.evaluator == "Gsm8kEvaluator" and names.answers in _NUMBERS and names.golds in _GOLDS:
-        return ShippedScore(_NUMBERS[names.answers], _GOLDS[names.golds], is_number=True)
+    if names.evaluator == "Gsm8kEvaluator" and names.answers in _ANSWER_NUMBERS and names.golds in _GOLD_NUMBERS:
+        return ShippedScore(_ANSWER_NUMBERS[names.answers], _GOLD_NUMBERS[names.golds], is_number=True)
     raise names.refusal()
 
 
@@ -129,7 +134,7 @@ class _EvalCfg(NamedTuple):
             return InContextError(
                 f"eval_cfg: {self.answers} is not supported: it {_UNSUPPORTED[self.answers]}; score='choice' takes the "
                 "last letter after words such as `the answer is`, so the scores may differ if an answer names several "
-                f"letters; pass score='choice', or a function; {_OFF}",
+                f"letters; pass score='choice', or a function; {_NO_SCORE_ADVICE}",
                 name="eval_cfg.pred_postprocessor",
                 value=self.answers,
             )
@@ -139,7 +144,7 @@ class _EvalCfg(NamedTuple):
             hint = f"; did you mean {', '.join(map(repr, suggestions))}?"
         return InContextError(
             f"eval_cfg: {names or 'no evaluator'}: no equivalent score{hint}; pass score= exact, choice or numeric, or "
-            f"a function; {_OFF}",
+            f"a function; {_NO_SCORE_ADVICE}",
             name="eval_cfg",
             value=names,
         )

@@ -52,6 +52,7 @@ _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 2
 """Boundaries of the buckets of times in seconds, from the conventions."""
 _FIRST_CHUNK, _NEXT_CHUNK = "time_to_first_chunk", "time_per_output_chunk"
 _REMOVED = "[removed]"
+"""Text in a span instead of a text that `redact` omitted."""
 _log = logging.getLogger("agentkit")
 
 
@@ -68,7 +69,7 @@ def observe(
 
     Args:
         content: True if spans contain messages, arguments, results, queries and the texts of errors.
-        redact: Returns the redacted form of each of these texts. If it fails, the text is omitted.
+        redact: Returns the text to record for each of these texts. If it returns None or fails, the text is omitted.
         tracer_provider: Receives the spans; the provider of the process by default.
         meter_provider: Receives the metrics; the provider of the process by default.
 
@@ -159,17 +160,17 @@ class Observation:
 
     @contextmanager
     def run(self, journal: Journal, model: Model) -> Iterator[Callable[[RunResult[Any]], None]]:
-        about = model_attributes(model)
-        attributes = {**run_attributes(journal.agent, journal.run_id, journal.session), **about}
-        with self._operation(f"invoke_agent {journal.agent}", attributes) as (span, counted):
-            counted.update(about)
-            counted["gen_ai.agent.name"] = journal.agent
+        names = model_attributes(model)
+        attributes = {**run_attributes(journal.agent, journal.run_id, journal.session), **names}
+        with self._operation(f"invoke_agent {journal.agent}", attributes) as (span, metric_attributes):
+            metric_attributes.update(names)
+            metric_attributes["gen_ai.agent.name"] = journal.agent
 
-            def ended(result: RunResult[Any]) -> None:
+            def on_end(result: RunResult[Any]) -> None:
                 span.set_attribute("agentkit.run.finish_reason", clean(str(result.finish_reason)))
 
             try:
-                yield ended
+                yield on_end
             finally:
                 span.set_attributes(usage_attributes(journal.usage))
 
@@ -177,21 +178,21 @@ class Observation:
     def model_call(
         self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
     ) -> Iterator[ObservedModelCall]:
-        about: dict[str, Any] = {"gen_ai.operation.name": "chat", **model_attributes(model)}
-        attributes = {**about, **settings_attributes(model)}
+        names: dict[str, Any] = {"gen_ai.operation.name": "chat", **model_attributes(model)}
+        attributes = {**names, **settings_attributes(model)}
         if is_streamed:
             attributes["gen_ai.request.stream"] = True
         if session is not None:
             attributes["gen_ai.conversation.id"] = session
         if composition.output_schema is not None:
             attributes["gen_ai.output.type"] = "json"
-        name = about["gen_ai.request.model"]
-        with self._operation(f"chat {name}", attributes, is_client=True) as (span, counted):
-            counted.update(about)
+        name = names["gen_ai.request.model"]
+        with self._operation(f"chat {name}", attributes, is_client=True) as (span, metric_attributes):
+            metric_attributes.update(names)
             layers = SentLayers.of(composition)
             span.set_attributes(encodable(layer_attributes(layers, NO_USAGE)))
             self._add_content(span, "gen_ai.input.messages", lambda: self._messages(composition.messages))
-            call = _ModelCall(self, span, counted, layers)
+            call = _ModelCall(self, span, metric_attributes, layers)
             try:
                 yield call
             except BaseException:
@@ -204,51 +205,51 @@ class Observation:
         with self._operation("search_memory", {"gen_ai.operation.name": "search_memory"}) as (span, _):
             self._add_content(span, "gen_ai.memory.query.text", lambda: self._redacted(query))
 
-            def ended(found: RecallResult) -> None:
-                span.set_attributes(encodable(recall_attributes(found)))
-                kinds = (found.documents, found.knowledge, found.recalled)
+            def on_end(result: RecallResult) -> None:
+                span.set_attributes(encodable(recall_attributes(result)))
+                kinds = (result.documents, result.knowledge, result.recalled)
                 texts = [item.text for items in kinds for item in items]
                 self._add_content(
                     span, "gen_ai.memory.records", lambda: [{"content": self._redacted(text)} for text in texts]
                 )
 
-            yield ended
+            yield on_end
 
     def tool_started(self, call: ToolCall, tool: Tool | None) -> OnToolEnd:
         from opentelemetry import context
 
         began = time.perf_counter()
-        counted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
-        # Not a context manager: calls of one step start and end in any order.
-        attributes = encodable({**counted, "gen_ai.tool.call.id": call.id})
+        metric_attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        # Without a `with` block, because the calls of one step start and end in any order.
+        attributes = encodable({**metric_attributes, "gen_ai.tool.call.id": call.id})
         span = self._tracer.start_span(clean(f"execute_tool {call.name}"), attributes=attributes)
         token = context.attach(self._trace.set_span_in_context(span))
         self._add_content(span, "gen_ai.tool.call.arguments", lambda: self._json(call.arguments))
 
-        def ended(result: ToolResult | None) -> None:
+        def on_end(result: ToolResult | None) -> None:
             if result is None:
-                self._failed(span, counted, "CancelledError", "")
+                self._set_error(span, metric_attributes, "CancelledError", "")
             else:
-                # Only here: a cancelled call ends in another context, in which the token is invalid.
+                # Not for a cancelled call, which ends in another context: the token is invalid there.
                 context.detach(token)
                 attributes = encodable(tool_attributes(result))
                 span.set_attributes(attributes)
                 self._add_content(span, "gen_ai.tool.call.result", lambda: self._redacted(result.message.text))
                 if not result.ok:
-                    self._failed(span, counted, attributes["error.type"], result.message.text)
+                    self._set_error(span, metric_attributes, attributes["error.type"], result.message.text)
             span.end()
-            self.record("execute_tool", time.perf_counter() - began, counted)
+            self.record("execute_tool", time.perf_counter() - began, metric_attributes)
 
-        return ended
+        return on_end
 
     @contextmanager
     def _operation(
         self, name: str, attributes: Mapping[str, Any], *, is_client: bool = False
     ) -> Iterator[tuple[Span, dict[str, Any]]]:
-        """Record a span and the duration of a block; yield the span and the attributes of its metrics."""
+        """Record a span and the duration of a `with` block; yield the span and the attributes of the metrics."""
         kinds = self._trace.SpanKind
         began, operation = time.perf_counter(), attributes["gen_ai.operation.name"]
-        counted: dict[str, Any] = {"gen_ai.operation.name": operation}
+        metric_attributes: dict[str, Any] = {"gen_ai.operation.name": operation}
         with self._tracer.start_as_current_span(
             clean(name),
             kind=kinds.CLIENT if is_client else kinds.INTERNAL,
@@ -257,35 +258,35 @@ class Observation:
             set_status_on_exception=False,
         ) as span:
             try:
-                yield span, counted
+                yield span, metric_attributes
             # A paused run has not failed.
             except Paused as paused:
                 span.set_attribute("agentkit.run.waiting_calls", len(paused.calls))
                 raise
             except BaseException as error:
-                self._failed(span, counted, type(error).__name__, str(error))
+                self._set_error(span, metric_attributes, type(error).__name__, str(error))
                 raise
             finally:
-                self.record(operation, time.perf_counter() - began, counted)
+                self.record(operation, time.perf_counter() - began, metric_attributes)
 
-    def record(self, name: str, seconds: float, counted: Mapping[str, Any]) -> None:
+    def record(self, name: str, seconds: float, metric_attributes: Mapping[str, Any]) -> None:
         """Record a time with the attributes of its metric; operations without a metric are ignored."""
         if name in self._durations:
-            self._durations[name].record(seconds, encodable(counted))
+            self._durations[name].record(seconds, encodable(metric_attributes))
 
-    def _failed(self, span: Span, counted: dict[str, Any], kind: str, text: str) -> None:
-        counted["error.type"] = kind
+    def _set_error(self, span: Span, metric_attributes: dict[str, Any], kind: str, text: str) -> None:
+        metric_attributes["error.type"] = kind
         span.set_attribute("error.type", kind)
         description = None
         if self._content and text:
             description = clean(self._redacted(text))
         span.set_status(self._trace.StatusCode.ERROR, description)
 
-    def reply(self, span: Span, counted: Mapping[str, Any], reply: Reply) -> None:
+    def reply(self, span: Span, metric_attributes: Mapping[str, Any], reply: Reply) -> None:
         """Record the content and the tokens of a reply."""
         reason = finish_reason_in_spans(reply)
         self._add_content(span, "gen_ai.output.messages", lambda: self._messages([reply.message], reason))
-        usage, about = reply.usage, encodable({**counted, "gen_ai.token.modality": "unknown"})
+        usage, token_attributes = reply.usage, encodable({**metric_attributes, "gen_ai.token.modality": "unknown"})
         for name, count in (
             ("input_tokens", usage.input_tokens),
             ("cache_read.input_tokens", usage.cached_tokens),
@@ -294,14 +295,14 @@ class Observation:
         ):
             # A zero would create an empty series in the metrics.
             if count:
-                self._tokens[name].add(count, about)
+                self._tokens[name].add(count, token_attributes)
 
     def _add_content(self, span: Span, name: str, content: Callable[[], Any]) -> None:
         """Add an attribute with content to a span, if `content` is set."""
         if not self._content or not span.is_recording():
             return
         value = content()
-        # Attributes are texts or numbers, so structured content becomes JSON text.
+        # Structured content becomes JSON text, because attributes are texts or numbers.
         if not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False)
         span.set_attribute(name, clean(value))
@@ -320,7 +321,7 @@ class Observation:
         return _REMOVED
 
     def _json(self, text: str) -> Any:
-        """Return the data of JSON text, or the text."""
+        """Return the data in a JSON text; the text if it is not JSON."""
         text = self._redacted(text)
         try:
             return json.loads(text)
@@ -365,9 +366,9 @@ class Observation:
 class _ModelCall:
     """One model call: the arrival of its chunks and its reply."""
 
-    def __init__(self, observation: Observation, span: Span, counted: dict[str, Any], layers: SentLayers) -> None:
+    def __init__(self, observation: Observation, span: Span, metric_attributes: dict[str, Any], layers: SentLayers) -> None:
         self._observation = observation
-        self._span, self._counted, self._layers = span, counted, layers
+        self._span, self._metric_attributes, self._layers = span, metric_attributes, layers
         self._began = self._latest = time.perf_counter()
         self._has_chunk = False
         self.has_ended = False
@@ -379,13 +380,13 @@ class _ModelCall:
         if not self._has_chunk:
             self._has_chunk, name = True, _FIRST_CHUNK
             self._span.set_attribute(f"gen_ai.response.{_FIRST_CHUNK}", now - self._began)
-        self._observation.record(name, now - self._latest, self._counted)
+        self._observation.record(name, now - self._latest, self._metric_attributes)
         self._latest = now
 
-    def ended(self, reply: Reply) -> None:
+    def on_end(self, reply: Reply) -> None:
         self.has_ended = True
         attributes = {**reply_attributes(reply), **layer_attributes(self._layers, reply.usage)}
         self._span.set_attributes(encodable(attributes))
         if reply.model:
-            self._counted["gen_ai.response.model"] = reply.model
-        self._observation.reply(self._span, self._counted, reply)
+            self._metric_attributes["gen_ai.response.model"] = reply.model
+        self._observation.reply(self._span, self._metric_attributes, reply)

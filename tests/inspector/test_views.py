@@ -19,7 +19,7 @@ from agentkit.inspector.journal_view import journal_view, waiting_calls
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import runs_begun, session_view, turns_view
+from agentkit.inspector.session_view import run_ids_of_turns, session_view, turns_view
 from agentkit.memory import Memory, Scope
 from agentkit.prompts import (
     ContextError,
@@ -279,8 +279,8 @@ def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
     session = talk(999)
     session.append(Message("user", "Again?"), key="r2:0")
     session.append(Message("assistant", "Again."), Message("user", "And now?"), key="r3:0")
-    runs = runs_begun(session, turn_bounds(session.conversation))
-    assert [*runs.values()] == ["r2", "r3"] and runs_begun(session, ()) == {}
+    runs = run_ids_of_turns(session, turn_bounds(session.conversation))
+    assert [*runs.values()] == ["r2", "r3"] and run_ids_of_turns(session, ()) == {}
     view = session_view(session, runs=runs)
     assert (view["count"], len(json.dumps(view)) < 15_000) == (1001, True)
     turns = [one for start in range(0, 1100, 50) for one in turns_view(session, start, runs=runs)]

@@ -1,4 +1,4 @@
-"""`EndedRequests`: responses of cancelled requests."""
+"""`EndedRequests`: responses to requests that a stopping server cancels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STOPPED = "the server stopped before the request was complete: send it again"
 class EndedRequests:
     """An ASGI application that responds to cancelled requests, if no response has started.
 
-    The cancellation is raised again, for callers in this process.
+    The cancellation is raised again, unless the server stops.
 
     Args:
         app: The application.
         answer: Creates the response.
-        is_stopping: Returns True if the server stops: it must not receive the cancellation.
+        is_stopping: Returns True if the server stops, so that the server must not receive the cancellation.
     """
 
     def __init__(

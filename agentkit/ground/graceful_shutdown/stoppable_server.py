@@ -15,6 +15,7 @@ import uvicorn
 __all__ = ["StoppableServer"]
 
 _STEP = 0.1
+"""Seconds between two checks of the time."""
 _ANSWER_SECONDS = 5
 """Seconds for the responses of cancelled requests, before their connections are closed."""
 _LAST_SECONDS = 1
@@ -24,7 +25,7 @@ _LAST_SECONDS = 1
 class StoppableServer(uvicorn.Server):
     """A uvicorn server that waits for running requests when it is stopped, until a time limit or a second signal.
 
-    Then the requests are cancelled, and the application responds to them; see `EndedRequests`.
+    After that the requests are cancelled, and the application responds to these requests; see `EndedRequests`.
 
     Args:
         config: Configuration of uvicorn; its shutdown timeout is replaced.
@@ -52,8 +53,8 @@ class StoppableServer(uvicorn.Server):
 
     async def _end_requests(self) -> None:
         """Cancel requests after the grace period, and close their connections."""
-        last = time.monotonic() + self._grace_seconds
-        while self._waits and time.monotonic() < last:
+        deadline = time.monotonic() + self._grace_seconds
+        while self._waits and time.monotonic() < deadline:
             await asyncio.sleep(_STEP)
         self._cancel()
         await asyncio.sleep(_ANSWER_SECONDS)
