@@ -6,7 +6,8 @@ import sys
 
 __all__ = ["main"]
 
-_NEEDS = frozenset({"rich", "typer"})
+_PACKAGES = frozenset({"rich", "typer"})
+"""Packages of the extra `cli`."""
 
 
 def main() -> None:
@@ -14,7 +15,7 @@ def main() -> None:
     try:
         from agentkit.cli.app import run
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDS:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
         sys.exit('agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"')
     except KeyboardInterrupt:

@@ -21,7 +21,10 @@ from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_memory import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agentkit.agent_files.shared_memories import SharedMemories
+    from agentkit.agent_files.yaml_lines import Problem
     from agentkit_memory import Memory
 
 __all__ = [
@@ -59,11 +62,9 @@ AgentSources: TypeAlias = Annotated[
 ]
 ModelName: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME", help="Model of the agent; `offline` is a stand-in without a network."
-    ),
+    typer.Option("--model", "-m", metavar="NAME", help="Model of the agent; `offline` is a model without a network."),
 ]
-_OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
+_OFFLINE = "an offline model answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
 def loaded_agent(
@@ -83,11 +84,8 @@ def loaded_agent(
     from agentkit.agent_files.agent_file import is_import_path
     from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 
-    options = {"model": "--model", "chat_template": "--chat-template"}
-    if chat_template is None:
-        options["chat_template"] = "--model-name"
     source = utf8(source)
-    # An installed script, unlike `python -m`, does not search the working folder.
+    # Python does not import from the working folder for an installed script, as it does for `python -m`.
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     # The default folder does not override the folder of an agent file.
@@ -101,12 +99,18 @@ def loaded_agent(
     try:
         return load_agent(source, home=folder, model=full_model_name, chat_template=template, memories=memories)
     except AgentFileError as error:
-        problems = list(error.problems)
-        for index, problem in enumerate(problems):
-            # A problem without a line belongs to an option of the command line, so the error names that option.
-            if not problem.line:
-                problems[index] = replace(problem, file=options.get(problem.file, problem.file))
+        options = {"model": "--model", "chat_template": "--chat-template"}
+        if chat_template is None:
+            options["chat_template"] = "--model-name"
+        problems = [_with_option(problem, options) for problem in error.problems]
         raise AgentFileError(problems, error.files) from error
+
+
+def _with_option(problem: Problem, options: Mapping[str, str]) -> Problem:
+    """Return a problem of an argument of `load_agent` with the name of its option; other problems unchanged."""
+    if problem.line:
+        return problem
+    return replace(problem, file=options.get(problem.file, problem.file))
 
 
 @contextmanager
@@ -153,12 +157,18 @@ def opened_agent(
         yield LoadedAgent(default_agent(default_model), "")
         return
     with open_memory(home, embedder=embedder) as memory:
-        if verbose and isinstance(default_model, OfflineModel):
-            note(_OFFLINE)
-        elif verbose:
-            note(f"model {default_model.name}")
+        if verbose:
+            _note_model(default_model)
         _note_tools(default_model)
         yield LoadedAgent(default_agent(default_model, memory), "", memory=memory)
+
+
+def _note_model(model: Model) -> None:
+    """Print the name of the model, or a note that it is the offline model."""
+    if isinstance(model, OfflineModel):
+        note(_OFFLINE)
+    else:
+        note(f"model {model.name}")
 
 
 def _display_model(template: str | None) -> Model:
@@ -175,9 +185,9 @@ def _note_tools(model: Model) -> None:
 
 @contextmanager
 def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
-    """Yield the memory of the agent of `--agent`; exit with an error if the agent has no memory.
+    """Yield the memory of the agent of `--agent`.
 
-    The command also exits with an error if `embedder` is passed, because an agent defines its embedder.
+    The command exits with an error if the agent has no memory, or if `embedder` is passed: an agent sets its embedder.
     """
     if embedder is not None:
         fail("--embedder is only valid without --agent: an agent defines its embedder", code=2)
@@ -219,7 +229,8 @@ def conversation_memory(
 ) -> Iterator[Memory]:
     """Yield the store of the conversations with an agent: its memory, or the memory of the folder.
 
-    Conversations of an agent without memory are in the scope of the agent: no other agent of the folder recalls them.
+    Conversations of an agent without memory are in the scope of the agent, so that no other agent of the folder recalls
+    them.
     """
     scope = scope_of(loaded.memory, tenant, user)
     if loaded.memory is not None:
@@ -232,9 +243,9 @@ def conversation_memory(
 def earlier_sessions(
     loaded: LoadedAgent, tenant: str | None = None, user: str | None = None, *, name: str | None = None
 ) -> list[str]:
-    """Return names of conversations that were stored before the agent had a memory, in the scope of the agent.
+    """Return names of conversations that were stored in the scope of the agent before the agent had a memory.
 
-    With `name`, only the conversation of this name; otherwise the first page.
+    With `name`, only the conversation with this name; otherwise the first page of conversations.
     """
     if loaded.memory is None:
         return []

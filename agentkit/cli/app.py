@@ -33,15 +33,15 @@ _COMMANDS = {
     "Stored data": ("ingest", "recall", "export", "sessions", "memory"),
     "Serve agents": ("serve", "token", "mcp", "worker", "runs"),
 }
-"""Commands by panel of the help. `name` is the function `name` of `name_command.py`; a command with subcommands is
-`name_app` of `name_commands.py`. A module is imported when its command is called."""
+"""Names of commands by panel of the help. The command `x` is the function `x` of `x_command.py`, or `x_app` of
+`x_commands.py` if it has subcommands. A module is imported when its command is called."""
 
 
 class _Commands(TyperGroup):
     """The commands. An error of agentkit is one line on stderr."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the placeholder of a command with its help, which is read from the source without an import."""
+        """Return the placeholder of a command, with its help from the source file: an import would take longer."""
         placeholder = super().get_command(ctx, cmd_name)
         if placeholder is not None:
             text = _file(cmd_name).read_text("utf-8")
@@ -65,7 +65,7 @@ class _Commands(TyperGroup):
             complain(str(error))
             raise typer.Exit(1) from error
         except OSError as error:
-            # The reader of the output has finished, as `head` does: this is no error.
+            # The reader of the output stopped reading, such as `head`: typer ends the command without an error.
             if error.errno == EPIPE:
                 raise
             problem = str(error)
@@ -86,10 +86,11 @@ def _command(name: str) -> Any:
     """Import a command and return it."""
     module = vars(import_module(f"agentkit.cli.commands.{_file(name).stem}"))
     command = module.get(f"{name}_app", module[name])
+    # After the import, `run` has disabled the garbage collector: the objects so far are never searched.
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
-    # Typer builds a command only as part of a group with a callback.
+    # Typer builds a command only within a group, and the group needs a callback.
     parent = typer.Typer(add_completion=False, rich_markup_mode=app.rich_markup_mode)
     parent.callback()(_placeholder)
     if isinstance(command, typer.Typer):
@@ -113,7 +114,7 @@ app = typer.Typer(
 def run() -> None:
     """Run the command of the arguments and exit."""
     prepare()
-    # Objects of the import stay alive, so a search for garbage among them is wasted time.
+    # The objects that imports create stay alive: collecting garbage among them would only take time.
     gc.disable()
     app(prog_name="agentkit")
 
@@ -136,14 +137,14 @@ def agentkit_command(
     answers from the ingested documents.
 
     With OPENAI_API_KEY or OPENAI_BASE_URL, a language model answers (OPENAI_MODEL names it); without both, an offline
-    stand-in quotes recalled documents.
+    model quotes recalled documents.
 
     Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
 
 
 def _placeholder() -> None:
-    """Represent a command that is not imported."""
+    """Represent a command until it is imported."""
 
 
 for panel, names in _COMMANDS.items():

@@ -50,7 +50,7 @@ The tools, one per line:
 
 {{ wrapped_str }}{% endif %}"""
 
-_HEADED = "{%% if wrapped_str %%}%s:\n\n{{ wrapped_str }}{%% endif %%}"
+_WITH_HEADING = "{%% if wrapped_str %%}%s:\n\n{{ wrapped_str }}{%% endif %%}"
 _RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
     ("chunks", MemoPrompt, "Chunks from documents, quoted"),
     ("messages", RecalledPrompt, "Messages of earlier conversations, quoted"),
@@ -60,7 +60,7 @@ _RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
 
 _NO_KEY = (
     "missing API key: set OPENAI_API_KEY, or name a server without keys with OPENAI_BASE_URL or `--model "
-    "http://localhost:8000/v1#NAME`; `--model offline` is a stand-in that needs no key and no server"
+    "http://localhost:8000/v1#NAME`; `--model offline` is a model that needs no key and no server"
 )
 
 
@@ -74,7 +74,7 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
     return Layers(
         system=(TextPrompt(_SYSTEM, name="instructions"), *((tools,) if shows_tools else ())),
         before_input=[
-            WrapPrompt((prompt_class(name=name, fence=True),), _HEADED % heading, name=name)
+            WrapPrompt((prompt_class(name=name, fence=True),), _WITH_HEADING % heading, name=name)
             for name, prompt_class, heading in _RECALLED
         ],
     )
@@ -87,7 +87,7 @@ def default_agent(model: Model, memory: Memory | None = None) -> Agent:
 
 
 def has_place_for_tools(model: Model) -> bool:
-    """Return True if a model accepts tools; for a completion model, True if its chat template has a place for tools.
+    """True if a model accepts tools; for a completion model, True if its chat template has a place for tools.
 
     Raises:
         ChatTemplateError: The template cannot render a message of the user.
@@ -97,7 +97,7 @@ def has_place_for_tools(model: Model) -> bool:
         writer = model.writer
     if not isinstance(writer, CompletionModel):
         return True
-    # A template that cannot render any message raises here: its error is not about tools.
+    # A template that cannot render any message raises here, because its error is not about tools.
     writer.chat_template.render([{"role": "user", "content": "?"}])
     return writer.has_place_for_tools
 
@@ -123,10 +123,10 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
     Args:
         name: Name of the model. A name with a provider or an address, such as `anthropic:...` or
-            `http://localhost:8000/v1#qwen3`, selects the endpoint; `offline` is a stand-in that quotes. None selects,
-            with OPENAI_API_KEY or OPENAI_BASE_URL, the first of OPENAI_MODEL, `model_name` and `DEFAULT_MODEL`; without
-            both, the stand-in.
-        chat_template: Registered name or file of a chat template. The model is a completion model then.
+            `http://localhost:8000/v1#qwen3`, selects the endpoint; `offline` is the offline model. With None, the
+            name is the first of OPENAI_MODEL, `model_name` and `DEFAULT_MODEL` if OPENAI_API_KEY or OPENAI_BASE_URL is
+            set; otherwise the model is the offline model.
+        chat_template: Registered name or file of a chat template, which makes the model a completion model.
         model_name: Name of a model with a registered chat template, instead of `chat_template`.
 
     Raises:
@@ -150,9 +150,14 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
 
 def _raise_missing_key(name: str) -> Model:
-    """Raise the error of a model without an endpoint."""
+    """Raise the error of a model without an endpoint.
+
+    Raises:
+        AgentDefinitionError: The name starts with a mistyped provider.
+        ModelAuthError: The environment has no API key.
+    """
     provider, colon, _ = name.partition(":")
-    # `opnai:gpt-5` is a mistake in the provider, not a missing key. The error of `model` names the provider.
+    # `opnai:gpt-5` has a mistyped provider rather than a missing key: `model` raises the error about the provider.
     if colon and similar(provider, PROVIDERS):
         return model(name)
     raise ModelAuthError(_NO_KEY, model=name)

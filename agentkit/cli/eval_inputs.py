@@ -30,11 +30,13 @@ __all__ = [
 ]
 
 _SAMPLING = ("temperature", "top_p", "top_k")
+"""Options of a model that are settings with the same name."""
 _SPLITS = ("train", "test")
 """Names that select a split in `--rows`, even if a dataset has the same name."""
 _RATES = ("query_per_second", "request_rate")
-_NAMES = ("type", "abbr", "meta_template")
-"""Keys of a model that identify it, and `meta_template`, which `meta_template_for` reads."""
+"""Options of a model that limit its request rate."""
+_READ_ELSEWHERE = ("type", "abbr", "meta_template")
+"""Keys of a model that are no options: its class and name, and `meta_template`, which `meta_template_for` reads."""
 
 
 def named_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -70,7 +72,7 @@ def chosen_datasets(
 
 
 def scores_by_dataset(options: Sequence[str] | None, every: Mapping[str, Any]) -> dict[str | None, str]:
-    """Return the scores of `--score` by dataset; the score without a dataset has the key None.
+    """Return the scores of `--score` by dataset; the key None has the score of all other datasets.
 
     Raises:
         InContextError: A dataset or a score is unknown, or a dataset has two scores.
@@ -107,7 +109,10 @@ def score_for(name: str, eval_cfg: object, scores: Mapping[str | None, str]) -> 
 
 
 def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
-    """Return the meta template of a configuration; None if it does not fit the model."""
+    """Return the meta template of the models of a configuration.
+
+    None, with a note, if the models have several meta templates or the meta template does not fit the model.
+    """
     templates: list[Any] = []
     for entry in models:
         template = entry.get("meta_template")
@@ -125,7 +130,7 @@ def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
 
 
 def _is_of_api(meta: Any) -> bool:
-    """Return True if a meta template names the roles of a chat API."""
+    """True if a meta template names the roles of a chat API."""
     rounds = meta
     if isinstance(meta, Mapping):
         rounds = meta.get("round", ())
@@ -133,7 +138,7 @@ def _is_of_api(meta: Any) -> bool:
 
 
 def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model:
-    """Return a model with the settings of the only model of a configuration, and print ignored settings."""
+    """Return a model with the settings of the only model of a configuration; print the ignored settings."""
     if len(models) != 1:
         if models:
             note(f"the configuration has {len(models)} models: their settings are ignored")
@@ -163,8 +168,8 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
 
 
 def _options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model that are not None; options of generation have the key `generation_kwargs.NAME`."""
-    options = {str(key): value for key, value in entry.items() if key not in _NAMES}
+    """Return the options of a model that are not None; an option in `generation_kwargs` has the prefix of this name."""
+    options = {str(key): value for key, value in entry.items() if key not in _READ_ELSEWHERE}
     generation = options.get("generation_kwargs")
     if isinstance(generation, Mapping) and generation:
         del options["generation_kwargs"]
@@ -182,8 +187,9 @@ def rows_of(
     """Return the rows of each dataset, or its splits by name.
 
     Args:
-        options: The values of `--rows`. A folder with a subfolder of the name of a dataset has one for each dataset.
-        datasets: The evaluated datasets, whose `path` is read without a value in `options`.
+        options: The values of `--rows`. If a folder has a subfolder with the name of a dataset, it has one for each
+            dataset.
+        datasets: The evaluated datasets. The `path` of a dataset is read if `options` has no rows for it.
         every: All datasets of the configuration; rows of other datasets are ignored.
         config: The configuration file, to which a `path` is relative.
         root: The folder that must contain each `path`.
@@ -209,18 +215,18 @@ def rows_of(
 
 
 class _RowSources:
-    """Rows of the values of `--rows`."""
+    """Rows that the values of `--rows` name."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
-        """Files and folders without a name before them."""
+        """Files and folders of values without a name, such as `--rows FILE`."""
         self.splits: dict[str, Any] = {}
-        """Splits of the only dataset."""
+        """Splits of the only dataset, by name: `--rows test=FILE`."""
         self.named: dict[str, dict[str, Any]] = {}
-        """Splits of datasets by name."""
+        """Splits of a dataset, by its name: `--rows gsm8k:test=FILE`."""
 
     def add(self, text: str, datasets: Mapping[str, Any], every: Mapping[str, Any]) -> None:
-        """Add a value, unless its dataset is not evaluated.
+        """Read the rows of a value of `--rows`; ignore a value whose dataset is not evaluated.
 
         Raises:
             InContextError: The dataset is unknown.
@@ -263,7 +269,7 @@ class _RowSources:
         splits[split] = rows
 
     def check_files(self) -> None:
-        """Check that files exist, and that several files have the names of their splits.
+        """Refuse missing files, and several files without the names of their splits.
 
         Raises:
             InContextError: A file is missing, or a split has no name.
@@ -300,7 +306,7 @@ def _rows_of_path(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
     path, part = dataset.get("path"), dataset.get("name")
     if not isinstance(path, str) or not path:
         raise InContextError("the dataset has no `path`; name its rows with --rows FILE")
-    # Paths of a configuration are relative to its file, as in the suites.
+    # As in OpenCompass and AISBench, a path is relative to the configuration file.
     place = config.parent / path
     _check_inside(place, root)
     if not isinstance(part, str) or not part:
@@ -323,7 +329,7 @@ def _rows_of_path(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
 
 
 def _check_inside(path: Path, root: Path) -> None:
-    # The configuration may come from elsewhere: it must not read any file of this machine.
+    # A configuration of another author must not read arbitrary files of this machine.
     if not _is_inside(path, root):
         raise InContextError(f"its path {str(path)!r:.200} is outside of {root}; name its rows with --rows FILE")
 

@@ -35,7 +35,7 @@ __all__ = [
 
 HOME = Path(".agentkit")
 TENANT = "local"
-"""Default tenant of everything that the command line stores and reads."""
+"""Default tenant of the data that the command line stores and reads."""
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder of conversations and documents.")
@@ -94,7 +94,7 @@ def utf8(argument: str) -> str:
 
 
 def has_memory(home: Path) -> bool:
-    """Return True if the folder contains a memory; exit with an error if the folder is not readable."""
+    """True if the folder contains a memory; exits with an error if the folder is not readable."""
     # `Path.exists` hides a permission error from Python 3.14 on.
     try:
         (home / "memory.db").stat()
@@ -107,8 +107,8 @@ def has_memory(home: Path) -> bool:
 
 def text_session(memory: Memory, name: str) -> StoredSession:
     """Open a conversation; exit with an error if the conversation refers to files."""
-    # The command line stores text only. A store from elsewhere could name any file of this machine, and the file would
-    # be sent to the model.
+    # The command line stores only text. A store of another author could name any file of this machine, which would be
+    # sent to the model.
     from agentkit_prompts.context.parts import Media
 
     session = memory.session(name)
@@ -132,7 +132,7 @@ def open_existing(home: Path, scope: Scope | None = None, embedder: str | None =
 
 def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
     """Open a memory, with dense retrieval only if the user names the embedder."""
-    # A store may come from elsewhere, as part of a checkout: a name in its data must not load a model.
+    # A store of another author, such as in a checkout, must not choose a model that is loaded.
     from agentkit_memory import Memory
     from agentkit_memory.embedders.store_embedders import embedder_named
 

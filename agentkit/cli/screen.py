@@ -46,24 +46,25 @@ __all__ = [
     "why_form",
 ]
 
-_ORDERING = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_ORDER_AND_LINES = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Unicode line ends, and characters that change the order of displayed text: they could hide arguments of a call from
 the person who approves the call.
 """
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_ORDERING}]")
-_STEERING = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_ORDERING}]")
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_ORDER_AND_LINES}]")
+_STEERING_IN_JSON = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_ORDER_AND_LINES}]")
 """Characters that are valid in JSON text but may control a terminal or end a line."""
 _IN_USE = re.compile(r"the index is in use by (process \d+|another process)")
-_BAR = 12
+_IN_USE_NOTE = "recall is simpler while {} has this folder open: BM25 alone"
+_BAR_WIDTH = 12
 """Characters of a bar of 100 %."""
-_WIDE = 200
-"""Characters of a line without a terminal."""
-_MAX_SHOWN = 300
-"""Maximum printed characters of arguments or results of a tool."""
+_LINE_WIDTH = 200
+"""Characters of a line if the output is no terminal."""
+_MAX_SHORT = 300
+"""Maximum printed characters of the arguments or the result of a tool."""
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that are one line on stderr instead of a traceback."""
+    """Return the classes of errors that are printed as a line instead of a traceback."""
     from agentkit.errors import AgentError
     from agentkit.models.model_errors import ModelError
     from agentkit_memory.errors import StoreError
@@ -76,7 +77,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 def prepare() -> None:
     """Configure the standard streams, so that no character of a text raises an encoding error."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # A test may have replaced a stream.
+        # Tests can replace a stream by another class.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     warnings.showwarning = _show_warning
@@ -116,7 +117,7 @@ def put_exactly(text: str) -> None:
 def put_json(data: Any) -> None:
     """Print data as JSON on stdout. Characters that control a terminal are escaped."""
     text = json.dumps(data, ensure_ascii=False, indent=2)
-    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    sys.stdout.write(_STEERING_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 
@@ -143,7 +144,7 @@ class _PlainFormatter(logging.Formatter):
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Print log records of agentkit on stderr until the end of the block."""
+    """Print log records of agentkit on stderr during a `with` block."""
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     log = logging.getLogger("agentkit")
@@ -178,10 +179,10 @@ def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbe
 
 
 def short(text: str) -> str:
-    """Return the start of a long text."""
-    if len(text) <= _MAX_SHOWN:
+    """Return a text, or the start of a long text with dots."""
+    if len(text) <= _MAX_SHORT:
         return text
-    return f"{text[:_MAX_SHOWN]}..."
+    return f"{text[:_MAX_SHORT]}..."
 
 
 def tool_line(event: ToolStarted | ToolFinished) -> str:
@@ -237,7 +238,7 @@ def why_form(why: Why) -> dict[str, Any]:
 
 def _cells(row: LayerRow) -> Sequence[Text]:
     # A layer with any tokens has a visible bar.
-    bar = "█" * max(round(row.share * _BAR), 1 if row.tokens else 0)
+    bar = "█" * max(round(row.share * _BAR_WIDTH), 1 if row.tokens else 0)
     style = {"trimmed": "yellow", "dropped": "red"}.get(row.status, "dim")
     return (
         Text(plain(row.layer)),
@@ -250,17 +251,17 @@ def _cells(row: LayerRow) -> Sequence[Text]:
 
 
 def degraded_note(problem: str) -> str:
-    """Return the note of a degraded recall."""
+    """Return a problem of a recall as a note, with a shorter text if another process has opened the index."""
     match = _IN_USE.search(problem)
     if match is None:
         return problem
-    return f"recall is simpler while {match[1]} has this folder open: BM25 alone"
+    return _IN_USE_NOTE.format(match[1])
 
 
 def _wide_console() -> Console:
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _WIDE
+        console.width = _LINE_WIDTH
     return console
 
 

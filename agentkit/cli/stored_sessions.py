@@ -19,34 +19,34 @@ __all__ = ["PAGE", "Output", "all_sessions", "existing_session", "first_of", "wr
 
 PAGE = 200
 """Number of conversations per query."""
-_NAMED = 5
+_MAX_NAMES = 5
 """Maximum number of names in a note."""
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file; stdout by default.")]
 
 
 def first_of(names: Sequence[str]) -> str:
     """Return the first names of a list, followed by dots if names were left out."""
-    printed = [plain(name) for name in names[:_NAMED]]
-    if len(names) > _NAMED:
+    printed = [plain(name) for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
         printed.append("...")
     return ", ".join(printed)
 
 
 def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
-    """Write JSON lines to stdout, or to a file that replaces `output` only when it is complete."""
+    """Write JSON lines to stdout, or to a temporary file that replaces `output` when all lines are written."""
     if output is None:
         for line in lines:
             put(json.dumps(line, ensure_ascii=True, default=str))
         return
-    fresh = output.with_name(f".{output.name}.part")
+    part = output.with_name(f".{output.name}.part")
     count = 0
-    fresh.unlink(missing_ok=True)
-    private_file(fresh)
-    with fresh.open("w", encoding="utf-8") as file:
+    part.unlink(missing_ok=True)
+    private_file(part)
+    with part.open("w", encoding="utf-8") as file:
         for line in lines:
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             count += 1
-    fresh.replace(output)
+    part.replace(output)
     if as_json:
         put_json({"lines": count, "file": str(output)})
     else:
@@ -62,7 +62,7 @@ def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
 
 
 def existing_session(memory: Memory, name: str) -> StoredSession:
-    """Return the conversation of a name; exit with an error if it is not stored."""
+    """Return the conversation with a name; exit with an error if it is not stored."""
     if not memory.sessions(name=name):
         fail(f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations")
     return memory.session(name)

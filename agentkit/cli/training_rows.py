@@ -21,8 +21,8 @@ __all__ = ["training_rows"]
 def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str | None) -> Iterator[dict[str, Any]]:
     """Yield a row per answer of a conversation: the prompt of the agent, and the answer without tool calls.
 
-    Recalled items are not stored with a conversation, so memory is queried again: for current documents and facts, and
-    for messages of other conversations from before the question.
+    Recalled items are not stored with a conversation, so that the memory is queried again: for current documents and
+    facts, and for messages of other conversations that are older than the question.
 
     Args:
         agent: The agent with its current prompts, tools and memory.
@@ -52,6 +52,6 @@ def _with_recall(
         return ctx
     options = shown_options(agent.recall, agent.chain.layers)
     recalled = recall(memory, ctx.user_input.text, session, options=options)
-    asked = datetime.fromtimestamp(question.said_at, UTC)
-    before = [message for message in recalled.recalled if message.when is None or message.when < asked]
-    return with_recall(ctx, recalled._replace(recalled=tuple(before)))
+    question_time = datetime.fromtimestamp(question.said_at, UTC)
+    older = [message for message in recalled.recalled if message.when is None or message.when < question_time]
+    return with_recall(ctx, recalled._replace(recalled=tuple(older)))

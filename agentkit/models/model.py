@@ -87,7 +87,7 @@ class Reply:
 
 
 class Model(Protocol):
-    """A language model, or a stand-in for a language model.
+    """A language model, or a replacement for tests such as `ScriptedModel`.
 
     Optional attributes: `with_settings`, a method that returns a copy with other `ModelSettings`; `fitted`, a method
     that returns the part of a composition that the model accepts; `price`; and `output_modes`, the ways to request

@@ -150,7 +150,7 @@ def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
         assert done.exit_code == 2 and "expected NAME=VALUE" in done.stderr
     asked, none = run("schema", "--agent", f"{shop}:kwargs"), run("schema", "--agent", f"{shop}:hello")
     assert (asked.stdout, asked.stderr) == ("root: string, required, for before_input[0]\n", "")
-    assert (none.stdout, none.stderr) == ("", "its prompts require no additional kwargs\n")
+    assert (none.stdout, none.stderr) == ("", "the prompts of the agent require no additional kwargs\n")
     assert json.loads(run("schema", "--agent", f"{shop}:kwargs", "--json").stdout)["required"] == ["root"]
 
 
@@ -179,7 +179,9 @@ def test_chats_from_before_an_agent_had_a_memory_are_said_to_be_apart(
     assert run(*chat).exit_code == 0 and "apart" not in run(*chat).stderr
     file.write_text(file.read_text() + "memory: true\n")
     listed = run("sessions", "list", "--agent", str(file))
-    assert "not here, from before mine had a memory: s; " in listed.stderr and "--agent" not in listed.stderr
+    assert (
+        "not listed, because stored before mine had a memory: s; " in listed.stderr and "--agent" not in listed.stderr
+    )
     assert "stays apart: this conversation is a new one" in run(*chat).stderr
     assert "stays apart" not in run(*chat).stderr  # it is there by now
     assert run("sessions", "list", "--agent", str(file)).stdout.split()[3:5] == ["s", "4"]

@@ -44,7 +44,7 @@ def test_without_a_key_the_stand_in_quotes_the_chunk_with_its_label_and_says_wha
     assert "The barn owl hunts at night and swallows its prey whole." in done.stdout
     assert re.search(r"\[docs/owls\.md#\d+\]", done.stdout)
     assert "not a language model" in done.stdout
-    assert "an offline stand-in answers" in done.stderr
+    assert "an offline model answers" in done.stderr
     assert "recalled docs/owls.md:1" in done.stderr
 
 

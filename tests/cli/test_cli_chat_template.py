@@ -132,9 +132,9 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
     offline = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline")
     done = command(*offline)
     assert done.exit_code == 1 and "no place for tools" in done.stderr, done.stderr
-    assert "Offline stand-in" in command(*offline, "--chat-template", "qwen2d5").stdout
+    assert "Offline model" in command(*offline, "--chat-template", "qwen2d5").stdout
     agent_file(folder, "qwen2d5", name="offline")
-    assert "Offline stand-in" in command(*offline).stdout
+    assert "Offline model" in command(*offline).stdout
     assert command("compose", "Hi", "--agent", "shop.yaml", "--text").stdout.startswith("<|im_start|>system\nYou sell.")
     done = command(*offline[:-1], "openai:gpt-5-mini")
     assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'openai:gpt-5-mini': ")

@@ -319,7 +319,7 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     done = run("eval", "sums.py", "--rows", "root", "--json")
     assert done.exit_code == 0, done.stderr
     assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
-    assert "the offline stand-in answers, so a score has no meaning; name a model with --model" in done.stderr
+    assert "the offline model answers, so a score has no meaning; name a model with --model" in done.stderr
     (sums / "root" / "zero" / "test.csv").unlink()
     (sums / "root" / "zero").rmdir()
     done = run("eval", "sums.py", "--rows", "root")
@@ -443,4 +443,4 @@ def test_labels_without_a_server_are_not_sent_to_a_model_that_scores_none(
     (folder / "mood.csv").write_text("text,label\nI laugh,good\n")
     done = run("eval", "mood.yaml", *named)
     assert done.exit_code == 1 and "--model http://localhost:8000/v1#NAME --chat-template base" in done.stderr
-    assert "`--model offline` scores no labels" in done.stderr and "stand-in" not in done.stderr
+    assert "`--model offline` scores no labels" in done.stderr and "offline model" not in done.stderr

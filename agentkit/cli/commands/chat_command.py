@@ -70,24 +70,24 @@ def chat(
         conversation_memory(loaded, home, user=user) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
-        before = len(talk.session.conversation)
+        terminal_chat = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
+        before = len(terminal_chat.session.conversation)
         if session and not before and earlier_sessions(loaded, user=user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")
-        text = f"session {talk.session.id}"
+        text = f"session {terminal_chat.session.id}"
         if before:
             text += f", {before} messages so far"
         note(text)
         if once is None:
-            talk.talk()
+            terminal_chat.talk()
         else:
-            talk.ask(utf8(once))
+            terminal_chat.ask(utf8(once))
 
 
 def _call_of(tool: ToolSpec) -> str:
-    """Return a text that makes the offline stand-in call a tool."""
+    """Return a text that makes the offline model call a tool."""
     properties = tool.parameters.get("properties", {})
     arguments = []
     for name in tool.parameters.get("required", ()):

@@ -87,7 +87,7 @@ def compose(
         _put_request(composition, writer)
         return
     text = composition.text
-    # The table needs no text, but a template that cannot render the prompt must be an error here too.
+    # Rendered even for the table, so that a template that cannot render the prompt is an error.
     if isinstance(writer, CompletionModel):
         text = writer.request_body(composition)["prompt"]
         _note_template(writer)
@@ -100,7 +100,7 @@ def compose(
 def _composition(
     agent: Agent, user_input: UserInput, loaded: LoadedAgent, home: Path, *, session: str | None, user: str | None
 ) -> Composition:
-    # A session of a memory that does not exist is empty: showing a prompt creates nothing.
+    # Without a memory the session would be empty, and opening it would create the memory.
     if session is not None and (loaded.memory is not None or has_memory(home)):
         with conversation_memory(loaded, home, user=user) as memory:
             return agent.compose(user_input, session=text_session(memory, utf8(session)))

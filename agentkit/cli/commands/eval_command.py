@@ -53,7 +53,7 @@ _NO_SERVER = (
     "`--model offline` scores no labels"
 )
 _BASE = "base"
-"""The chat template of models without a template."""
+"""Name of the chat template that writes plain text, for models without a template."""
 
 
 def eval(
@@ -153,7 +153,7 @@ def eval(
     if embedder is not None:
         vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
-    # All datasets are validated before the first request, because an evaluation may take hours.
+    # All datasets are validated before the first request, because an evaluation can take hours.
     prepared = _prepare(
         chosen, sources, target, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
     )
@@ -170,7 +170,7 @@ def eval(
             results.failures[name] = error
             results.evaluations[name] = error.evaluation
         except ModelError:
-            # The other datasets would fail in the same way. Answers until now are printed.
+            # The other datasets would fail in the same way: the results so far are printed.
             results.put(target, files, as_json=as_json)
             raise
     results.put(target, files, as_json=as_json)
@@ -202,9 +202,9 @@ class _Results:
 
 
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
-    """Print the settings of the model, or a note if the offline stand-in answers."""
+    """Print the settings of the model, or a note if the offline model answers."""
     if isinstance(model, OfflineModel) and not is_named:
-        note("the offline stand-in answers, so a score has no meaning; name a model with --model")
+        note("the offline model answers, so a score has no meaning; name a model with --model")
         return
     for text, names in _settings_of(prepared).items():
         datasets = ""
@@ -235,7 +235,11 @@ def _prepare(
     limit: int | None,
     is_shown: bool,
 ) -> dict[str, _Prepared]:
-    """Return the validated datasets; raise one error with the problems of all datasets."""
+    """Return the validated datasets.
+
+    Raises:
+        InContextError: Datasets or settings are invalid. The error lists the problems of all datasets.
+    """
     problems = []
     prepared: dict[str, _Prepared] = {}
     for name, dataset in datasets.items():
@@ -246,33 +250,39 @@ def _prepare(
                 score: str | None = "none"
                 if not is_shown:
                     score = score_for(name, dataset.get("eval_cfg"), score_names)
-                icl, used = configured_dataset(dataset, rows[name], embedder, score)
-                icl.reader.check((), used)
-                used = used[:limit]
-                # Settings of sampling are only for generated texts; a scored text is not generated.
-                chosen = NO_SETTINGS
+                icl, dataset_rows = configured_dataset(dataset, rows[name], embedder, score)
+                icl.reader.check((), dataset_rows)
+                dataset_rows = dataset_rows[:limit]
+                # Only generated texts are sampled; a scored text is not generated.
+                dataset_settings = NO_SETTINGS
                 if icl.inferencer.asks in ("gen", "dialogue"):
-                    chosen = settings
-                sender = PromptSender(icl, model, meta_template, chosen)
-                scores = None
+                    dataset_settings = settings
+                sender = PromptSender(icl, model, meta_template, dataset_settings)
+                row_score = None
                 if not is_shown:
-                    scores = score_of_rows(score, dataset.get("eval_cfg"), icl, used)
-                if scores is None and score is None:
+                    row_score = score_of_rows(score, dataset.get("eval_cfg"), icl, dataset_rows)
+                if row_score is None and score is None:
                     note(f"{name}: without an eval_cfg, nothing is scored; add --score exact, choice or numeric")
-            prepared[name] = _Prepared(sender, used, scores, chosen, [str(warning.message) for warning in caught])
+            texts = [str(warning.message) for warning in caught]
+            prepared[name] = _Prepared(sender, dataset_rows, row_score, dataset_settings, texts)
         except (InContextError, AgentDefinitionError) as error:
             problems.append(f"dataset {name}: {error}")
     if settings != NO_SETTINGS and prepared and all(dataset.settings == NO_SETTINGS for dataset in prepared.values()):
         problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
     if problems:
-        text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
-        text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
-        raise InContextError(re.sub(r"score='(\w+)'", r"--score \1", text))
+        raise InContextError(_with_options("\n".join(problems)))
     return prepared
 
 
+def _with_options(text: str) -> str:
+    """Return an error of the Python API with the options of the command instead of arguments."""
+    text = text.replace("score= ", "--score ").replace(", or a function", "")
+    text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
+    return re.sub(r"score='(\w+)'", r"--score \1", text)
+
+
 def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
-    """Return the names of the datasets by their settings that influence answers."""
+    """Return the names of the datasets with equal settings, by the text of these settings."""
     by_settings: dict[str, list[str]] = {}
     for name, dataset in prepared.items():
         by_settings.setdefault(dataset.sender.shown_settings, []).append(name)
@@ -280,21 +290,8 @@ def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
 
 
 def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
-    """Print the prompts of the first rows; of a dialogue, the first prompt."""
-    entries: list[dict[str, Any]] = []
-    for name, dataset in prepared.items():
-        icl, rows = dataset.sender.icl, dataset.rows
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", InContextWarning)
-            chosen = icl.ids(rows)
-            icl.warn_of_doubts(rows, chosen)
-            for number, ids in enumerate(chosen[:count]):
-                for label, prompt in _prompts(icl, rows, number, ids):
-                    entry = {"dataset": name, "row": number, "prompt": dataset.sender.shown(prompt)}
-                    if label is not None:
-                        entry["label"] = label
-                    entries.append(entry)
-        _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
+    """Print the prompts of the first rows, as JSON or as text."""
+    entries = [*_prompt_entries(prepared, count)]
     if as_json:
         put_json(entries)
         return
@@ -311,8 +308,25 @@ def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> No
         put(prompt)
 
 
+def _prompt_entries(prepared: Mapping[str, _Prepared], count: int) -> Iterator[dict[str, Any]]:
+    """Yield the prompts of the first rows as JSON data, and print the warnings of each dataset."""
+    for name, dataset in prepared.items():
+        icl, rows = dataset.sender.icl, dataset.rows
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InContextWarning)
+            example_ids = icl.ids(rows)
+            icl.warn_of_doubts(rows, example_ids)
+            for number, ids in enumerate(example_ids[:count]):
+                for label, prompt in _prompts(icl, rows, number, ids):
+                    entry = {"dataset": name, "row": number, "prompt": dataset.sender.shown(prompt)}
+                    if label is not None:
+                        entry["label"] = label
+                    yield entry
+        _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
+
+
 def _prompts(icl: InContext, rows: Sequence[Row], number: int, ids: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-    """Yield label and prompt of a row: a prompt for each label if labels are scored; the first prompt of a dialogue."""
+    """Yield the label, or None, and the prompt of a row: one prompt per scored label, the first of a dialogue."""
     labels = [None]
     if icl.mode == "ppl":
         labels = icl.labels(rows)
@@ -329,7 +343,7 @@ def _note_once(name: str, texts: Sequence[str]) -> None:
 
 
 def _scores_labels(dataset: Mapping[str, Any]) -> bool:
-    """Return True if a dataset is scored by log probabilities, which only a server of completions returns."""
+    """True if labels are scored by log probabilities, which only a server of completions returns."""
     cfg = dataset.get("infer_cfg")
     if not isinstance(cfg, Mapping) or not isinstance(cfg.get("inferencer"), Mapping):
         return False
@@ -340,7 +354,7 @@ def _scores_labels(dataset: Mapping[str, Any]) -> bool:
 def _model(
     name: str | None, chat_template: str | None, model_name: str | None, *, sends: bool, has_labels: bool
 ) -> Model:
-    # Labels are scored by the text of the prompt, which only a completion model has.
+    # Labels are scored in the text of the prompt, so that the model must be a completion model.
     template = chat_template or model_name
     if not sends and name is None and (template is not None or has_labels):
         # This model renders prompts and requires no key.

@@ -60,4 +60,4 @@ def _note_users(memory: Memory) -> None:
     """Print the users whose conversations are not part of the export."""
     users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user)
     if users:
-        note(f"left out: conversations of users ({first_of([*users])}); --user NAME writes theirs")
+        note(f"left out: conversations of users ({first_of([*users])}); --user NAME writes the conversations of a user")

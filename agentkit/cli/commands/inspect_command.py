@@ -83,7 +83,7 @@ def _unstored_session(name: str) -> SessionProtocol:
 
 
 def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
-    """Return the memory and its scopes of single agents, in which conversations are searched."""
+    """Return the stores to search for conversations: the memory, and its scopes of agents without memory."""
     if memory is None:
         return []
     return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
@@ -110,7 +110,7 @@ def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal],
             sessions += matches
         else:
             missing.append(name)
-    # The page links a run with its session, so sessions of the runs are shown too.
+    # The page links a run to its session, so that the sessions of the runs are needed too.
     for journal in runs:
         if journal.session is not None and all(session.id != journal.session for session in sessions):
             sessions += _session(stores, journal.session)
@@ -125,7 +125,7 @@ def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal],
 
 
 def _session(stores: list[Memory], name: str) -> list[SessionProtocol]:
-    """Return the first conversation of this name that has messages, in a list; an empty list if none has messages."""
+    """Return a list with the first conversation with this name that has messages, or an empty list."""
     for store in stores:
         if store.sessions(name=name):
             session = text_session(store, name)

@@ -30,7 +30,8 @@ __all__ = ["memory_app"]
 
 memory_app = typer.Typer(no_args_is_help=True)
 
-_KINDS = ("missing", "stale", "orphans", "unfound", "corrupt")
+_PROBLEMS = ("missing", "stale", "orphans", "unfound", "corrupt")
+"""Counts of a verification that must be 0."""
 _MAX_ROWS = 20
 """Maximum number of printed corrupt rows; `--json` prints more."""
 
@@ -45,7 +46,7 @@ IndexPlace: TypeAlias = Annotated[
 
 
 def _store(home: Path, database: str | None, index: str | None, *, new: bool = False) -> Memory:
-    """Open a store; create a missing store in a folder only with `new`."""
+    """Open a store; exit with an error if a folder has no store and `new` is False."""
     if database is not None:
         return Memory(database, scope=TENANT, index=index or home / "index")
     if index is not None:
@@ -176,7 +177,7 @@ def _fill(file: Path, as_json: bool, database: str | None, index: str | None, ho
         fail(f"{file}: the file does not exist; check the path")
     with _store(home, database, index, new=True) as memory:
         counts = memory.admin.restore(file)
-        # A store with an embedding model is indexed by a process that has its embedder.
+        # The index of a store with an embedding model is built by a process that has its embedder.
         if not memory.model:
             memory.worker().drain()
     _removed(counts, as_json, "the file contains no rows", done="read")
@@ -311,13 +312,7 @@ def reembed(
         raise typer.BadParameter("expected a MODEL, --words or --abandon")
     with open_existing(home) as memory:
         if abandon:
-            dropped = memory.admin.abandon_reembed()
-            if as_json:
-                put_json({"dropped": dropped})
-            elif dropped:
-                put("dropped")
-            else:
-                put("no change was started")
+            _abandon(memory, as_json)
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)
@@ -334,6 +329,17 @@ def reembed(
             else:
                 done = memory.admin.reembed(name, gate=None, on_progress=progress)
     _show_reembedding(done, as_json)
+
+
+def _abandon(memory: Memory, as_json: bool) -> None:
+    """Cancel an unfinished change of the embedding model, and print the result."""
+    dropped = memory.admin.abandon_reembed()
+    if as_json:
+        put_json({"dropped": dropped})
+    elif dropped:
+        put("dropped")
+    else:
+        put("no change was started")
 
 
 def _show_reembedding(done: Reembedding, as_json: bool) -> None:
@@ -359,31 +365,36 @@ def _show_reembedding(done: Reembedding, as_json: bool) -> None:
 def _show(
     verifications: Mapping[str, Verification], data: dict[str, object], as_json: bool, *, advice: str = ""
 ) -> None:
-    """Print verifications as columns, and the problems of the last verification; exit with 1 if it has problems."""
+    """Print verifications, and exit with 1 if the last verification has problems."""
     last = [*verifications.values()][-1]
     if as_json:
         put_json(data)
     else:
-        rows: list[list[str | Text]] = []
-        for name in ("items", "points", "pending", "failing", *_KINDS):
-            style = ""
-            if name in _KINDS and getattr(last, name):
-                style = "red"
-            counts = [f"{getattr(each, name):,}" for each in verifications.values()]
-            rows.append([Text(text, style) for text in (name, *counts)])
-        put_table(("", *verifications), rows, numbers=verifications)
-        for kind, ids in last.examples.items():
-            note(f"{kind}: {', '.join(ids)}")
-        for row in last.corrupt_rows[:_MAX_ROWS]:
-            note(f"corrupt: {row.table} {row.row}: its {row.column} {row.problem}")
-        for problem in last.file_problems:
-            note(f"the file of the database is corrupt: {problem}")
-        for item, problem in last.problems.items():
-            note(f"failing: {item}: {problem}")
+        _put_verifications(verifications, last)
     if not last.ok:
         if advice:
             note(advice)
         raise typer.Exit(1)
+
+
+def _put_verifications(verifications: Mapping[str, Verification], last: Verification) -> None:
+    """Print verifications as columns, and the details of the last verification."""
+    rows: list[list[str | Text]] = []
+    for name in ("items", "points", "pending", "failing", *_PROBLEMS):
+        style = ""
+        if name in _PROBLEMS and getattr(last, name):
+            style = "red"
+        counts = [f"{getattr(each, name):,}" for each in verifications.values()]
+        rows.append([Text(text, style) for text in (name, *counts)])
+    put_table(("", *verifications), rows, numbers=verifications)
+    for kind, ids in last.examples.items():
+        note(f"{kind}: {', '.join(ids)}")
+    for row in last.corrupt_rows[:_MAX_ROWS]:
+        note(f"corrupt: {row.table} {row.row}: its {row.column} {row.problem}")
+    for problem in last.file_problems:
+        note(f"the file of the database is corrupt: {problem}")
+    for item, problem in last.problems.items():
+        note(f"failing: {item}: {problem}")
 
 
 def _removed(counts: Mapping[str, int], as_json: bool, nothing: str, *, done: str = "removed") -> None:

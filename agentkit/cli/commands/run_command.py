@@ -37,7 +37,7 @@ from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["kwargs_of", "note_cut", "result_form", "run"]
 
-WAITS = 3
+PAUSED = 3
 """Exit code of a paused run."""
 
 
@@ -146,7 +146,7 @@ def _run(
     loaded: LoadedAgent, source: UserInput | Journal, options: dict[str, Any], as_json: bool, journal: Path | None
 ) -> None:
     agent = loaded.agent
-    # A part of a JSON document is not valid JSON, so only text is streamed.
+    # Only text is streamed, because a part of a JSON document is not valid JSON.
     printer = _Printer(streams=not as_json and agent.chain.output is str, as_json=as_json)
     try:
         if isinstance(source, Journal):
@@ -155,7 +155,7 @@ def _run(
             result = asyncio.run(agent.run(source, on_event=printer.on_event, **options))
     except Paused as paused:
         _report_waiting(paused, journal, as_json=as_json)
-        raise typer.Exit(WAITS) from None
+        raise typer.Exit(PAUSED) from None
     if as_json:
         put_json(result_form(result))
         return

@@ -316,7 +316,7 @@ runs_app.command("map")(map_)
 
 
 def _runs(url: str) -> Runs:
-    """Return the runs of an existing database; a mistyped address does not create a database."""
+    """Return the runs of an existing database, so that a mistyped address does not create a database."""
     runs = Runs(utf8(url))
     run_blocking(runs.store.check_created())
     return runs
@@ -340,7 +340,7 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
 
 
 def _line(text: str, indent: str = "") -> None:
-    """Print a line. Further lines of the text are indented, so that they do not look like lines of this command."""
+    """Print a text with its second and further lines indented, so that they do not look like lines of the command."""
     put(text.replace("\n", f"\n{indent}    "))
 
 
@@ -349,7 +349,7 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
 
     Args:
         journal: The journal of the run.
-        deciders: Names of deciders by the ids of the calls.
+        deciders: Names of the authors of decisions, by call id.
         indent: Spaces before each line.
         outer: Id of the call that runs this agent; it prefixes the ids in `deciders`.
     """
@@ -372,16 +372,27 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
             _line(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
         elif effect == "AskApproval":
             for call, decision in answer.items():
-                by = deciders.get(outer_id(call))
-                verdict = "denied" if isinstance(decision, Denied) else "approved"
-                _line(f"{indent}{verdict} {call}{f' by {by}' if by else ''}{_terms(decision)}", indent)
+                _line(f"{indent}{_decision_text(call, decision, deciders.get(outer_id(call)))}", indent)
+
+
+def _decision_text(call: str, decision: Decision, author: str | None) -> str:
+    text = f"approved {call}"
+    if isinstance(decision, Denied):
+        text = f"denied {call}"
+    if author:
+        text += f" by {author}"
+    return text + _terms(decision)
 
 
 def _terms(decision: Decision) -> str:
-    """Return the reason of a denial, or the arguments that replace the arguments of a call."""
+    """Return the reason of a denial, or the arguments that replace the arguments of a call; empty without both."""
     if isinstance(decision, Denied):
-        return f": {decision.reason}" if decision.reason else ""
-    return "" if decision.arguments is None else f", to run with {json.dumps(dict(decision.arguments))}"
+        if not decision.reason:
+            return ""
+        return f": {decision.reason}"
+    if decision.arguments is None:
+        return ""
+    return f", to run with {json.dumps(dict(decision.arguments))}"
 
 
 def _data(run: RunRecord) -> dict[str, Any]:

@@ -46,4 +46,4 @@ def schema(
             text += f", for {', '.join(prompts)}"
         put(text)
     if not properties:
-        note("its prompts require no additional kwargs")
+        note("the prompts of the agent require no additional kwargs")

@@ -25,8 +25,6 @@ __all__ = ["ACCESS", "serve"]
 
 ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
-
-
 _RELOADED = "reloaded"
 """Version of reloaded agents: their durable runs continue with the current agent."""
 
@@ -84,7 +82,7 @@ def serve(
         load = partial(loaded_agent, home=home, model=model, memories=memories)
         for source in agent or ():
             loaded.append(load(source))
-            # AgentReload closes the current agents, which may be other agents than at the start.
+            # With --reload, AgentReload closes the agents: it can have replaced the agents of the start.
             if not reload:
                 closing.callback(loaded[-1].close)
         if not loaded:
@@ -122,7 +120,7 @@ def serve(
 
 
 def _access(path: Path | None, home: Path) -> Access | None:
-    """Return the access file of `--access`, or the file in the folder of the store if it exists."""
+    """Return the tokens of `--access`, or of the access file in the folder of the store; None without a file."""
     from agentkit.server.access import Access
 
     if path is None and (home / ACCESS).exists():

@@ -118,13 +118,13 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
             return
         loaded = loaded_agent(agent, home=home)
         closing.callback(loaded.close)
-        # A folder without a store stays as it is.
+        # Exits if the folder has no store: `conversation_memory` would create a store.
         if loaded.memory is None:
             closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
         names = earlier_sessions(loaded, tenant, user)
         if names:
             note(
-                f"not here, from before {loaded.name} had a memory: {first_of(names)}; "
-                "without `memory` in its file they are shown"
+                f"not listed, because stored before {loaded.name} had a memory: {first_of(names)}; "
+                "without `memory` in the agent file they are listed"
             )
         yield closing.enter_context(conversation_memory(loaded, home, tenant, user))

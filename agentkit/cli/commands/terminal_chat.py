@@ -48,8 +48,9 @@ _HELP = {
     "/help": "shows the commands",
     "/quit": "exits",
 }
-_ALL = ", ".join(f"{name} {description}" for name, description in _HELP.items())
+_HELP_TEXT = ", ".join(f"{name} {description}" for name, description in _HELP.items())
 _WAKE_SECONDS = 0.1
+"""Seconds between two interruptions of `input`."""
 
 
 class Chat:
@@ -80,7 +81,7 @@ class Chat:
         self._composition: Composition | None = None
         self._usage = NO_USAGE
         self._turns = 0
-        self._noted: set[str] = set()
+        self._printed_notes: set[str] = set()
         """Printed notes about degraded recalls."""
         self._line_is_open = False
         self._at_terminal = False
@@ -94,13 +95,13 @@ class Chat:
     def talk(self) -> None:
         """Run a turn per line until the end of the input.
 
-        At a terminal, an error or Ctrl-C ends the turn; in a pipe, the conversation.
+        At a terminal, an error or Ctrl-C ends the turn; in a pipe, it ends the conversation.
         """
         self._at_terminal = at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         lines: Iterator[str] = filter(None, map(str.strip, sys.stdin))
         if at_terminal:
-            note(f"{_ALL}; Ctrl-D exits too, and Ctrl-C stops an answer")
-            lines = _typed()
+            note(f"{_HELP_TEXT}; Ctrl-D exits too, and Ctrl-C stops an answer")
+            lines = _typed_lines()
         # One event loop for all turns keeps the connection to the model.
         with asyncio.Runner() as runner:
             for line in lines:
@@ -124,7 +125,7 @@ class Chat:
         if word in _HELP:
             self._command(word, rest.strip())
         elif line.startswith("/") and not rest:
-            self._refuse(word, f"unknown command {line}; commands: {_ALL}")
+            self._refuse(word, f"unknown command {line}; commands: {_HELP_TEXT}")
         else:
             self._answer(runner, line)
         return True
@@ -137,7 +138,7 @@ class Chat:
         elif word == "/fork":
             self._fork(rest)
         elif word == "/help":
-            self._report(word, {"commands": _HELP}, lambda: put(_ALL.replace(", /", "\n/")))
+            self._report(word, {"commands": _HELP}, lambda: put(_HELP_TEXT.replace(", /", "\n/")))
         elif self._composition is None:
             self._refuse(word, "nothing was sent yet")
         elif word == "/layers" and self._as_json:
@@ -238,7 +239,7 @@ class Chat:
         if self._as_json:
             put(json.dumps({"session": self.session.id, **result_form(result)}))
             return
-        # Text was printed with its deltas.
+        # Text was printed while it arrived.
         if self.agent.chain.output is not str:
             put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
         note_cut(result)
@@ -279,11 +280,11 @@ class Chat:
         if isinstance(event, PromptComposed):
             self._composition = event.composition
         elif isinstance(event, Recalled):
-            note(_chunks(event))
+            note(_recall_note(event))
             for problem in map(degraded_note, event.degraded):
-                if problem not in self._noted:
+                if problem not in self._printed_notes:
                     note(f"  {problem}")
-                    self._noted.add(problem)
+                    self._printed_notes.add(problem)
         elif isinstance(event, ToolStarted | ToolFinished):
             note(tool_line(event))
 
@@ -293,8 +294,8 @@ class Chat:
         self._line_is_open = False
 
 
-def _chunks(event: Recalled) -> str:
-    """Return the recalled files with their lines and conversations with their message numbers."""
+def _recall_note(event: Recalled) -> str:
+    """Return a note with the recalled files and their lines, and the conversations and their message numbers."""
     lines: dict[str, list[str]] = {}
     for document in event.documents:
         lines.setdefault(document.source, []).append(str(document.metadata.get("line", "")))
@@ -304,7 +305,7 @@ def _chunks(event: Recalled) -> str:
     return f"recalled {sources or 'nothing'}"
 
 
-def _typed() -> Iterator[str]:
+def _typed_lines() -> Iterator[str]:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives input() a history and the arrow keys
     while True:
@@ -320,7 +321,7 @@ def _typed() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _waking() -> Iterator[None]:
-    """Interrupt `input` several times per second, because it misses a Ctrl-C from just before its start."""
+    """Interrupt `input` several times per second, so that it notices a Ctrl-C that arrived just before its start."""
     if sys.platform == "win32":
         yield
         return

@@ -85,7 +85,7 @@ def worker(
     else:
         agents = ", ".join(f"{name} {version}" for name, version in keys)
         note(f"worker {executor.id}: {agents}; stop it with Ctrl-C")
-    # Only a loss of the lease is polled; a signal sets the event at once.
+    # The timeout is only for the lease: a signal sets the event at once.
     while not stopped.wait(0.2) and not executor.is_lost:
         pass
     executor.stop()
@@ -93,7 +93,7 @@ def worker(
     if executor.is_lost:
         complain(f"worker {executor.id}: it lost its lease, and other workers continue its runs: restart it")
         sys.stderr.flush()
-        # A tool that hangs in a thread must not act after another worker took its run over.
+        # The exit ends all threads: a tool in a thread must not act after another worker took over the run.
         os._exit(1)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OfflineModel"]
 
-_NOTICE = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
-_NO_JSON = "the stand-in writes no typed answer: try the agent with ScriptedModel(['{...}']), or a language model"
+_NOTICE = "(Offline model, not a language model: it can only quote recalled chunks and call tools by their name.)"
+_NO_JSON = "the offline model writes no typed answer: try the agent with ScriptedModel(['{...}']), or a language model"
 _POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
