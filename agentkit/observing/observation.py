@@ -366,7 +366,9 @@ class Observation:
 class _ModelCall:
     """One model call: the arrival of its chunks and its reply."""
 
-    def __init__(self, observation: Observation, span: Span, metric_attributes: dict[str, Any], layers: SentLayers) -> None:
+    def __init__(
+        self, observation: Observation, span: Span, metric_attributes: dict[str, Any], layers: SentLayers
+    ) -> None:
         self._observation = observation
         self._span, self._metric_attributes, self._layers = span, metric_attributes, layers
         self._began = self._latest = time.perf_counter()
@@ -383,7 +385,7 @@ class _ModelCall:
         self._observation.record(name, now - self._latest, self._metric_attributes)
         self._latest = now
 
-    def on_end(self, reply: Reply) -> None:
+    def ended(self, reply: Reply) -> None:
         self.has_ended = True
         attributes = {**reply_attributes(reply), **layer_attributes(self._layers, reply.usage)}
         self._span.set_attributes(encodable(attributes))
