@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.text import Text
 
 from agentkit.cli.agent_option import ModelName
 from agentkit.cli.default_agent import choose_model
@@ -22,8 +21,9 @@ from agentkit.cli.eval_inputs import (
     scores_by_dataset,
     with_model_entry,
 )
+from agentkit.cli.eval_results import EvaluationResults
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
-from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
+from agentkit.cli.screen import note, plain, progress_bar, put, put_json
 from agentkit.errors import AgentDefinitionError
 from agentkit.model_evaluation.configured_dataset import configured_dataset
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
@@ -37,7 +37,6 @@ from agentkit.models.model_errors import ModelAuthError, ModelError
 from agentkit.models.model_names import model as model_of_name
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
@@ -162,7 +161,7 @@ def eval(
         return
     _note_settings(target, prepared, is_named=model is not None)
     options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
-    results = _Results()
+    results = EvaluationResults()
     for name, entry in prepared.items():
         try:
             results.evaluations[name] = _evaluate(name, entry, target, {**options, "out": files.get(name)})
@@ -176,29 +175,6 @@ def eval(
     results.put(target, files, as_json=as_json)
     if results.failures:
         raise typer.Exit(1)
-
-
-class _Results:
-    """Results of the evaluated datasets."""
-
-    def __init__(self) -> None:
-        self.evaluations: dict[str, Evaluation] = {}
-        self.failures: dict[str, EvaluationFailed] = {}
-
-    def put(self, model: Model, files: Mapping[str, Path], *, as_json: bool) -> None:
-        """Print scores, reused answers and failures."""
-        forms = {name: _form(result, self.failures.get(name)) for name, result in self.evaluations.items()}
-        if as_json:
-            put_json({"model": model.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
-        elif forms:
-            _table(forms)
-        for name, result in self.evaluations.items():
-            if result.reused:
-                reused = f"{result.reused} answers reused from {files[name]}"
-                sent = len(result.rows) - result.reused
-                note(f"{name}: {sent} rows sent now, {reused}; the tokens are the tokens of this call")
-        for name, problem in self.failures.items():
-            complain(f"dataset {name}: {problem}".replace("out=", "--out"))
 
 
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
@@ -430,33 +406,3 @@ def _progress(done: float, total: float, out: Path | None) -> str:
     if not done:
         return "no row was answered yet; the same command starts again"
     return f"{done:.0f} of {total:.0f} rows were sent; the answers are in {out}, and the same command resumes"
-
-
-def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:
-    failures = {}
-    if failed is not None:
-        failures = failed.failures
-    return {
-        "rows": len(result.rows) + len(failures),
-        "reused": result.reused,
-        "scored": sum(row.score is not None for row in result.rows),
-        "failed": len(failures),
-        "score": result.score,
-        "usage": usage_form(result.usage),
-        "results": [
-            {"row": row.row, "answers": row.answers, "gold": row.gold, "score": row.score} for row in result.rows
-        ],
-        "failures": [{"row": row, "error": str(error)} for row, error in failures.items()],
-    }
-
-
-def _table(forms: Mapping[str, Mapping[str, Any]]) -> None:
-    numbers = ("rows", "failed", "scored", "score", "tokens in", "tokens out")
-    rows: list[list[object]] = []
-    for name, form in forms.items():
-        score = "none"
-        if form["score"] is not None:
-            score = f"{form['score']:.4f}"
-        used = [f"{form['usage'][kind]:,}" for kind in ("input_tokens", "output_tokens")]
-        rows.append([Text(plain(name), "cyan"), form["rows"], form["failed"], form["scored"], score, *used])
-    put_table(("dataset", *numbers), rows, numbers=numbers)
