@@ -337,7 +337,7 @@ class RunStore(RunReader):
 
         state = self._work(store)
         if state is None:
-            now = self._work(lambda connection: connection.scalar(sa.select(self._now)))
+            now = self._work(lambda connection: connection.execute(sa.select(self._now)).scalar_one())
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
         return state
 
