@@ -15,7 +15,7 @@ from agentkit.models.completion.broken_calls import broken_call, named_tool
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.calls_at import calls_at
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import begins_call, is_cut_call, is_cut_list, names_tool
-from agentkit_prompts.chat_templates.tool_calls.formats import bare_readers, forms_of
+from agentkit_prompts.chat_templates.tool_calls.formats import TAGGED_FORMATS, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
@@ -167,7 +167,7 @@ class TextToolCalls:
                 # The text before was thinking, which the prompt has opened.
                 texts, calls, unread, damaged, start = [], [], [], [], 0
             elif (block := self._calls_at(reply, mark.start())) is not None:
-                texts.append(text[start : mark.start()])
+                texts.append(text[start : self._opening_before(text, unread, mark.start())])
                 calls += block[0]
                 starts.append(mark.start())
                 unread, start = [], block[1]
@@ -200,12 +200,18 @@ class TextToolCalls:
         if at_limit:
             self.is_cut = is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
             return self.is_cut
-        call = broken_call(reply.text, self._schemas)
+        call = self._broken_call(reply.text)
         if call is None:
             self.unreadable.append(reply.text)
             return False
         self.calls.append(call)
         return True
+
+    def _opening_before(self, text: str, unread: Sequence[int], at: int) -> int:
+        """Return the start of an opening around a call that starts at `at`; `at` if the call has no such opening."""
+        if unread and self._marks.pattern.fullmatch(text[unread[-1] : at].rstrip()):
+            return unread[-1]
+        return at
 
     def _calls_at(self, reply: ReplyText, at: int) -> Calls | None:
         """Return the calls that start at a place, and their end; None if they cannot be read."""
@@ -217,8 +223,14 @@ class TextToolCalls:
         following = self._marks.pattern.search(reply.text, at + 1)
         if end is None or (following is not None and following.start() < end):
             return None
-        call = broken_call(reply.text[at:end], self._schemas)
+        call = self._broken_call(reply.text[at:end])
         return None if call is None else Calls([call], end)
+
+    def _broken_call(self, text: str) -> ToolCall | None:
+        """Return a call with arguments that are nearly JSON."""
+        if self._format in TAGGED_FORMATS:
+            return None
+        return broken_call(text, self._schemas)
 
     def _call_end(self, reply: ReplyText, at: int) -> int | None:
         """Return the end of the first closing text after an opening; None if the call is not closed."""

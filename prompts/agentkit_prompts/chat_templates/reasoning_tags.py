@@ -15,6 +15,9 @@ REASONING_TAGS = (
     *_COMMON,
     ("<|thought_start|>", "<|thought_end|>"),
     ("◁think▷", "◁/think▷"),
+    ("<mm:think>", "</mm:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
 )
 """Texts that open and close thinking. The prompt often ends with the opening text, and the model writes only the
 closing text."""

@@ -39,6 +39,7 @@ from agentkit_prompts.names import nearest
 __all__ = [
     "FUNCTIONARY",
     "HARMONY",
+    "TAGGED_FORMATS",
     "TOOL_CALL_FORMATS",
     "Form",
     "bare_readers",
@@ -141,6 +142,14 @@ _FORMS = (
     Form("gemma4", "<|tool_call>", "<tool_call|>", gemma_calls('<|"|>')),
 )
 """Forms that are recognised anywhere in a reply; for equal openings, the first form that succeeds."""
+
+TAGGED_FORMATS = frozenset(
+    (
+        *("atem", "deepseek_v3_2", "glm4_5", "hunyuan3", "kimi_k3", "minicpm5", "minimax_m2", "minimax_m3"),
+        *("qwen3_coder", "seed_oss", "solar_open2", "step3"),
+    )
+)
+"""Formats with arguments between tags; their chat templates fail for arguments that are not a JSON object."""
 
 _BARE: dict[str, tuple[Reader, ...]] = {
     "llama3": (only_json, only_python),
