@@ -199,6 +199,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("responses", "messages", "outputs", "script", "answers", "turns"), "ScriptedModel([...])"),
     },
     "Size": {"limit": "max=...", "tokens": "max=...", "max_tokens": "max=...", "min_tokens": "min=..."},
+    "Tool.from_json_schema": dict.fromkeys(
+        ("schema", "json_schema", "input_schema", "args_schema"), "parameters=..., the JSON Schema of the arguments"
+    ),
+    "http_tool": dict.fromkeys(("domains", "allowed_hosts", "allowed_domains", "host"), "hosts=[...]"),
     "ToolPolicy": {
         "args_schema": "type hints of the function, or Tool.from_json_schema(...)",
         "max_retries": "retries=...",
@@ -227,6 +231,8 @@ CALLS: Mapping[str, str] = {
     "Memory.recall": "memory.recall(text, limit=3)",
     "Memory.within": WITHIN,
     "ScriptedModel": "ScriptedModel([reply, reply])",
+    "Tool.from_json_schema": "Tool.from_json_schema(name, description, parameters, function)",
+    "http_tool": "http_tool(hosts=[...])",
     "Template.render": "template.render({'name': value})",
     "Runs": "Runs(url), then runs.add(agent)",
     "Runs.start": "agent.start(text) after runs.add(agent), or runs.start(agent, text)",

@@ -266,6 +266,9 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     },
     "Toolset": {
         **dict.fromkeys(("tools", "list_tools", "get_tools"), "the toolset itself: `for tool in toolset`"),
+        **dict.fromkeys(("names", "keys", "tool_names"), "[tool.name for tool in toolset]"),
+        **dict.fromkeys(("with_prefix", "add_prefix", "prefix"), "toolset.prefixed('math_')"),
+        **dict.fromkeys(("add", "append", "add_tool", "extend"), "toolset + Toolset([function])"),
         "connect": "the toolset in Agent(model, tools=toolset), which opens the connection",
     },
     "TextDelta": dict.fromkeys(("delta", "content", "value", "data"), "event.text"),

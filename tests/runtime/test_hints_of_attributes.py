@@ -25,7 +25,7 @@ from agentkit import (
 from agentkit.prompts import Conversation, Image, Layers, Template, TextPrompt, Url, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 from agentkit.testing import Delayed
-from agentkit.tools import ToolResult, Toolset
+from agentkit.tools import Tool, ToolResult, Toolset, calculate, http_tool
 from tests.wrong_calls import check_right_way
 
 
@@ -42,6 +42,8 @@ conversation: Any = Conversation([Message("user", "Hi")])
 message: Any = Message("user", "Hi")
 template: Any = Template("Hello {{ name }}")
 image: Any = Image
+from_schema: Any = Tool.from_json_schema
+http: Any = http_tool
 result: Any = ToolResult("1", "add", "3", value=3)
 model: Any = agentkit.model
 script: Any = ScriptedModel
@@ -66,6 +68,27 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         "tool_result.content for the model",
         lambda: result.content == "3",
     ),
+    (lambda: tools.names, AttributeError, "[tool.name for tool in toolset]", lambda: [tool.name for tool in tools]),
+    (lambda: tools.with_prefix("m_"), AttributeError, "toolset.prefixed(", lambda: tools.prefixed("m_")["m_add"]),
+    (
+        lambda: tools.append(add),
+        AttributeError,
+        "toolset + Toolset([function])",
+        lambda: len(tools + Toolset([calculate])) == 2,
+    ),
+    (
+        lambda: from_schema("echo", {"type": "object"}, str),
+        TypeError,
+        "Tool.from_json_schema(name, description, parameters, function)",
+        lambda: from_schema("echo", "Return the text.", {"type": "object"}, str),
+    ),
+    (
+        lambda: from_schema(name="echo", description="Return the text.", schema={}, function=str),
+        TypeError,
+        "parameters=..., the JSON Schema of the arguments",
+        lambda: from_schema(name="echo", description="Return the text.", parameters={"type": "object"}, function=str),
+    ),
+    (lambda: http(["example.org"]), TypeError, "http_tool(hosts=[...])", lambda: http_tool(hosts=["example.org"])),
     (lambda: result.is_error, AttributeError, "use tool_result.ok", lambda: result.ok),
     (lambda: delta.delta, AttributeError, "use event.text", lambda: delta.text == "Hi"),
     (lambda: started.name, AttributeError, "use event.call.name", lambda: started.call.name == "add"),

@@ -16,7 +16,7 @@ from typing_extensions import ParamSpec, TypeVar
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
-from agentkit_prompts.hints import hinted
+from agentkit_prompts.hints import hinted, with_option_hints
 from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -172,6 +172,7 @@ class Tool(ToolForms, Generic[P, R, D]):
         self.sees_context = self._semaphores is not None or self._runner.bind is not None
 
     @classmethod
+    @with_option_hints
     def from_json_schema(
         cls,
         name: str,

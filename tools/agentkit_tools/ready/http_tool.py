@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 from urllib.parse import urljoin
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
@@ -40,6 +41,7 @@ async def _system_resolver(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
+@with_option_hints
 def http_tool(
     *,
     hosts: Collection[str] | None = None,
