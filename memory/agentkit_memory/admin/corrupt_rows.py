@@ -31,7 +31,7 @@ from agentkit_memory.conversations.branch import EDIT
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.conversations.turns import REDACTED
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import column_problem, is_name, is_text, raw_rows
+from agentkit_memory.database.rows import column_problem, is_decoded, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import (
     METADATA,
     branches,
@@ -177,7 +177,7 @@ class _CorruptKeys(NamedTuple):
         table, row = corrupt.table, corrupt.row
         if table is items:
             self.items.add(row["id"])
-        elif table is document_chunks and is_name(row["item_id"]):
+        elif table is document_chunks and is_decoded_text(row["item_id"]):
             self.chunk_items.add(row["item_id"])
         elif table is messages:
             self.messages.setdefault(row["branch_id"], []).append(row["seq"])
@@ -197,12 +197,12 @@ def _items_of_rows(connection: Connection, seen: _CorruptKeys) -> Iterator[RowPr
 
 def _facts_of(connection: Connection, ids: set[object]) -> Iterator[RowProblem]:
     """Yield the facts that were taken from items, directly or through other facts, and add their ids to `ids`."""
-    unvisited: set[object] = {each for each in ids if is_text(each)}
+    unvisited: set[object] = {each for each in ids if is_decoded(each)}
     while unvisited:
         facts: set[object] = set()
         for batch in in_batches(sorted(unvisited, key=str)):
             derived = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(batch))
-            facts.update(row.item_id for row in raw_rows(connection, derived, {}) if is_text(row.item_id))
+            facts.update(row.item_id for row in raw_rows(connection, derived, {}) if is_decoded(row.item_id))
         unvisited = facts - ids
         ids |= unvisited
         for row in _rows_of(connection, unvisited):
@@ -217,7 +217,7 @@ def _rows_of(connection: Connection, ids: Collection[object]) -> Iterator[Any]:
 
 def _turns_of(connection: Connection, branch: object, corrupt_numbers: Sequence[object]) -> Iterator[Any]:
     """Yield the items of corrupt messages, including messages whose numbers are corrupt."""
-    if not is_text(branch):
+    if not is_decoded(branch):
         return
     stored = Counter(
         row.seq for row in raw_rows(connection, _MESSAGE_NUMBERS.where(messages.c.branch_id == branch), {})
@@ -233,7 +233,7 @@ def _json_value(value: object) -> object:
     """Return the JSON value of a column: bytes, and text that is not UTF-8, become hexadecimal digits."""
     if isinstance(value, bytes | memoryview):
         return {"bytes": value.hex()}
-    if isinstance(value, str) and not is_text(value):
+    if isinstance(value, str) and not is_decoded(value):
         return {"text": value.encode("utf-8", "surrogateescape").hex()}
     return value
 
@@ -252,7 +252,7 @@ def _remove(
     """
     owners = Counter(moved.owner for moved in batch if _delete_unchanged(connection, table, moved))
     for owner in [*owners]:
-        if owner is None or owner in removed_owners or not is_text(owner):
+        if owner is None or owner in removed_owners or not is_decoded(owner):
             del owners[owner]
     if table in (items, document_chunks):
         for batch in in_batches(owners):
@@ -269,7 +269,7 @@ def _delete_unchanged(connection: Connection, table: Table, moved: _MovedRow) ->
     stored = raw_rows(connection, select(table).where(*this), {})
     if not stored or hash(tuple(stored[0])) != moved.digest:
         return False
-    if table is items and is_text(moved.key["id"]):
+    if table is items and is_decoded(moved.key["id"]):
         forget_items(connection, [moved.key["id"]])
     connection.execute(delete(table).where(*this))
     return True

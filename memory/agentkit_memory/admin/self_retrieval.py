@@ -12,7 +12,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.embedders.contract import Vector
-from agentkit_memory.embedders.encoder import kept_vectors
+from agentkit_memory.embedders.encoder import stored_vectors
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
@@ -52,7 +52,7 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     hashes: set[str] = set()
     if space.model:
         hashes = {each for row in rows for each in _hashes(row)}
-    vectors = kept_vectors(database, space.model, space.dimensions, hashes)
+    vectors = stored_vectors(database, space.model, space.dimensions, hashes)
     missed = [
         row.id
         for row in rows

@@ -16,7 +16,7 @@ from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
 from agentkit_memory.conversations.message_rows import MAIN, stored_texts
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import is_text, raw_rows
+from agentkit_memory.database.rows import is_decoded, raw_rows
 from agentkit_memory.database.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
@@ -102,7 +102,7 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     if owner is None or owner.expires_at == -math.inf:
         return {}
     logs = 0
-    if is_text(owner.name) and is_text(owner.scope_id):
+    if is_decoded(owner.name) and is_decoded(owner.scope_id):
         its_logs = {"scope": owner.scope_id, "named": owner.name}
         if forgotten is not None:
             queries = [row.query for row in raw_rows(connection, _QUERIES, its_logs)]

@@ -1,1 +1,1 @@
-"""The SQL database: how it is opened, its tables and their migrations, and what SQLite and PostgreSQL need."""
+"""The SQL database: opening, tables, migrations, decoding of rows, and adaptations to SQLite and PostgreSQL."""

@@ -12,5 +12,5 @@ __all__ = ["CONVERSIONS", "Conversion"]
 Conversion = Callable[[Connection], None]
 
 CONVERSIONS: Mapping[str, Conversion] = MappingProxyType({})
-"""By revision: called after its tables were changed, in the same transaction. A conversion defines its tables
-and columns, because the tables of the code have the newest revision."""
+"""Conversions by revision. A conversion is called after the tables of its revision were changed, in the same
+transaction. It defines the tables that it reads and writes, because `tables.py` has the newest revision."""

@@ -1,4 +1,4 @@
-"""`DeferredWrites`: small writes in the background, such as logs, many in one transaction."""
+"""`DeferredWrites`: a queue of small writes, such as recall logs, that a thread writes in batches."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from agentkit_memory.process.on_demand import OnDemand
 __all__ = ["DeferredWrites"]
 
 Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
-"""Function that prepares a write without the database, and returns a function that writes in a transaction."""
+"""Function that prepares a write without the database, and returns a function that writes with a connection."""
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 256
+"""Maximum writes in one transaction."""
 _GATHER = 1.0
-"""Seconds between the first write and its transaction. After each transaction, readers of SQLite read all their pages
-again."""
+"""Seconds to collect writes for a transaction: after each transaction, readers of SQLite read their cached pages again.
+"""
 _MAX_WAITING = 4096
-"""Maximum queued writes while the database cannot be written; with more, the oldest are dropped."""
+"""Maximum queued writes while the database cannot be written; the oldest writes above this number are dropped."""
 
 
 class DeferredWrites:
-    """Writes that are queued for a thread. Lost if the process is killed within about `_GATHER` seconds."""
+    """A queue of writes. If the process is killed, the writes of the last second (`_GATHER`) are lost."""
 
     def __init__(self, change: Callable[[Callable[[Connection], None]], None]) -> None:
         """`change` calls a function with a connection in a transaction."""
@@ -56,19 +57,19 @@ class DeferredWrites:
         self._thread.wake()
 
     def settle(self) -> None:
-        """Wait until all that was queued before is written.
+        """Wait until the writes that were queued before this call are written.
 
         Raises:
-            StoreError: A write failed. It stays queued and can be tried again.
+            StoreError: The writes failed. They stay queued, and a later call tries again.
         """
         with self._changed:
-            until = self._added
-            last = self._tried + 1
-            # A running try may not include all queued writes.
+            added = self._added
+            needed_tries = self._tried + 1
+            # A running try may have started before the newest writes were queued.
             if self._trying:
-                last += 1
-            while self._done < until:
-                if self._tried >= last and self.problem is not None:
+                needed_tries += 1
+            while self._done < added:
+                if self._tried >= needed_tries and self.problem is not None:
                     raise self.problem
                 self._thread.wake(hurry=True)
                 self._changed.wait(0.2)
@@ -82,13 +83,13 @@ class DeferredWrites:
         self._thread.stop(seconds)
 
     def disown(self, why: str) -> None:
-        """Leave the queue to the parent of this process."""
+        """Leave the queue to the parent process, after a fork."""
         self._changed, self._waiting = Condition(), deque()
         self._added = self._done = 0
         self._trying = False
 
     def _pass(self) -> bool:
-        """Write the queue, batch after batch; return False, as no more work can be done now."""
+        """Write the queue in batches until it is empty or a write fails; return False: no more work can be done now."""
         while self._write_batch():
             pass
         return False
@@ -112,7 +113,7 @@ class DeferredWrites:
             return problem is None and bool(self._waiting)
 
     def _write_all(self, batch: Sequence[Prepare]) -> StoreError | None:
-        """Write a batch in one transaction, or each write alone if one is invalid; return a temporary error."""
+        """Write a batch in one transaction or, if that fails, each write alone; return an error that allows a retry."""
         try:
             writes = [each() for each in batch]
             failpoint("deferred.prepared")
@@ -127,6 +128,7 @@ class DeferredWrites:
         except StoreUnavailable as error:
             # The same write may succeed later.
             return error
+        # Nothing can be written to a closed store: the batch is dropped.
         except StoreClosed:
             return None
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Conversion of errors of the databases and their drivers into errors of the memory layer with advice."""
+"""Conversion of errors of databases and drivers into errors of the memory layer, with advice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
-__all__ = ["at_its_end", "code_of", "is_undecodable", "translate"]
+__all__ = ["code_of", "is_commit_error", "is_undecodable", "translate"]
 
 
 def code_of(cause: object) -> str:
@@ -17,21 +17,21 @@ def code_of(cause: object) -> str:
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
 
 
-def at_its_end(error: DBAPIError) -> bool:
-    """Return True if the commit of a transaction failed and not a statement, so that it may have been committed."""
+def is_commit_error(error: DBAPIError) -> bool:
+    """Return True if the commit failed, and not a statement: then the transaction may have been committed."""
     return error.statement is None
 
 
 _RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
 _LOST = "the connection was lost; nothing was written: check that the server runs, and try again"
 _UNKNOWN = (
-    "the connection was lost at the end of a transaction, which may have been written: check it, and repeat the call "
-    "if it was not"
+    "the connection was lost at the end of a transaction, which may have been written: check the stored data, and "
+    "repeat the call if nothing was written"
 )
 _MAX_QUOTED = 200
 """Maximum characters of a quoted message of a database, which may be very long for a corrupt file."""
-# An error of the driver itself, without a code; stored text follows.
 _UNDECODABLE = "Could not decode to UTF-8"
+"""Start of an error message of the SQLite driver, which has no code; the stored text follows."""
 
 
 def _cause(error: Exception) -> Any:
@@ -47,6 +47,7 @@ def is_undecodable(error: Exception) -> bool:
     return isinstance(cause, SQLiteError) and str(cause).startswith(_UNDECODABLE)
 
 
+# Each row: the start of the code, the class of the error, and the advice.
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     (
         "SQLITE_BUSY",
@@ -78,19 +79,19 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 def translate(error: Exception, where: str) -> StoreError:
     """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
     if isinstance(error, UnicodeDecodeError):
-        # The message of SQLite quotes a corrupt schema.
+        # The message of the exception is not shown, because it quotes the corrupt schema.
         return StoreCorrupt(f"{where}: it contains text that is not UTF-8; {_RESTORE}", path=where, name="UTF-8")
     cause = _cause(error)
     code = code_of(cause)
     message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
     if is_undecodable(error):
         return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}", path=where, name="UTF-8")
-    # Codes of PostgreSQL are digits and capitals, so no prefix matches codes of both databases.
+    # A code of PostgreSQL has five digits or capitals, so no prefix matches codes of both databases.
     for prefix, kind, advice in (*_SQLITE, *_POSTGRES):
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}", path=where, name=prefix)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
-        if at_its_end(error):
+        if is_commit_error(error):
             return StoreUnavailable(f"{where}: {message}; {_UNKNOWN}", path=where, name="unknown")
         return StoreUnavailable(f"{where}: {message}; {_LOST}", path=where, name="lost")
     if not code:

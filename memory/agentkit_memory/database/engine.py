@@ -37,20 +37,24 @@ from agentkit_prompts.system.threads import Threads
 __all__ = ["Database", "upserts"]
 
 _DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
-_MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
+_MIGRATION_LOCK = 0x61676E746B
+"""Key of the advisory lock of a migration, an arbitrary number that is the same in every process."""
 
 T = TypeVar("T")
 
 _MAX_THREADS = 8
+"""Maximum threads of a pool for async callers."""
 _MAX_COMPUTING = 2
+"""Maximum concurrent recalls on a SQLite file: they compute in this process."""
 _MAX_WAITING = 64
+"""Maximum concurrent recalls on PostgreSQL: they mostly wait for the server."""
 
-_TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
+_TARGET_CODES = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
 """Codes of errors that concern the target file of a copy."""
 
 _MAX_HURRIED = 256
-"""Maximum writes in a row that do not wait: only a write that may wait lets SQLite copy its log into the file, which
-takes long."""
+"""Maximum consecutive writes without waiting. SQLite copies its log into the file only during a write that may wait,
+because copying takes long."""
 
 
 class Database:
@@ -67,16 +71,16 @@ class Database:
         self.engine = target.engine
         self.where = where
         self.deferred = DeferredWrites(self.change)
-        """Writes in the background."""
+        """Queue of writes in the background."""
         self.threads = {name: Threads(_MAX_THREADS, "agentkit-memory") for name in ("sessions", "memory")}
         """Threads of async callers; separate for sessions, so that an append does not wait for recalls."""
         self.computing = self._permits()
-        """Limit of concurrent recalls: with a file they compute, with a server they usually wait."""
+        """Limit of concurrent recalls."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
         self._writer: Connection | None = None
-        # Number of writes without waiting since the last write that may have waited.
+        # Number of consecutive writes without waiting.
         self._hurried = 0
         self._closed = ""
         self._inherited = False
@@ -89,7 +93,7 @@ class Database:
         Args:
             target: Path of a SQLite file (its folder is created), or a database URL.
             timeout: Seconds to wait for another process that holds a lock.
-            clock: Returns seconds since 1970.
+            clock: Function that returns seconds since 1970.
 
         Raises:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
@@ -123,23 +127,23 @@ class Database:
                 with database.write() as connection:
                     if not database.is_sqlite:
                         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                    # With the lock, it reads the revision again: another process may have upgraded the database.
+                    # `migrate` reads the revision again: another process may have upgraded the database.
                     migrate(connection, database.where)
         except BaseException:
             database.close()
             raise
         if not isinstance(database._target, SQLiteFile):
-            database._target.was_there = True
+            database._target.was_reached = True
         return database
 
     def clock(self) -> float:
-        """Return seconds since 1970. Nothing is ordered by it: it may go backwards.
+        """Return seconds since 1970. The clock may be set back, so that no order depends on it.
 
         Raises:
             StoreError: The clock returned another value.
         """
         now: object = self._clock()
-        # No large integer, infinity or NaN.
+        # Infinity, NaN, and integers that are too large for a float are invalid.
         if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
             raise StoreError(
                 f"{self.where}: expected seconds since 1970 from the function `clock`, got {now!r}", name="clock"
@@ -170,7 +174,7 @@ class Database:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Yield a connection that reads the rows committed now, during all later writes. It blocks no writer."""
+        """Yield a connection that reads the rows as of now, without later writes. No writer is blocked."""
         with self._translated():
             if isinstance(self._target, PostgresServer):
                 with self._target.transaction(snapshot=True) as connection:
@@ -202,33 +206,33 @@ class Database:
                 driver.execute("VACUUM INTO ?", (str(path),)).close()
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             where = self.where
-            if code_of(getattr(error, "orig", error)) in _TARGET:
+            if code_of(getattr(error, "orig", error)) in _TARGET_CODES:
                 where = str(path)
             raise translate(error, where) from error
 
     def change(
-        self, act: Callable[[Connection], T], *, twice: bool = True, wait: bool = True, may_clash: bool = False
+        self, function: Callable[[Connection], T], *, twice: bool = True, wait: bool = True, may_clash: bool = False
     ) -> T:
-        """Call a function with a connection in a transaction, and return its result.
+        """Call a function with a connection in a transaction, and return its result; for the options, see `write`.
 
-        If the connection to a server is lost, it is called once more. If the commit failed, the transaction may have
-        been committed: then the function is called again only with `twice`, which means that a second call does no
-        harm.
+        If the connection to a server is lost, the function is called once more. If the connection is lost during the
+        commit, the transaction may have been committed: then the function is called again only with `twice`, which
+        promises that a second call does no harm.
         """
         if isinstance(self._target, SQLiteFile):
             with self.write(wait=wait, may_clash=may_clash) as connection:
-                return act(connection)
+                return function(connection)
         if not wait:
             raise WouldWait
         with self._translated(may_clash):
-            return self._target.change(act, twice=twice)
+            return self._target.change(function, twice=twice)
 
     @contextlib.contextmanager
     def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
         """Yield a connection in a transaction, which is committed at the end, or rolled back after an exception.
 
-        Without `wait` a small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
-        With `may_clash` an `IntegrityError` passes through, for callers that expect it.
+        Without `wait`, a write that would wait raises `WouldWait`; other small writes take well below a millisecond, so
+        that they need no thread. With `may_clash`, an `IntegrityError` passes through, for callers that expect it.
 
         Raises:
             NotFound: The owner of the rows was deleted meanwhile.
@@ -256,7 +260,7 @@ class Database:
                     driver: Any = writer.connection.driver_connection
                     self._hurry(driver, not wait)
                     try:
-                        # SQLite may refuse the lock later to a transaction that starts as a reader.
+                        # The lock is acquired now: SQLite may refuse it later to a transaction that starts as a reader.
                         driver.execute("BEGIN IMMEDIATE")
                     except _driver_error(self.engine) as error:
                         if wait or not getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
@@ -276,8 +280,8 @@ class Database:
         except IntegrityError as error:
             if code_of(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
-                    f"{self.where}: the owner of this was deleted or erased meanwhile; nothing was written: "
-                    "open it again",
+                    f"{self.where}: the owner of the new rows (a scope, conversation or document) was deleted "
+                    "meanwhile; nothing was written: open or add the owner again",
                     name="owner",
                 ) from error
             if may_clash:
@@ -287,10 +291,10 @@ class Database:
             raise translate(error, self.where) from error
 
     def compact(self) -> bool:
-        """Rewrite the file without deleted bytes, and empty its log; return True if that was possible.
+        """Rewrite the file without deleted bytes, and empty its log; return False if a reader prevented that.
 
-        It takes as long as copying the file, and blocks writers meanwhile. A reader can keep the log filled.
-        A server cleans its tables itself.
+        Rewriting takes as long as copying the file, and blocks writers. Return False for a server, which cleans its
+        tables itself.
 
         Raises:
             StoreUnavailable: Another process was writing during all tries.
@@ -299,7 +303,7 @@ class Database:
             return False
         with self._lock, self._translated(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            # The copy is as large as the store.
+            # The temporary copy is as large as the store, too large for RAM.
             driver.execute("PRAGMA temp_store=FILE").close()
             try:
                 driver.execute("VACUUM").close()
@@ -312,7 +316,7 @@ class Database:
         """Copy the log of SQLite into the file and empty it, so that neither contains deleted bytes.
 
         Returns:
-            True if it was emptied. A reader can prevent that. A server cleans its tables itself.
+            True if the log was emptied; False if a reader prevented that. False for a server.
 
         Raises:
             StoreUnavailable: Another process was writing during all tries.
@@ -321,7 +325,7 @@ class Database:
             return False
         with self._translated(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            # Most of the log is copied without blocking writers.
+            # This copies most of the log without blocking writers.
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
             with self._lock:
                 if self._closed:
@@ -329,12 +333,12 @@ class Database:
                 busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
-    def may_hold(self, texts: set[bytes]) -> bool:
-        """Return True if deleted bytes of the file may contain one of these texts; always for a server."""
-        return not self.is_sqlite or may_hold(Path(self.where), texts)
+    def may_hold(self, parts: set[bytes]) -> bool:
+        """Return True if deleted bytes of the file may contain one of these parts of texts; always for a server."""
+        return not self.is_sqlite or may_hold(Path(self.where), parts)
 
     def _hurry(self, driver: Any, hurried: bool) -> None:
-        """Switch the writer: `hurried`, it neither waits for locks nor copies the log into the file."""
+        """Configure the writer. A `hurried` writer neither waits for locks nor copies the log into the file."""
         if hurried and self._hurried == _MAX_HURRIED:
             raise WouldWait
         if hurried != bool(self._hurried):
@@ -349,7 +353,7 @@ class Database:
             self._hurried = 0
 
     def close(self) -> None:
-        """Close every connection. A second call does nothing. A process that was forked later closes nothing."""
+        """Close every connection. A second call, or a call in a process that was forked later, closes nothing."""
         if not self._inherited:
             self.deferred.close(self._timeout)
         with self._lock:
@@ -362,18 +366,18 @@ class Database:
             self.engine.dispose()
 
     def disown(self, why: str) -> None:
-        """Leave the database to the parent of this process, which had opened it before the fork."""
-        free: SQLiteConnection | None = None
+        """Leave the database to the parent process, which had opened it before the fork."""
+        idle_writer: SQLiteConnection | None = None
         writer, self._writer = self._writer, None
         if writer is not None:
             keep(writer)
             driver: Any = writer.connection.driver_connection
             if self._lock.acquire(blocking=False) and not driver.in_transaction:
-                free = driver
+                idle_writer = driver
         if isinstance(self._target, SQLiteFile):
-            self._target.disown(free)
+            self._target.disown(idle_writer)
         keep(self.engine, self._target)
-        # Threads of the parent that held the old lock or a permit do not exist in this process.
+        # A thread of the parent, which does not exist in this process, may hold the old lock or a permit.
         self._lock = RLock()
         self.computing = self._permits()
         self._inherited = True
@@ -389,7 +393,7 @@ class Database:
 
 
 def upserts(table: Table, changes: dict[str, Any] | None = None) -> Mapping[str, Insert]:
-    """Return an INSERT per dialect name that, where the key exists, changes the row; without changes it skips it."""
+    """Return an INSERT, by dialect, that changes the row if its key exists or, without `changes`, skips the row."""
     key = [column.name for column in table.primary_key]
     return {
         name: dialect.insert(table).on_conflict_do_nothing()

@@ -18,12 +18,12 @@ REVISION = "2026_01"
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# The table of Alembic has separate metadata, as tests compare `METADATA` with the tables of a revision.
+# The table of Alembic has separate metadata: tests compare `METADATA` with the tables of a revision.
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 def current_revision(connection: Connection) -> str | None:
-    """Return the revision of the database, or None if it is empty."""
+    """Return the revision of the database; None if the database has no tables."""
     if not inspect(connection).has_table(_VERSION.name):
         return None
     return connection.scalar(select(_VERSION.c.version_num))
@@ -35,8 +35,8 @@ def migrate(connection: Connection, where: str) -> None:
     Raises:
         StoreVersion: The revision of the database is unknown to this version.
     """
-    now = current_revision(connection)
-    if now is None:
+    stored_revision = current_revision(connection)
+    if stored_revision is None:
         METADATA.create_all(connection)
         _VERSION.create(connection)
         connection.execute(_VERSION.insert().values(version_num=REVISION))
@@ -47,15 +47,15 @@ def migrate(connection: Connection, where: str) -> None:
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(MIGRATIONS))
-    if now not in {script.revision for script in scripts.walk_revisions()}:
+    if stored_revision not in {script.revision for script in scripts.walk_revisions()}:
         advice = "upgrade agentkit, or open another store"
-        if now < REVISION:
+        if stored_revision < REVISION:
             advice = "a version before the first release wrote it: open a new store, and ingest its documents again"
         raise StoreVersion(
-            f"{where}: at revision {now!r:.60}, this version of agentkit reads {REVISION!r}; {advice}",
+            f"{where}: at revision {stored_revision!r:.60}, this version of agentkit reads {REVISION!r}; {advice}",
             path=where,
             name="revision",
-            value=now,
+            value=stored_revision,
         )
 
     def steps(revision: tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server: few round trips, and a restart is waited for."""
+"""Connections to a PostgreSQL server, with few round trips, which survive a restart of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from agentkit_memory.database.driver_errors import at_its_end
+from agentkit_memory.database.driver_errors import is_commit_error
 from agentkit_memory.errors import InvalidArgument, StoreUnavailable
 
 __all__ = ["PostgresServer"]
@@ -25,22 +25,23 @@ _OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepa
 _OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
 """Options with which the server detects within a minute that a client is gone or stopped, and releases its locks.
 
-After the end of a pipeline of the driver, the server does not count the time of an idle transaction, so statements are
-not sent in pipelines. The driver itself uses a pipeline for many rows of a statement, until the next statement.
+Statements are not sent in pipelines of the driver: after a pipeline, the server does not measure how long a transaction
+is idle. The driver itself uses a pipeline only for many rows of one statement, deadline the next statement.
 """
 
 _HELLO = text("SELECT 0")
+"""Cheap statement that detects a lost connection."""
 
 T = TypeVar("T")
 
 _NO_DATABASE = (
     "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
-    "contain a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
+    "contain a password; pass the folder of a SQLite store, as ./NAME if its name looks like an address"
 )
 
 
 class PostgresServer:
-    """An engine of a server.
+    """A SQLAlchemy engine for a PostgreSQL server.
 
     Raises:
         InvalidArgument: The address is invalid.
@@ -50,12 +51,12 @@ class PostgresServer:
     def __init__(self, address: str, timeout: float) -> None:
         self.engine = _engine(address, timeout)
         self.where = self.engine.url.set(query={}).render_as_string()
-        """Its address without the password, and without the query, which may contain a password too."""
-        self.was_there = False
-        """True if it was reached before: then a restart is waited for, up to the time limit."""
+        """Address of the server without the password, and without the query, which may contain a password too."""
+        self.was_reached = False
+        """True if the server was reached before: then a new connection waits for a restart, up to the timeout."""
         self._timeout = timeout
         event.listen(self.engine, "do_connect", self._connect)
-        # Each statement commits by itself: a transaction would need another round trip.
+        # Reading statements commit automatically: a transaction would need another round trip.
         self._reads = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
 
@@ -75,57 +76,57 @@ class PostgresServer:
             return self._snapshots
         return self.engine
 
-    def change(self, act: Callable[[Connection], T], *, twice: bool, snapshot: bool = False) -> T:
+    def change(self, function: Callable[[Connection], T], *, twice: bool, snapshot: bool = False) -> T:
         """Call a function in a transaction; see `Database.change` or, with `snapshot`, `Database.in_snapshot`."""
         engine = self._engine_of(snapshot)
         try:
             with engine.connect() as connection, connection.begin():
-                return act(connection)
+                return function(connection)
         except DBAPIError as error:
-            if not error.connection_invalidated or (at_its_end(error) and not twice):
+            if not error.connection_invalidated or (is_commit_error(error) and not twice):
                 raise
         with engine.connect() as connection, connection.begin():
-            return act(connection)
+            return function(connection)
 
     def _connect(
         self, dialect: Dialect, entry: ConnectionPoolEntry, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> DBAPIConnection:
-        until = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout
         while True:
             try:
                 return dialect.connect(*arguments, **options)
             except dialect.loaded_dbapi.OperationalError:
-                if not self.was_there or time.monotonic() >= until:
+                if not self.was_reached or time.monotonic() >= deadline:
                     raise
             time.sleep(_RETRY)
 
 
 class _Reader(Connection):
-    """See `PostgresServer.reader`."""
+    """Connection for reading that executes a statement once more if the connection to the server was lost."""
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
-        return self._twice(super().execute, arguments, options)
+        return self._retried(super().execute, arguments, options)
 
     def scalar(self, *arguments: Any, **options: Any) -> Any:
-        return self._twice(super().scalar, arguments, options)
+        return self._retried(super().scalar, arguments, options)
 
     def exec_driver_sql(self, *arguments: Any, **options: Any) -> Any:
-        return self._twice(super().exec_driver_sql, arguments, options)
+        return self._retried(super().exec_driver_sql, arguments, options)
 
-    def _twice(self, act: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _retried(self, method: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         try:
-            return act(*arguments, **options)
+            return method(*arguments, **options)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
         # The next statement opens another connection.
         self.rollback()
         self.execution_options(isolation_level="AUTOCOMMIT")
-        return act(*arguments, **options)
+        return method(*arguments, **options)
 
 
 def _begun(engine: Engine) -> Connection:
-    """Return a connection in a transaction; an idle connection that was lost, as by a restart, is replaced."""
+    """Return a connection in a transaction. A pooled connection that was lost, such as by a restart, is replaced."""
     for is_last in (False, True):
         connection = engine.connect()
         try:
@@ -154,7 +155,7 @@ def _engine(address: str, timeout: float) -> Engine:
             "a postgresql:// store needs psycopg: install the extra `postgres`", name="psycopg"
         ) from error
     except (ArgumentError, NoSuchModuleError, ValueError):
-        # The error quotes the address, which may contain a password, so it must not become the context of another.
+        # This error quotes the address, which may contain a password: the other error is raised without it as context.
         pass
     if engine is None:
         raise InvalidArgument(_NO_DATABASE, name="database")

@@ -1,4 +1,4 @@
-"""`Prepared`: a SELECT whose SQL is compiled once, as compiling takes longer than a query of a few rows."""
+"""`Prepared`: a SELECT whose SQL is compiled once, because compiling takes longer than a query of a few rows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Prepared"]
 
 
 class Prepared:
-    """A SELECT, or several whose rows follow each other, with parameters that are numbers, texts, or lists of either.
+    """A SELECT, or several SELECTs whose rows are concatenated.
 
-    It needs at least two parameters. The SQL is cached for each dialect and some lengths of the lists; other lists are
-    filled up to the next length.
+    At least two parameters are required: numbers, texts, or lists of numbers or texts. The SQL is cached for each
+    dialect and some lengths of the lists; other lists are padded to the next length.
     """
 
     def __init__(self, *selects: Select[Any]) -> None:
         self.selects = selects
-        self._texts: dict[tuple[object, ...], _Text] = {}
+        self._compiled: dict[tuple[object, ...], _CompiledSql] = {}
 
     def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """Return the rows for these values of the parameters.
@@ -33,45 +33,45 @@ class Prepared:
         key: list[object] = [connection.dialect.name]
         for name, value in values.items():
             if isinstance(value, list):
-                arguments[name] = filled = _filled_up(value)
-                key.append((name, len(filled)))
-        text = self._texts.get(tuple(key))
-        if text is None:
-            text = self._texts[tuple(key)] = _Text(self.selects, connection, arguments)
+                arguments[name] = padded = _padded(value)
+                key.append((name, len(padded)))
+        compiled = self._compiled.get(tuple(key))
+        if compiled is None:
+            compiled = self._compiled[tuple(key)] = _CompiledSql(self.selects, connection, arguments)
         driver = connection.connection.driver_connection
         if isinstance(driver, SQLiteConnection):
-            return driver.execute(text.sql, text.arguments(arguments)).fetchall()
-        return connection.exec_driver_sql(text.sql, text.arguments(arguments)).all()
+            return driver.execute(compiled.sql, compiled.arguments(arguments)).fetchall()
+        return connection.exec_driver_sql(compiled.sql, compiled.arguments(arguments)).all()
 
 
-class _Text:
-    """The SQL for lists of certain lengths, and the places of the values in it."""
+class _CompiledSql:
+    """The SQL for lists of certain lengths, and the positions of the values in the SQL."""
 
     def __init__(self, selects: Sequence[Select[Any]], connection: Connection, values: Mapping[str, object]) -> None:
         statement: Any = selects[0]
         if len(selects) > 1:
             statement = union_all(*selects)
         numbers = count()
-        numbered = {name: _numbered(value, numbers) for name, value in values.items()}
-        state = statement.compile(dialect=connection.dialect).construct_expanded_state(numbered)
+        placeholders = {name: _placeholders(value, numbers) for name, value in values.items()}
+        state = statement.compile(dialect=connection.dialect).construct_expanded_state(placeholders)
         self.sql = state.statement
-        self._given = [*values]
-        constants = {name: value for name, value in state.parameters.items() if not isinstance(value, _Number)}
+        self._parameters = [*values]
+        constants = {name: value for name, value in state.parameters.items() if not isinstance(value, _Placeholder)}
         self._constants = [*constants.values()]
-        places = dict(zip(constants, numbers, strict=False))
+        positions = dict(zip(constants, numbers, strict=False))
         for name, value in state.parameters.items():
-            if isinstance(value, _Number):
-                places[name] = value.number
-        # A driver accepts parameters by their places, as SQLite does, or by their names.
+            if isinstance(value, _Placeholder):
+                positions[name] = value.number
+        # The driver of SQLite accepts parameters by position, other drivers by name.
         self._names = None
         if state.positiontup is None:
-            self._names = [*places]
-        self._ordered = itemgetter(*[places[name] for name in state.positiontup or places])
+            self._names = [*positions]
+        self._ordered = itemgetter(*[positions[name] for name in state.positiontup or positions])
 
     def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:
         """Return the parameters for the driver: a tuple, or a dict if they have names."""
         flat: list[object] = []
-        for name in self._given:
+        for name in self._parameters:
             value = values[name]
             if isinstance(value, list):
                 flat += value
@@ -83,21 +83,21 @@ class _Text:
         return dict(zip(self._names, ordered, strict=True))
 
 
-class _Number:
+class _Placeholder:
     """Placeholder of a value while the SQL is compiled."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
-def _numbered(value: object, numbers: Iterator[int]) -> object:
+def _placeholders(value: object, numbers: Iterator[int]) -> object:
     if isinstance(value, list):
-        return [_numbered(each, numbers) for each in value]
-    return _Number(next(numbers))
+        return [_placeholders(each, numbers) for each in value]
+    return _Placeholder(next(numbers))
 
 
-def _filled_up(value: list[Any]) -> list[Any]:
-    """Return a list with its last value repeated, up to one of a few lengths."""
+def _padded(value: list[Any]) -> list[Any]:
+    """Return a list that is padded with its last value, up to one of a few lengths."""
     length = 1
     while length < len(value):
         length += max(1, length // 2)

@@ -1,8 +1,8 @@
 """Search of a SQLite file for deleted bytes.
 
-SQLite overwrites deleted rows, but not the copies that it leaves when it moves rows from one page to another. These are
-between the cells of a page and the list of cells. The search is a separate process that only reads: a process that
-closes a file loses all its locks on it, including the locks of SQLite.
+SQLite overwrites deleted rows, but not the copies that it leaves when it moves rows from one page to another. These
+copies are between the cells of a page and the list of cells. The search is a separate process that only reads: a
+process that closes a file loses all its locks on that file, including the locks of SQLite.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _PART = 24
 _MIN_PART = 8
 """Minimum bytes of a part: shorter parts occur in every store, and identify no person."""
 _MAX_SECONDS = 60
+"""Maximum seconds of a search; after that, deleted bytes may be left."""
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
-"""Kinds of the pages of a tree, and the bytes of their headers."""
+"""Bytes of the header of a page of a B-tree, by the kind of the page."""
 
 
 def parts_of(texts: Iterable[str]) -> set[bytes]:
-    """Return the starts and the ends of texts, which are overwritten last."""
+    """Return the starts and the ends of texts, which SQLite overwrites last; texts below 8 bytes are left out."""
     encoded = [text.encode("utf-8", "replace") for text in texts]
     return {part for each in encoded for part in (each[:_PART], each[-_PART:]) if len(part) >= _MIN_PART}
 
@@ -45,19 +46,19 @@ def may_hold(path: Path, parts: set[bytes]) -> bool:
 
 
 def _gaps(data: mmap.mmap) -> Iterator[bytes]:
-    """Yield the bytes of the pages outside of their cells, if they are not zeros."""
+    """Yield the bytes between the cells of each page and the list of cells, if they are not zeros."""
     (size,) = struct.unpack_from(">H", data, 16)
     # The file format stores the size 65,536 as 1.
     if size == 1:
         size = 65536
     for page in range(0, len(data), size):
-        at = page
+        header_at = page
         # The first page starts with the header of the file.
         if page == 0:
-            at = 100
-        kind, _, cells, start = struct.unpack_from(">BHHH", data, at)
+            header_at = 100
+        kind, _, cells, start = struct.unpack_from(">BHHH", data, header_at)
         if kind in _HEADERS:
-            gap = data[at + _HEADERS[kind] + 2 * cells : page + (start or 65536)].strip(b"\0")
+            gap = data[header_at + _HEADERS[kind] + 2 * cells : page + (start or 65536)].strip(b"\0")
             if gap:
                 yield gap
 

@@ -36,8 +36,8 @@ __all__ = [
     "corrupt_row",
     "decode_rows",
     "expected_value",
-    "is_name",
-    "is_text",
+    "is_decoded",
+    "is_decoded_text",
     "raw_rows",
     "raw_texts",
     "sound_rows",
@@ -64,7 +64,7 @@ def decode_rows(
     Args:
         connection: Connection to read with.
         statement: Statement that selects columns of tables, including `key`.
-        parameters: The values of its parameters.
+        parameters: Values of the parameters of the statement.
         key: The column whose table and value identify a corrupt row.
         path: Owner of the rows, such as `conversation 'trip'`, for errors.
     """
@@ -72,27 +72,27 @@ def decode_rows(
     columns = [_checked_as(each) for each in statement.selected_columns]
     if is_decodable and _have_their_types(rows, columns):
         return Rows(rows, [])
-    place = statement.selected_columns.keys().index(key.name)
+    key_index = statement.selected_columns.keys().index(key.name)
     decoded = Rows([], [])
     for row in rows:
         problems = [(column.name, column_problem(column, value)) for column, value in zip(columns, row, strict=True)]
         column, problem = next((each for each in problems if each[1]), ("", ""))
         if problem:
-            decoded.corrupt.append(corrupt_row(key.table.name, row[place], column, problem, path))
+            decoded.corrupt.append(corrupt_row(key.table.name, row[key_index], column, problem, path))
         else:
             decoded.sound.append(row)
     return decoded
 
 
 def _checked_as(selected: ColumnElement[Any]) -> Column[Any]:
-    """Return a selected column; for an expression, which may be NULL, a column of its type."""
+    """Return a selected column or, for an expression, a column of the same type that may be NULL."""
     if isinstance(selected, Column):
         return selected
     return Column(selected.key, selected.type)
 
 
 def _have_their_types(rows: Sequence[Any], columns: Sequence[Column[Any]]) -> bool:
-    """True if all values have the types of their columns, as almost always. It takes less time than each row."""
+    """Return True if all values have the types of their columns. This takes less time than checking each row."""
     return all(
         _types(column).issuperset(map(type, values))
         for column, values in zip(columns, zip(*rows, strict=True), strict=False)
@@ -138,15 +138,15 @@ def corrupt_row(table: str, row: object, column: str, problem: str, path: str = 
     """Return the error of a corrupt row.
 
     Args:
-        table: Its table.
-        row: Its key.
+        table: Name of the table of the row.
+        row: Key of the row.
         column: The column with an invalid value.
         problem: Problem of the value, such as `is 'x', expected a number`.
         path: Owner of the row, such as `conversation 'trip'`.
     """
     # A key that is not UTF-8 can be neither printed nor stored in a log.
     key = ascii(row)
-    if is_name(row):
+    if is_decoded_text(row):
         key = row
     owner = ""
     if path:
@@ -165,17 +165,17 @@ def column_problem(column: Column[Any], value: object) -> str:
     expected = expected_value(column, value)
     if not expected:
         return ""
-    # Text that cannot be decoded may be of a user, and is not quoted.
-    if not is_text(value):
+    # Text that cannot be decoded is not quoted: it may be personal data.
+    if not is_decoded(value):
         return f"is not UTF-8, expected {expected}"
     return f"is {value!a:.40}, expected {expected}"
 
 
 def expected_value(column: Column[Any], value: object) -> str:
-    """Return the values that a column expects, such as `a number`; empty text if the value is valid."""
+    """Return the expected type of a column, such as `a number`; empty text if the value is valid."""
     if value is None and column.nullable:
         return ""
-    is_right, expected = is_name(value) and "\0" not in value, "text"
+    is_right, expected = is_decoded_text(value) and "\0" not in value, "text"
     match column.type:
         case LargeBinary():
             is_right, expected = isinstance(value, bytes | bytearray | memoryview), "bytes"
@@ -193,7 +193,7 @@ def expected_value(column: Column[Any], value: object) -> str:
 
 
 def _fits(value: object, kind: Integer) -> bool:
-    """True if a value is a whole number that PostgreSQL accepts for a type: SQLite accepts any number."""
+    """Return True if a value is a whole number that PostgreSQL accepts for a type. SQLite accepts any number."""
     end = 2**31
     if isinstance(kind, BigInteger):
         end = 2**63
@@ -201,7 +201,7 @@ def _fits(value: object, kind: Integer) -> bool:
 
 
 def raw_rows(connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[Any]:
-    """Return the rows of a statement as they are stored; for text that is not UTF-8, see `raw_texts`."""
+    """Return the rows of a statement without checks; for text that is not UTF-8, see `raw_texts`."""
     return _read(connection, statement, parameters)[0]
 
 
@@ -220,7 +220,7 @@ def _read(
 
 @contextmanager
 def raw_texts(connection: Connection) -> Iterator[None]:
-    """Decode text that is not UTF-8 with half of a surrogate pair for each wrong byte, in the driver of SQLite."""
+    """Change the driver of SQLite: in text that is not UTF-8, each invalid byte becomes half of a surrogate pair."""
     if connection.dialect.name != "sqlite":
         yield
         return
@@ -236,8 +236,8 @@ def _decoded(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogateescape")
 
 
-def is_text(value: object) -> bool:
-    """Return True if the driver could decode a value: it is not text, or text without half of a surrogate pair."""
+def is_decoded(value: object) -> bool:
+    """Return False for text with half of a surrogate pair, from `raw_texts`; True for all other values."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:
@@ -247,6 +247,6 @@ def is_text(value: object) -> bool:
     return True
 
 
-def is_name(value: object) -> TypeGuard[str]:
-    """True if a value is text that the driver could decode."""
-    return isinstance(value, str) and is_text(value)
+def is_decoded_text(value: object) -> TypeGuard[str]:
+    """Return True if a value is text that the driver could decode."""
+    return isinstance(value, str) and is_decoded(value)

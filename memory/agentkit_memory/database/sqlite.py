@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: their preparation, and their handling in a forked process."""
+"""Connections to a SQLite file: their settings, and their handling in a forked process."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _PRAGMAS = (
     "synchronous=NORMAL",
     "foreign_keys=ON",
     "temp_store=MEMORY",
-    # In kB: the pages that a recall reads are spread over a large file.
+    # 16,000 kB: the pages that a recall reads are spread over a large file.
     "cache_size=-16000",
     "secure_delete=ON",
 )
 
 _idle: list[Connection] = []
-"""Connections of a parent that were not in use when it forked."""
+"""Connections of the parent process that were not in use at the fork."""
 _busy: list[Path] = []
-"""Files that another thread of a parent was using when it forked."""
+"""Files that another thread of the parent process was using at the fork."""
 
 
 class SQLiteFile:
-    """An engine of a file, and the connections that it has open.
+    """A SQLAlchemy engine for a SQLite file, and its open connections.
 
     Raises:
-        StoreUnavailable: This process was forked while its parent was using the file.
+        StoreUnavailable: This process was forked while the parent process was using the file.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -51,15 +51,15 @@ class SQLiteFile:
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "close", self._forget)
 
-    def disown(self, free: Connection | None) -> None:
-        """Leave every connection to the parent.
+    def disown(self, idle_writer: Connection | None) -> None:
+        """Leave every connection to the parent process, after a fork.
 
         Args:
-            free: The writer, if it was not in use.
+            idle_writer: The connection of the writer, if it was not in use.
         """
         keep(self.engine, *self._open)
         for each, entry in self._open.items():
-            if each is free or (entry is not None and not entry.in_use):
+            if each is idle_writer or (entry is not None and not entry.in_use):
                 _idle.append(each)
             else:
                 _busy.append(self._path)
@@ -67,14 +67,14 @@ class SQLiteFile:
     def _prepare(self, connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
         if not isinstance(connection, Connection):
             raise TypeError(f"expected a connection of sqlite3, got {connection!r}")
-        # Without an entry, a connection counts as in use.
+        # A connection without an entry counts as used, if this process forks now.
         self._open[connection] = None
         try:
             _use_write_ahead_log(connection, self._timeout)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").close()
         except BaseException:
-            # SQLAlchemy sends no event for a connection that fails here.
+            # SQLAlchemy sends no `close` event for a connection that fails here.
             del self._open[connection]
             raise
         self._open[connection] = entry
@@ -106,14 +106,14 @@ def _close_inherited(path: Path) -> None:
 def _use_write_ahead_log(connection: Connection, timeout: float) -> None:
     """Switch a file to write-ahead logging, which is permanent.
 
-    SQLite does not wait for this lock: it fails at once if two processes open a new file.
+    SQLite does not wait for the lock of this change: the change fails at once if two processes open a new file.
     """
-    until = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL").close()
             return
         except OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= until:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= deadline:
                 raise
         time.sleep(0.01)

@@ -49,7 +49,8 @@ METADATA = MetaData(
     }
 )
 
-_BigId = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows by itself only in an INTEGER key
+# SQLite assigns ids by itself only in an INTEGER key.
+_BigId = BigInteger().with_variant(Integer(), "sqlite")
 _Name = String(MAX_NAME)
 
 
@@ -58,7 +59,7 @@ def _partial(name: str, where: str, *columns: str, unique: bool = False) -> Inde
     return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
-# A scope is stored once; everything that belongs to it carries its number, in SQL and in the vector index.
+# A scope is stored once. Rows and points that belong to it refer to its number, in SQL and in the vector index.
 scopes = Table(
     "scopes",
     METADATA,
@@ -77,12 +78,13 @@ conversations = Table(
     Column("expires_at", Float(53)),
     UniqueConstraint("scope_id", "name"),
     _partial("ix_conversations_expires_at", "expires_at IS NOT NULL", "expires_at"),
-    sqlite_autoincrement=True,  # the number of a deleted conversation is never used again: a session may have it open
+    # The number of a deleted conversation is never used again: a session may have the conversation open.
+    sqlite_autoincrement=True,
 )
 
-# `head_seq` is the number of messages of the branch, which a writer compares and swaps. A fork is one row: it shows the
-# messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already. `edits` counts
-# the redactions of the conversation, so that outdated views of it are noticed.
+# `head_seq` is the number of messages of the branch, which a writer compares and swaps. A fork has the messages of its
+# parent up to `fork_seq`, followed by messages that only the fork has. Messages up to `itemised_seq` are items already.
+# `edits` counts redactions of the conversation and rewinds of the branch, so that outdated views are detected.
 branches = Table(
     "branches",
     METADATA,
@@ -99,7 +101,7 @@ branches = Table(
     sqlite_autoincrement=True,
 )
 
-# Only the first message of an append has a `key`; NULLs do not collide.
+# Only the first message of an append has a `key`, if any. `said_at` is NULL if it is equal to `created_at`.
 messages = Table(
     "messages",
     METADATA,
@@ -110,13 +112,13 @@ messages = Table(
     Column("body", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
     Column("redacted_at", Float(53)),
-    Column("said_at", Float(53)),  # NULL where it is the time of storing
+    Column("said_at", Float(53)),
     _partial("uq_messages_branch_id_key", "key IS NOT NULL", "branch_id", "key", unique=True),
     sqlite_with_rowid=False,
 )
 
-# Notes about the messages of a branch, such as a summary of the first messages: the newest of a name is valid, and was
-# written when there were `seq` messages. `body` is JSON.
+# Notes about the first `seq` messages of a branch, such as a summary. Of the notes with one name, the note with the
+# highest `seq` is valid. `body` is JSON.
 branch_notes = Table(
     "branch_notes",
     METADATA,
@@ -143,10 +145,11 @@ tool_calls = Table(
     sqlite_with_rowid=False,
 )
 
-# Each content of a document has a `generation`, from 1. A document shows the chunks of one generation, and none if that
-# is 0 (nothing was published yet) or -1 (it is being removed). `stage` names the attempt that wrote it last, until no
-# chunks of other generations are left. `stamp` holds the times and size of the file when it was read; it is empty where
-# these would not show a later change.
+# Each content of a document has a generation, from 1. `generation` is the published generation, whose chunks are
+# recalled; 0 if no generation was published yet, -1 while the document is being removed. `stage` names the last attempt
+# to write the document, until no chunks of other generations are left. `stamp` contains the times and the size of the
+# file when it was read; it is empty if a later change of the file may leave them the same. `meta` is the metadata of an
+# added document; its chunks have the same metadata.
 documents = Table(
     "documents",
     METADATA,
@@ -160,14 +163,15 @@ documents = Table(
     Column("generation", Integer, nullable=False, server_default="0"),
     Column("stage", String(36), nullable=False, server_default=""),
     Column("stamp", Text, nullable=False, server_default=""),
-    Column("meta", Text, nullable=False, server_default="{}"),  # of a given one; its chunks have it too
+    Column("meta", Text, nullable=False, server_default="{}"),
     UniqueConstraint("scope_id", "uri"),
     _partial("ix_documents_unsettled", "stage != ''", "scope_id"),
 )
 
-# Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a turn are the
-# messages next to it in the branch. `text` is empty if it is the text of the whole message, and read there
-# (`item_text.py`). The place and the metadata of a chunk are in `document_chunks`; here they are 0 and empty.
+# Recallable items: a `chunk` of a document, an `image`, a `turn` of a conversation, a `fact`. `text` is empty if it is
+# equal to the text of the whole message, and is read from the message (`item_text.py`). The position and the metadata
+# of a chunk are in `document_chunks`; here they are 0 and empty. `content_hash` is the hash of an image, else empty.
+# `said_at` is NULL if it is equal to `created_at`.
 items = Table(
     "items",
     METADATA,
@@ -178,7 +182,7 @@ items = Table(
     Column("position", Integer, nullable=False),
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("content_hash", String(64), nullable=False),  # of an image; else empty
+    Column("content_hash", String(64), nullable=False),
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
@@ -186,7 +190,7 @@ items = Table(
     Column("branch_id", BigInteger),
     Column("speaker", Text, nullable=False, server_default=""),
     Column("role", String(16), nullable=False, server_default=""),
-    Column("said_at", Float(53)),  # NULL where it is the time of storing
+    Column("said_at", Float(53)),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("valid_from", Float(53)),
     Column("valid_to", Float(53)),
@@ -198,7 +202,7 @@ items = Table(
     Index(None, "scope_id", "created_at"),
 )
 
-# The chunks of each generation of a document. A chunk whose heading and text stay the same is one item in all of them.
+# The chunks of each generation of a document. Chunks of several generations with equal heading and text are one item.
 document_chunks = Table(
     "document_chunks",
     METADATA,
@@ -214,8 +218,8 @@ document_chunks = Table(
     sqlite_with_rowid=False,
 )
 
-# The image of a document that is one; its alt text is the only item of the document. `content` is empty where the image
-# is known by its address.
+# The image of an image document, whose only item is the alt text of the image. `content` is empty if the image is
+# stored as an address (`url`).
 images = Table(
     "images",
     METADATA,
@@ -226,7 +230,7 @@ images = Table(
     Column("content", LargeBinary, nullable=False),
 )
 
-# The sources of an item: a fact is deleted with any of its sources.
+# The sources of a fact. The fact is deleted if one of its sources is deleted.
 item_sources = Table(
     "item_sources",
     METADATA,
@@ -236,8 +240,8 @@ item_sources = Table(
     sqlite_with_rowid=False,
 )
 
-# Spaces, each with the id of the index that the `have` of `vector_state` describes. `writes` counts the acknowledged
-# batches; the index stores the number too, so that an older copy of either is detected.
+# Spaces. `index_id` is the id of the index that the `have` of `vector_state` describes. `writes` is the number of
+# acknowledged batches. The index stores this number too, so that an old copy of the index or database is detected.
 vector_spaces = Table(
     "vector_spaces",
     METADATA,
@@ -250,10 +254,10 @@ vector_spaces = Table(
     Column("writes", BigInteger, nullable=False, server_default="0"),
 )
 
-# The outbox. `want` and `have` are versions that only grow in size; a negative version means "not in the index".
-# No foreign key: the row of a deleted item stays until the index has removed the item too. A worker leases a row until
-# `leased_until`; then another worker may lease it. A failed row without a worker waits until that time. Readers look
-# for the pending rows of their scopes; the scope is NULL if it is unknown.
+# The outbox. `want` is the target version of an item in an index, `have` the acknowledged version. The absolute value
+# of a version only grows; a negative version means "not in the index". `item_id` is no foreign key: the row of a
+# deleted item stays until the index has removed the item too. A worker leases a row until `leased_until`; then another
+# worker may lease the row. A failed row without a worker waits until that time. `scope_id` is NULL if it is unknown.
 vector_state = Table(
     "vector_state",
     METADATA,
@@ -282,7 +286,7 @@ embeddings = Table(
     Column("created_at", Float(53), nullable=False),
 )
 
-# Recalls, in the order of writing: `policy`, `candidates` and `degraded` are JSON.
+# Logs of recalls, in the order of writing. `policy`, `candidates` and `degraded` are JSON.
 recall_logs = Table(
     "recall_logs",
     METADATA,

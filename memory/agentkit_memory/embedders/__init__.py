@@ -1,1 +1,1 @@
-"""Embedding models: adapters to some of them, and the checks and the storage of their vectors."""
+"""Embedding models: adapters to some models, and checks and storage of vectors."""

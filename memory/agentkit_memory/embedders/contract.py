@@ -1,4 +1,4 @@
-"""Protocols of embedders: the name of a model, and one finite vector per text."""
+"""Protocols of embedders, and the checks of their results: one finite vector per text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from agentkit_prompts.ranking.embedder import Embedder
 __all__ = ["ImageEmbedder", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
 
 Vector: TypeAlias = "array[float]"
-"""32-bit floats."""
+"""A vector of 32-bit floats."""
 
 
 @runtime_checkable
 class ModelEmbedder(Embedder, Protocol):
     """An embedder with the name of its model, so that vectors of two models are never mixed.
 
-    A recall waits 1 second for the vector of its question, or the seconds of an attribute `question_timeout`. It may be
-    called from several threads.
+    A recall waits 1 second for the vector of its question, or the seconds of an attribute `question_timeout`. The
+    embedder may be called from several threads.
     """
 
     @property
@@ -39,16 +39,16 @@ class QueryEmbedder(ModelEmbedder, Protocol):
     """An embedder whose model embeds questions and texts differently."""
 
     def embed_query(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
-        """Return one vector per question, in order, or an awaitable of them."""
+        """Return one vector per question, in order, or an awaitable of these vectors."""
         ...
 
 
 @runtime_checkable
 class ImageEmbedder(ModelEmbedder, Protocol):
-    """An embedder of images and texts in one space. With other embedders, an image has the vector of its alt text."""
+    """An embedder of images and texts in one space. Other embedders embed the alt text of an image."""
 
     def embed_images(self, images: Sequence[Image]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
-        """Return one vector per image, in order, or an awaitable of them, of the size that texts have."""
+        """Return one vector per image, as long as the vectors of texts, in order, or an awaitable of these vectors."""
         ...
 
 
@@ -80,19 +80,19 @@ def model_of(embedder: Embedder) -> str:
 
 
 def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dimensions: int = 0) -> list[Vector | str]:
-    """Return the vector of each text with length 1, so that nothing overflows in 32 bits; a zero vector stays.
+    """Return the vector of each text, scaled to length 1 so that no number overflows in 32 bits. A zero vector stays.
 
     Args:
         model: Name of the model for errors.
         embedded: Result of the embedder.
         texts: Input of the embedder.
-        dimensions: Expected length; 0 for any length that all vectors have.
+        dimensions: Expected number of dimensions; 0 for any number that is the same for all vectors.
 
     Returns:
-        One vector per text or, instead of it, its problem.
+        For each text, the vector or a `str`: the problem of the vector.
 
     Raises:
-        EmbedderError: The result is not one vector for each text, or the lengths differ.
+        EmbedderError: The result is not one vector for each text, or the numbers of dimensions differ.
     """
     if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
         raise EmbedderError(
@@ -125,12 +125,12 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
     for number, (each, text) in enumerate(zip(vectors, texts, strict=True)):
         problem = _problem(each, dimensions)
         if problem:
-            vectors[number] = f"model {model!r}, {_which(text, number + 1, len(texts))}: {problem}"
+            vectors[number] = f"model {model!r}, {_label(text, number + 1, len(texts))}: {problem}"
     return vectors
 
 
 def _problem(vector: Vector | str, dimensions: int) -> str:
-    """Return the problem of a vector; empty text if it has the expected length."""
+    """Return the problem of a vector; empty text if the vector has the expected number of dimensions."""
     if isinstance(vector, str):
         return vector
     if not dimensions or len(vector) == dimensions:
@@ -142,32 +142,33 @@ def _problem(vector: Vector | str, dimensions: int) -> str:
 
 
 def _listed(values: Iterable[Any], most: int) -> list[Any]:
-    """Return the values; of an iterator, which may be endless, at most one value more than expected."""
+    """Return the values of an iterable; of an iterator, which may be endless, at most `most` + 1 values."""
     if isinstance(values, Sized):
         return list(values)
     return list(islice(values, most + 1))
 
 
-def _which(content: str | Image, number: int, count: int) -> str:
+def _label(content: str | Image, number: int, count: int) -> str:
     if isinstance(content, str):
         return f"text {number} of {count} ({len(content)} characters)"
     return f"image {number} of {count} ({content.label})"
 
 
 def _unit_vector(row: object) -> Vector | str:
+    """Return the vector of one text, scaled to length 1, or its problem."""
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
         return f"expected a vector of numbers, got {type(row).__name__}"
     # An array converts its numbers faster than `float` does.
-    listed = getattr(row, "tolist", lambda: row)
+    numbers = getattr(row, "tolist", lambda: row)
     try:
-        values = [float(value) for value in _listed(listed(), MAX_DIMENSIONS)]
+        values = [float(value) for value in _listed(numbers(), MAX_DIMENSIONS)]
     except (TypeError, ValueError, OverflowError) as error:
         return f"expected a vector of numbers ({error})"
     if not values:
         return "its vector is empty"
     if not all(map(math.isfinite, values)):
         return "its vector contains NaN or infinity; expected finite numbers"
-    # `hypot` avoids squares that overflow; if the length itself does, shorter vectors have the same direction.
+    # `hypot` avoids squares that overflow. If the length overflows too, a shorter vector has the same direction.
     norm = math.hypot(*values)
     if math.isinf(norm):
         values = [value / len(values) for value in values]

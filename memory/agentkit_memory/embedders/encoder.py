@@ -25,30 +25,33 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "kept_vectors", "vector_name"]
+__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "stored_vectors", "vector_name"]
 
 T = TypeVar("T")
 
 MAX_TEXT = 8_000
-"""Maximum embedded characters of a text: more than most models read. BM25 finds the rest."""
+"""Maximum characters of a text that are embedded: more than most models read. BM25 finds the rest."""
 
 MAX_IMAGES = 8
-"""Maximum images of one request."""
+"""Maximum images in one request."""
 
 _MAX_TEXTS = 256
+"""Maximum texts in one request."""
 _MAX_CHARACTERS = 200_000
+"""Maximum characters in one request."""
 _MAX_UNKEPT = 4096
+"""Maximum vectors that wait for the transaction that stores them; the oldest are forgotten."""
 _MAX_REQUESTS = 512
 """Maximum requests into which a failing batch is split."""
 
 _QUESTION_TIMEOUT = 1.0
 """Seconds that a recall waits for the vector of its question, unless the embedder has a `question_timeout`."""
 _MAX_CALL = 300.0
-"""Maximum seconds of a call of an embedder."""
+"""Maximum seconds of one call of an embedder."""
 
-_mine = embeddings.c.model == bindparam("its_model")
-_KNOWN = select(embeddings.c.content_hash, embeddings.c.vector).where(
-    _mine, embeddings.c.content_hash.in_(bindparam("hashes", expanding=True))
+_is_of_model = embeddings.c.model == bindparam("its_model")
+_STORED = select(embeddings.c.content_hash, embeddings.c.vector).where(
+    _is_of_model, embeddings.c.content_hash.in_(bindparam("hashes", expanding=True))
 )
 _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
     vector_spaces.c.model == bindparam("its_model"), vector_spaces.c.state != "retired"
@@ -56,7 +59,7 @@ _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
 
 
 class Encoder:
-    """Requests vectors from one embedder.
+    """Requests the vectors of one embedder.
 
     A model that is not available is not called again for `pause` seconds, so that not every recall waits for it.
     """
@@ -69,13 +72,13 @@ class Encoder:
         self._pause = pause
         self._lock = Lock()
         self._dimensions = 0
-        # Vectors that were returned, and are not stored by a transaction yet.
+        # Vectors, by their names, that no transaction has stored yet.
         self._unkept: dict[str, Vector] = {}
-        self._trouble = ""
-        self._ask_again = 0.0
-        # Number of late questions whose calls have not returned yet.
-        self._overdue = 0
-        self._questions_again = 0.0
+        self._problem = ""
+        self._retry_at = 0.0
+        # Number of calls for questions that are late and have not returned yet.
+        self._late_calls = 0
+        self._questions_retry_at = 0.0
 
     @property
     def takes_images(self) -> bool:
@@ -83,20 +86,20 @@ class Encoder:
         return isinstance(self._embedder, ImageEmbedder)
 
     def __call__(self, texts: Sequence[str | Image]) -> list[Vector | str]:
-        """Return one vector per text or, instead of it, its problem; only missing vectors are requested.
+        """Return, for each text, the vector or a `str`: the problem of the vector. Only missing vectors are requested.
 
-        If the embedder embeds images, they may be at most `MAX_IMAGES` images instead.
+        If the embedder embeds images, `texts` may be up to `MAX_IMAGES` images instead.
 
         Raises:
-            EmbedderUnavailable: The model is not available; vectors that it returned before are not lost.
+            EmbedderUnavailable: The model is not available; vectors that the model returned before are not lost.
         """
         names = [vector_name(text) for text in texts]
-        vectors: dict[str, Vector | str] = {**self._known(names)}
+        vectors: dict[str, Vector | str] = {**self._known_vectors(names)}
         missing: dict[str, str | Image] = {
             name: text for name, text in zip(names, texts, strict=True) if name not in vectors
         }
         for batch in _batches(missing.items()):
-            new = dict(zip([name for name, _ in batch], self._ask_apart(batch), strict=True))
+            new = dict(zip([name for name, _ in batch], self._request_halves(batch), strict=True))
             vectors |= new
             with self._lock:
                 self._unkept |= {name: vector for name, vector in new.items() if not isinstance(vector, str)}
@@ -107,7 +110,8 @@ class Encoder:
     def keep(self, connection: Connection, names: Iterable[str]) -> None:
         """Store the vectors of items by their names, in the transaction that marks the items as indexed.
 
-        Earlier is too early: an item may be erased while the model is busy, and then its vector must not be stored.
+        Vectors are not stored earlier: an item may be erased while the model is busy, and then its vector must not be
+        stored.
         """
         rows = []
         with self._lock:
@@ -116,15 +120,17 @@ class Encoder:
                 if vector is not None:
                     rows.append({"content_hash": name, "vector": struct.pack(f"<{len(vector)}f", *vector)})
         if rows:
-            also = {"model": self.model, "created_at": self._database.clock()}
+            common_values = {"model": self.model, "created_at": self._database.clock()}
             new = self._database.insert(embeddings)
             key = [each.name for each in embeddings.primary_key]
             # A stored vector that was requested again is corrupt, or another process was faster.
             new = new.on_conflict_do_update(index_elements=key, set_={"vector": new.excluded.vector})
-            connection.execute(new, [row | also for row in sorted(rows, key=lambda row: str(row["content_hash"]))])
+            connection.execute(
+                new, [row | common_values for row in sorted(rows, key=lambda row: str(row["content_hash"]))]
+            )
 
     def questions(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per question, in order. They are not stored.
+        """Return one vector per question, in order. The vectors are not stored.
 
         Raises:
             EmbedderError: The embedder failed or returned another value.
@@ -142,18 +148,18 @@ class Encoder:
         """
         limit = self._question_timeout()
         with self._lock:
-            if self._overdue or time.monotonic() < self._questions_again:
-                raise EmbedderUnavailable(self._late(limit))
+            if self._late_calls or time.monotonic() < self._questions_retry_at:
+                raise EmbedderUnavailable(self._late_problem(limit))
         return self._questions([text], limit)[0]
 
     def _questions(self, texts: Sequence[str], limit: float | None) -> list[Vector]:
         embedder = self._embedder
-        act = embedder.embed
+        method = embedder.embed
         if isinstance(embedder, QueryEmbedder):
-            act = embedder.embed_query
+            method = embedder.embed_query
         vectors: list[Vector] = []
         for batch in _batches(("", text) for text in texts):
-            for vector in self._ask([text for _, text in batch], act, limit):
+            for vector in self._request([text for _, text in batch], method, limit):
                 if isinstance(vector, str):
                     raise EmbedderError(vector)
                 vectors.append(vector)
@@ -169,66 +175,68 @@ class Encoder:
             )
         return limit
 
-    def _late(self, limit: float) -> str:
+    def _late_problem(self, limit: float) -> str:
         return f"model {self.model!r}: no vector of the question within {limit:g} seconds; it is tried again later"
 
-    def _answered(self, _: object) -> None:
+    def _count_late_return(self, _: object) -> None:
         with self._lock:
-            self._overdue -= 1
+            self._late_calls -= 1
 
     def measure(self) -> int:
-        """Return the length of the vectors; if none was ever stored, a vector is requested.
+        """Return the number of dimensions. If no vector was ever stored, a vector is requested.
 
         Raises:
             EmbedderError: The embedder failed or returned another value.
         """
-        return self._expected() or len(self.questions(["How long is a vector?"])[0])
+        return self._stored_dimensions() or len(self.questions(["How long is a vector?"])[0])
 
-    def _ask_apart(self, batch: Sequence[tuple[str, str | Image]], requests: int = _MAX_REQUESTS) -> list[Vector | str]:
-        """Return vectors or problems; if a batch fails as a whole, its halves are requested, and so on."""
+    def _request_halves(
+        self, batch: Sequence[tuple[str, str | Image]], requests: int = _MAX_REQUESTS
+    ) -> list[Vector | str]:
+        """Return vectors or problems. If a batch fails as a whole, its halves are requested separately, recursively."""
         try:
-            return self._ask([each for _, each in batch], self._act(batch[0][1]))
+            return self._request([each for _, each in batch], self._method(batch[0][1]))
         except EmbedderUnavailable:
             raise
         except EmbedderError as error:
             half = len(batch) // 2
             if not half or requests < 2:
                 return [str(error)] * len(batch)
-            first_half = self._ask_apart(batch[:half], requests // 2)
-            return first_half + self._ask_apart(batch[half:], requests // 2)
+            first_half = self._request_halves(batch[:half], requests // 2)
+            return first_half + self._request_halves(batch[half:], requests // 2)
 
-    def _act(self, first: str | Image) -> Callable[[Any], Any]:
+    def _method(self, first: str | Image) -> Callable[[Any], Any]:
         embedder = self._embedder
         if isinstance(first, Image) and isinstance(embedder, ImageEmbedder):
             return embedder.embed_images
         return embedder.embed
 
-    def _ask(
-        self, texts: Sequence[str | Image], act: Callable[[Any], Any], limit: float | None = None
+    def _request(
+        self, texts: Sequence[str | Image], method: Callable[[Any], Any], limit: float | None = None
     ) -> list[Vector | str]:
-        if self._trouble and time.monotonic() < self._ask_again:
-            raise EmbedderUnavailable(self._trouble, name=self.model)
+        if self._problem and time.monotonic() < self._retry_at:
+            raise EmbedderUnavailable(self._problem, name=self.model)
         try:
-            expected = self._expected()
-            call = call_of_model(lambda: unit_vectors(self.model, self._embedded(act, texts), texts, expected))
+            expected = self._stored_dimensions()
+            call = call_of_model(lambda: unit_vectors(self.model, self._embedded(method, texts), texts, expected))
             if wait([call], limit or _MAX_CALL).not_done:
                 if limit is None:
                     raise TimeoutError(f"no answer within {_MAX_CALL:g} seconds")
                 with self._lock:
-                    self._overdue += 1
-                    self._questions_again = time.monotonic() + self._pause
-                call.add_done_callback(self._answered)
-                raise EmbedderUnavailable(self._late(limit))
+                    self._late_calls += 1
+                    self._questions_retry_at = time.monotonic() + self._pause
+                call.add_done_callback(self._count_late_return)
+                raise EmbedderUnavailable(self._late_problem(limit))
             vectors = call.result()
         except EmbedderUnavailable as error:
-            # A slow question does not prevent the embedding of texts.
-            if not self._overdue:
-                self._away(str(error))
+            # After a late question, texts may still be embedded.
+            if not self._late_calls:
+                self._unavailable(str(error))
             raise
         except (EmbedderError, StoreClosed):
             raise
         except (ConnectionError, TimeoutError) as error:
-            raise self._away(f"model {self.model!r}: not available ({type(error).__name__}: {error})") from error
+            raise self._unavailable(f"model {self.model!r}: not available ({type(error).__name__}: {error})") from error
         except Exception as error:
             inputs = "texts"
             if isinstance(texts[0], Image):
@@ -238,48 +246,48 @@ class Encoder:
                 name=self.model,
                 value=type(error).__name__,
             ) from error
-        self._trouble = ""
+        self._problem = ""
         return vectors
 
-    def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
-        embedded = act([_cut(each) for each in texts])
+    def _embedded(self, method: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
+        embedded = method([_embedded_part(each) for each in texts])
         if isinstance(embedded, Awaitable):
             return self._calls.result(embedded)
         return embedded
 
-    def _away(self, problem: str) -> EmbedderUnavailable:
-        self._trouble = problem
-        self._ask_again = time.monotonic() + self._pause
+    def _unavailable(self, problem: str) -> EmbedderUnavailable:
+        self._problem = problem
+        self._retry_at = time.monotonic() + self._pause
         return EmbedderUnavailable(problem, name=self.model)
 
-    def _expected(self) -> int:
+    def _stored_dimensions(self) -> int:
         if not self._dimensions:
             with self._database.read() as connection:
                 self._dimensions = connection.scalar(_DIMENSIONS, {"its_model": self.model}) or 0
         return self._dimensions
 
-    def _known(self, names: Sequence[str]) -> dict[str, Vector]:
+    def _known_vectors(self, names: Sequence[str]) -> dict[str, Vector]:
         with self._lock:
             vectors = {name: self._unkept[name] for name in names if name in self._unkept}
-        return vectors | kept_vectors(self._database, self.model, self._expected(), {*names} - {*vectors})
+        return vectors | stored_vectors(self._database, self.model, self._stored_dimensions(), {*names} - {*vectors})
 
 
-def _cut(content: str | Image) -> str | Image:
-    """Return the embedded start of a text; an image is embedded whole."""
+def _embedded_part(content: str | Image) -> str | Image:
+    """Return the start of a text, which is embedded; an image is embedded whole."""
     if isinstance(content, Image):
         return content
     return content[:MAX_TEXT]
 
 
-def call_of_model(act: Callable[[], T]) -> Future[T]:
-    """Call a model in a separate daemon thread, as it may never return, and return its future.
+def call_of_model(method: Callable[[], T]) -> Future[T]:
+    """Call a model in a separate daemon thread, as the call may never return, and return the future of the call.
 
     An exception that is not an `Exception`, such as a panic of a model in Rust, becomes a `RuntimeError`.
     """
 
     def guarded() -> T:
         try:
-            return act()
+            return method()
         except Exception:
             raise
         except BaseException as error:
@@ -289,27 +297,27 @@ def call_of_model(act: Callable[[], T]) -> Future[T]:
 
 
 def vector_name(content: str | Image) -> str:
-    """Return the name of the stored vector of a text or an image."""
+    """Return the name of the vector of a text or an image: a hash of the content."""
     if isinstance(content, Image):
         return image_hash(content)
     return content_hash(content)
 
 
-def kept_vectors(database: Database, model: str, dimensions: int, names: Iterable[str]) -> dict[str, Vector]:
-    """Return the stored vectors by name; missing and corrupt vectors are left out."""
+def stored_vectors(database: Database, model: str, dimensions: int, names: Iterable[str]) -> dict[str, Vector]:
+    """Return the stored vectors with some names, by name; missing and corrupt vectors are left out."""
     vectors: dict[str, Vector] = {}
     with database.read() as connection:
         # A corrupt name may be of any type.
         for batch in in_batches(sorted(names, key=str)):
             bound = {"its_model": model, "hashes": batch}
-            for name, packed in decode_rows(connection, _KNOWN, bound, embeddings.c.content_hash).sound:
+            for name, packed in decode_rows(connection, _STORED, bound, embeddings.c.content_hash).sound:
                 if (vector := _unpacked(packed, dimensions)) is not None:
                     vectors[name] = vector
     return vectors
 
 
 def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[str, str | Image]]]:
-    """Yield names and contents in lists of bounded size."""
+    """Yield names and contents in lists that fit into one request."""
     batch: list[tuple[str, str | Image]] = []
     size = 0
     for name, text in texts:
@@ -326,7 +334,7 @@ def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[st
 
 
 def _unpacked(packed: object, dimensions: int) -> Vector | None:
-    """Return a stored vector; None if it is corrupt or has another length."""
+    """Return a stored vector; None if it is corrupt or has another number of dimensions."""
     if not isinstance(packed, bytes) or len(packed) != 4 * dimensions:
         return None
     vector = array("f", struct.unpack(f"<{dimensions}f", packed))

@@ -14,7 +14,6 @@ from agentkit_prompts.names import nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 
-
 _HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
@@ -64,11 +63,11 @@ class FastembedEmbedder(LocalModel):
             EmbedderError: The model is unknown.
         """
         size = self._batch_size
-        return self._vectors(texts, lambda model, some: model.passage_embed(some, batch_size=size))
+        return self._vectors(texts, lambda model, batch: model.passage_embed(batch, batch_size=size))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
-        return self._vectors(texts, lambda model, some: model.query_embed(some))
+        return self._vectors(texts, lambda model, batch: model.query_embed(batch))
 
     def _load(self) -> Any:
         from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
@@ -85,13 +84,13 @@ class SentenceTransformersEmbedder(LocalModel):
 
     Args:
         name: Name of the model on the hub, or its folder as a `Path`: a string is never read as a folder.
-        label: Name of the model in the name of the vectors; by default `name`, or the name of the folder.
+        label: Name of the model that its stored vectors refer to; by default `name`, or the path of the folder.
         device: Device of the model, such as `cpu` or `cuda`; by default the library chooses.
         batch_size: Texts that are embedded at once.
         offline: Never download.
 
     Raises:
-        EmbedderError: The string is not a name of the hub; for example, it is a path.
+        EmbedderError: `name` is a string, but not a name of the hub; for example, it is a path.
     """
 
     _needs = "sentence-transformers: install the extra `sentence-transformers`"
@@ -134,17 +133,17 @@ class SentenceTransformersEmbedder(LocalModel):
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
         """
         options = self._options
-        return self._vectors(texts, lambda model, some: model.encode_document(some, **options))
+        return self._vectors(texts, lambda model, batch: model.encode_document(batch, **options))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
         options = self._options
-        return self._vectors(texts, lambda model, some: model.encode_query(some, **options))
+        return self._vectors(texts, lambda model, batch: model.encode_query(batch, **options))
 
     def _load(self) -> Any:
         from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-        # The library would load a file of this name as the model.
+        # The library would load a file or folder with this name as the model.
         if self._is_of_hub and os.path.lexists(self._name):
             raise EmbedderError(
                 f"model {self.model!r}: expected a name of the hub, but the current folder contains {self._name!r} "

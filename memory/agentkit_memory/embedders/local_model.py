@@ -1,4 +1,4 @@
-"""`LocalModel`: an embedder whose model is in this process; the process waits for its calls before it exits."""
+"""`LocalModel`: an embedder whose model runs in this process. The exit of the process waits for its calls."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClos
 __all__ = ["LocalModel"]
 
 _MAX_WAIT = 10.0
-"""Maximum seconds that the exit of the process waits for the texts that are being embedded."""
+"""Maximum seconds that the exit of the process waits for running batches."""
 
-_Act: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
+_EmbedBatch: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
 
 
 class LocalModel(ABC):
     """An embedder that sends batches of texts to a model in this process. The model is loaded at the first use.
 
-    If Python exits while a thread embeds texts, the C++ code of ONNX or torch aborts the process. So the exit waits for
-    the batches that are being embedded, and no further batch is started.
+    If Python exits while a thread embeds texts, the C++ code of ONNX or torch aborts the process. Therefore the exit
+    waits for running batches, and no further batch is started.
 
     Raises:
         EmbedderError: The batch size is below 1.
@@ -34,7 +34,7 @@ class LocalModel(ABC):
     question_timeout: ClassVar[float] = 30.0
     """Maximum seconds that a recall waits for the vector of its question: the first question loads the model."""
     _needs: ClassVar[str]
-    """Package that has to be installed."""
+    """Package that has to be installed, with its extra."""
     _advice: ClassVar[str]
     """Advice if the model cannot be loaded."""
 
@@ -57,12 +57,12 @@ class LocalModel(ABC):
     def _load(self) -> Any:
         """Load the model."""
 
-    def _vectors(self, texts: Sequence[str], act: _Act) -> list[list[float]]:
+    def _vectors(self, texts: Sequence[str], embed_batch: _EmbedBatch) -> list[list[float]]:
         """Return one vector per text, in order; texts of similar length are embedded together.
 
         Args:
             texts: All texts.
-            act: Called with the model and some of the texts, returns an array for each.
+            embed_batch: Function of the model and a batch of texts that returns an array for each text.
 
         Raises:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
@@ -70,23 +70,23 @@ class LocalModel(ABC):
             StoreClosed: The process exits.
         """
         size = self._batch_size
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         vectors: dict[int, list[float]] = {}
         thread = current_thread()
         self._calls.add(thread)
         try:
-            model = self._ready()
+            model = self._loaded_model()
             for start in range(0, len(order), size):
                 self._check()
-                places = order[start : start + size]
-                arrays = act(model, [texts[place] for place in places])
-                vectors.update(zip(places, [array.tolist() for array in arrays], strict=True))
+                indexes = order[start : start + size]
+                arrays = embed_batch(model, [texts[index] for index in indexes])
+                vectors.update(zip(indexes, [array.tolist() for array in arrays], strict=True))
         finally:
             self._calls.discard(thread)
-        return [vectors[place] for place in range(len(texts))]
+        return [vectors[index] for index in range(len(texts))]
 
     def _end(self, until: float) -> None:
-        """Embed no more texts, and wait for those that are being embedded until that time of the monotonic clock."""
+        """Start no further batch, and wait for running batches until a time of the monotonic clock."""
         self._has_ended = True
         while any(thread.is_alive() for thread in list(self._calls)) and time.monotonic() < until:
             time.sleep(0.005)
@@ -95,14 +95,14 @@ class LocalModel(ABC):
         if self._has_ended:
             raise StoreClosed(f"model {self.model!r}: the process ends", name=self.model)
 
-    def _ready(self) -> Any:
+    def _loaded_model(self) -> Any:
         with self._lock:
             self._check()
             if self._loaded is None:
-                self._loaded = self._try()
+                self._loaded = self._load_or_explain()
             return self._loaded
 
-    def _try(self) -> Any:
+    def _load_or_explain(self) -> Any:
         try:
             return self._load()
         except EmbedderError:
@@ -110,7 +110,7 @@ class LocalModel(ABC):
         except ImportError as error:
             raise EmbedderUnavailable(f"model {self.model!r}: needs {self._needs}", name=self._needs) from error
         except Exception as error:
-            # Errors of the downloader, of ONNX or torch, or of the disk.
+            # The download, ONNX, torch and the disk have no common class of errors.
             message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are corrupt "

@@ -1,4 +1,4 @@
-"""Embeddings of OpenAI, and of every server with its protocol, through the official SDK."""
+"""Embeddings of OpenAI, and of servers with OpenAI's protocol, through the official SDK."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["OpenAIEmbedder"]
 
 _NO_KEY = "no-key"
 _MIN_SECRET = 8
-"""Shorter keys are placeholders; removing them from messages would garble the text."""
+"""Minimum characters of a key that is masked in messages: a shorter key is a placeholder, part of common words."""
 
 _MAX_SECONDS = 86_400
+"""Maximum seconds of a timeout."""
 
 
 class OpenAIEmbedder:
@@ -37,9 +38,9 @@ class OpenAIEmbedder:
         base_url: Address of the endpoint; by default OPENAI_BASE_URL. Both variables are read at the first request.
         client: Client to use instead; the caller closes it.
         timeout: Maximum seconds of a request.
-        question_timeout: Maximum seconds of a request for a question, at most `timeout`. It is not retried: if it
-            fails, the recall continues without a vector.
-        max_retries: Maximum retries of a request for chunks.
+        question_timeout: Maximum seconds of a request for a question, at most `timeout`. Such a request is not retried:
+            if it fails, the recall continues without a vector.
+        max_retries: Maximum retries of a request for texts of items.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class OpenAIEmbedder:
         return self._request(texts, self._timeout, self._max_retries)
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
-        """Embed questions: with `question_timeout`, and tried once."""
+        """Return one vector per question, in order, within `question_timeout` and without retries, as `embed` does."""
         return self._request(texts, self.question_timeout, 0)
 
     def _request(self, texts: Sequence[str], timeout: float, retries: int) -> list[list[float]]:
@@ -108,14 +109,14 @@ class OpenAIEmbedder:
         inputs = [text or " " for text in texts]
         refused: EmbedderError
         try:
-            asked = client.with_options(timeout=timeout, max_retries=retries)
-            answer = asked.embeddings.create(model=self._name, input=inputs, dimensions=size)
+            configured = client.with_options(timeout=timeout, max_retries=retries)
+            answer = configured.embeddings.create(model=self._name, input=inputs, dimensions=size)
             rows = {row.index: list(row.embedding) for row in answer.data}
             return [rows[number] for number in range(len(inputs))]
         except openai.APIConnectionError as error:
             # A timeout is an `APIConnectionError` too.
             cause = error.__cause__ or error
-            raise self._away(f"cannot be reached ({type(cause).__name__}: {cause})") from error
+            raise self._unavailable(f"cannot be reached ({type(cause).__name__}: {cause})") from error
         except openai.APIStatusError as error:
             refused = self._refused(error)
         except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -125,7 +126,7 @@ class OpenAIEmbedder:
                 name=self.model,
                 value=type(error).__name__,
             ) from error
-        # Outside of the block: the error of the SDK may quote the key, and would be its context.
+        # Raised outside of the `except` block: the error of the SDK, which may quote the key, must not be the context.
         raise refused
 
     def _connected(self) -> OpenAI:
@@ -174,14 +175,18 @@ class OpenAIEmbedder:
         message = message[:300]
         status = error.status_code
         if status in (408, 409, 429) or status >= 500:
-            return self._away(f"failed ({message})")
+            return self._unavailable(f"failed ({message})")
         if status in (401, 403):
-            return self._away(f"refused ({message}): set OPENAI_API_KEY or api_key= to a key that may use this model")
+            return self._unavailable(
+                f"refused ({message}): set OPENAI_API_KEY or api_key= to a key that may use this model"
+            )
         if status == 404:
-            return self._away(f"answered {message}: check the name of the model, and that the address ends with /v1")
+            return self._unavailable(
+                f"answered {message}: check the name of the model, and that the address ends with /v1"
+            )
         return EmbedderError(f"model {self.model!r} at {self._host(client)}: {message}", name=self.model)
 
-    def _away(self, problem: str) -> EmbedderUnavailable:
+    def _unavailable(self, problem: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(
             f"model {self.model!r}: {self._host(self._connected())} {problem}; stored items are queued, and found with "
             "BM25 meanwhile",

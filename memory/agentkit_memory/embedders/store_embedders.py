@@ -18,7 +18,7 @@ __all__ = ["Embedders", "embedder_named"]
 
 
 class Embedders:
-    """The embedders of a store. Threads may share it."""
+    """The embedders of a store, one per model. Threads may share the object."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,7 +26,7 @@ class Embedders:
         self._encoders: dict[str, Encoder] = {}
 
     def add(self, embedder: Embedder | str) -> Encoder:
-        """Use an embedder, or the embedder of a name, for the vectors of its model from now on.
+        """Add an embedder, or the embedder with a name, for the vectors of its model; return its encoder.
 
         Raises:
             EmbedderError: The embedder has no `model` name, or the name is unknown.
@@ -73,7 +73,7 @@ _KINDS: Mapping[str, Callable[[str], ModelEmbedder]] = {
 
 
 def embedder_named(name: str) -> ModelEmbedder:
-    """Return the embedder with a `model` name. The model is not loaded or called yet.
+    """Return the embedder with a name, KIND:MODEL. The model is not loaded or called yet.
 
     Raises:
         EmbedderError: The name is not KIND:MODEL, or the kind is unknown.

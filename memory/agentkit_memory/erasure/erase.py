@@ -1,4 +1,4 @@
-"""`erase`: removes a subject from SQL and from every index, and returns the proof that nothing is left.
+"""`erase`: the removal of a subject from SQL and from every index, with the proof that nothing is left.
 
 Rows are removed in small steps that a crash may interrupt, and counted again for the proof.
 """
@@ -45,16 +45,16 @@ __all__ = ["erase", "resume"]
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 _MAX_PASSES = 10
-"""Maximum passes while another writer adds to the scopes of the subject."""
+"""Maximum passes over the scopes of the subject while another writer adds rows."""
 
 _row = erasures.c.id == bindparam("erasure")
-_OPEN = (
+_UNFINISHED = (
     select(erasures.c.id, erasures.c.counts, *erasures.c[NAMES])
     .where(erasures.c.finished_at.is_(None))
     .order_by(erasures.c.requested_at, erasures.c.id)
 )
 _COUNTS = select(erasures.c.counts).where(_row)
-_COUNTED = update(erasures).where(_row).values(counts=bindparam("removed"))
+_SET_COUNTS = update(erasures).where(_row).values(counts=bindparam("removed"))
 _ITEMS = select(items.c.id).where(items.c.scope_id == bindparam("scope")).limit(_BATCH)
 _CONVERSATION = (
     select(conversations.c.id)
@@ -63,8 +63,9 @@ _CONVERSATION = (
     .limit(1)
 )
 _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
-"""Other tables with personal text, and the column with it."""
+"""Tables with personal text besides items and conversations, and the column with the text."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
+# Notes of a proof about remaining work.
 _SERVER = "old versions of rows stay in the server until it cleans its tables (VACUUM), and longer in backups"
 _INDEX = "removed points stay in the server of the index, without their texts, until it cleans its segments"
 _LATER = "call admin.compact() later"
@@ -72,21 +73,22 @@ _READER = f"a reader prevented the truncation of the log of the database: {_LATE
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
-# A chunk has two owners, and its item is the first, as a recall finds the chunk by it. A chunk without a document may
-# belong to another subject, so it is only deleted with its item.
+# A chunk has two owners. The first is its item, by which a recall finds the chunk. A chunk without a document, the
+# second owner, may belong to another subject: it is only deleted with its item.
 _OWNERLESS = {
     table: owners[0].parent.not_in(select(owners[0].column))
     for table in METADATA.sorted_tables
     if (owners := [key for column in table.c for key in column.foreign_keys if key.ondelete and not column.nullable])
 }
 """Tables whose rows are deleted with an owner, and the condition that the (first) owner was deleted."""
-_LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)
+_IS_WAITING_REMOVAL = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)
 _WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000
+"""Maximum number of remaining points at which the files of an index are rewritten in any case."""
 _MAX_LEFT = 20
-"""Maximum number of remaining points per removed point for the files of an index to be rewritten at once."""
+"""Maximum number of remaining points per removed point at which the files of a larger index are rewritten."""
 _MAX_TEXTS = 2000
-"""Maximum parts of texts to search for; with more, the file is rewritten without a search."""
+"""Maximum parts of texts to search for; with more parts, the database file is rewritten without a search."""
 
 
 @dataclass(slots=True)
@@ -96,14 +98,14 @@ class _Request:
     id: str
     subject: Scope
     cleared: bool = False
-    """True if its rows were removed before: rows that its scopes have now were stored later, and stay."""
+    """True if the rows of the subject were removed before: rows that are in its scopes now are newer, and stay."""
     sealed: bool = False
-    """True if the names of the subject are replaced by digests already, as nothing was left."""
+    """True if nothing was left, so that the names of the subject are replaced by digests."""
     texts: set[bytes] | None = None
-    """Parts of removed texts, to search the file for; None if they are unknown or too many."""
+    """Parts of removed texts, for a search of the database file; None if the texts are unknown or too many."""
 
-    def keep(self, texts: Sequence[str]) -> None:
-        """Add the parts of removed texts, unless they become too many."""
+    def add_texts(self, texts: Sequence[str]) -> None:
+        """Add the parts of removed texts, or set `texts` to None if they become too many."""
         if self.texts is not None:
             self.texts |= parts_of(texts)
             if len(self.texts) > _MAX_TEXTS:
@@ -121,17 +123,18 @@ def resume(database: Database, indexes: Indexes) -> list[Erasure]:
 
 
 def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasure:
-    # Logs of the subject may not be written yet.
+    """Remove the rows, points and deleted bytes of a subject, and return the proof."""
+    # Recall logs of the subject that are still queued are written first, so that they are removed too.
     database.deferred.settle()
     removed = _clear(database, request)
     _remove_ownerless(database)
     notes: list[str] = []
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
-        remaining, numbers = _rescan(connection, request)
+        remaining, scope_ids = _rescan(connection, request)
     points: int | None = None
     try:
-        counted = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
+        counted = sum(indexes.catch_up(space, removals=True).count(scope_ids) for space in spaces)
         undropped = indexes.sweep()
         if undropped:
             notes.append(
@@ -141,12 +144,12 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         else:
             points = counted
     except StoreError as error:
-        # The index is busy, not available or broken: its owner removes the points later.
+        # The index is busy, not available or broken: the next user of the index removes the points.
         notes.append(str(error))
-    in_them = vector_state.c.space.in_([space.name for space in spaces])
-    # Removals of all scopes are counted.
+    in_written_spaces = vector_state.c.space.in_([space.name for space in spaces])
+    # Waiting removals of other scopes are counted too.
     with database.read() as connection:
-        waiting = _number(connection, vector_state, in_them & _LEAVES)
+        waiting = _count(connection, vector_state, in_written_spaces & _IS_WAITING_REMOVAL)
     compacted = False
     if any(remaining.values()):
         notes.append("another writer still adds to the scopes of the subject: erase it again after the writer stops")
@@ -159,9 +162,10 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
 
 
 def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: list[str]) -> bool:
-    """Remove every byte of the subject from the files: deleted rows are overwritten, and the file is searched for them.
+    """Remove the deleted bytes of the subject from the files; return True if none are left. Add the rest to `notes`.
 
-    The file is rewritten only if a text is found, or too many texts were removed to search for.
+    SQLite overwrites deleted rows. The database file is only rewritten if a search finds a removed text, or if too many
+    texts were removed for a search.
     """
     rewritten = emptied = False
     try:
@@ -193,11 +197,11 @@ def _is_cheap_to_compact(database: Database, indexes: Indexes, request: _Request
 
 
 def _begin(database: Database, subject: Scope) -> _Request:
-    """Store the request to erase a subject, unless an open request exists."""
+    """Store a request to erase a subject, and return it; an unfinished request for the subject is used again."""
     existing = next((each for each in _open_requests(database) if each.subject == subject), None)
     request = _Request(str(uuid.uuid4()), subject, texts=set())
     if existing is not None:
-        # The texts that were removed before are unknown now.
+        # The texts that the first request removed are unknown now.
         request = _Request(existing.id, subject)
 
     def write(connection: Connection) -> None:
@@ -219,13 +223,13 @@ def _open_requests(database: Database) -> list[_Request]:
     """Return the erasures that are not finished, oldest first."""
     requests: list[_Request] = []
     with database.read() as connection:
-        rows, errors = decode_rows(connection, _OPEN, {}, erasures.c.id)
+        rows, errors = decode_rows(connection, _UNFINISHED, {}, erasures.c.id)
     corrupt = [error.row for error in errors]
     for row in rows:
         try:
             counts, subject = json.loads(row.counts), Scope(row.tenant, row.user, row.session, row.agent)
-            numbers = [*counts.get("removed", {}).values(), *counts.get("scopes", [])]
-            if not all(map(is_whole, numbers)):
+            scope_ids = [*counts.get("removed", {}).values(), *counts.get("scopes", [])]
+            if not all(map(is_whole, scope_ids)):
                 raise TypeError("it has the wrong types")
         except (InvalidArgument, ValueError, TypeError, AttributeError, RecursionError):
             corrupt.append(row.id)
@@ -240,27 +244,27 @@ def _open_requests(database: Database) -> list[_Request]:
 def _clear(database: Database, request: _Request) -> dict[str, int]:
     """Remove the rows of the subject in small transactions; return the number of removed rows, per table.
 
-    The same transactions withdraw them from the index. If they were removed before, nothing is done.
+    The same transactions withdraw the items from the index. Rows that were stored after a finished removal stay.
 
     Raises:
         StoreCorrupt: Rows that are found cannot be deleted.
     """
 
     def find(connection: Connection) -> list[int]:
-        numbers = covered_ids(connection, request.subject)
-        if not numbers:
+        scope_ids = covered_ids(connection, request.subject)
+        if not scope_ids:
             _store_progress(connection, request, cleared=True)
-        return numbers
+        return scope_ids
 
     for _ in range(_MAX_PASSES):
         if request.cleared:
             break
-        numbers = database.change(find)
-        if not numbers:
+        scope_ids = database.change(find)
+        if not scope_ids:
             break
-        for number in numbers:
-            # The number of steps is limited by the rows of now: a writer may add rows for ever.
-            for _ in range(_steps(database, number)):
+        for number in scope_ids:
+            # The current number of rows limits the number of steps: another writer may add rows for ever.
+            for _ in range(_max_steps(database, number)):
                 if not _step(database, request, number):
                     break
                 failpoint("erasure.step")
@@ -269,24 +273,28 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
         return removed
 
 
-def _steps(database: Database, scope: int) -> int:
-    """Return the number of steps that remove all current rows of a scope, and the scope."""
+def _max_steps(database: Database, scope: int) -> int:
+    """Return the number of steps that remove all current rows of a scope, and the scope itself."""
     with database.read() as connection:
-        counts = [_number(connection, table, table.c.scope_id == scope) for table in (items, conversations)]
+        counts = [_count(connection, table, table.c.scope_id == scope) for table in (items, conversations)]
     return counts[0] // _BATCH + counts[1] + 2
 
 
 def _step(database: Database, request: _Request, scope: int) -> bool:
-    """Remove some rows of a scope, and the scope after its last row; return True if more rows may be left."""
+    """Remove a batch of rows of a scope, and the scope after its last row; return True if more rows may be left."""
 
-    def note(connection: Connection, removed: Mapping[str, int], forgotten: Forgotten) -> None:
+    def record(connection: Connection, removed: Mapping[str, int], forgotten: Forgotten) -> None:
         before = _progress(connection, request)
         total = Counter(before["removed"]) + Counter(removed)
         _store_progress(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
-        request.keep(forgotten.texts)
+        request.add_texts(forgotten.texts)
 
     def write(connection: Connection) -> tuple[int | None, dict[str, int]]:
-        """Remove some items, or the rest if neither an item nor a conversation is left; return a conversation."""
+        """Remove a batch of items or, without items and conversations, the scope with its other rows.
+
+        Returns:
+            The next conversation to delete, if no items are left, and the number of removed rows per table.
+        """
         forgotten = Forgotten()
         conversation: int | None = None
         removed = _remove_items(connection, scope, forgotten)
@@ -295,13 +303,13 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
             removed = {}
             if conversation is None:
                 removed = _remove_scope(connection, scope, forgotten)
-        note(connection, removed, forgotten)
+        record(connection, removed, forgotten)
         return conversation, removed
 
     try:
         conversation, removed = database.change(write)
         if conversation is not None:
-            removed = delete_conversation(database, conversation, note)
+            removed = delete_conversation(database, conversation, record)
     except NotFound:
         # Another writer added to the scope meanwhile: the next pass removes the new rows.
         return False
@@ -319,7 +327,7 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
 
 
 def _remove_items(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int] | None:
-    """Remove some items of a scope; return the number of removed rows, per table, or None if it has no items."""
+    """Remove a batch of items of a scope; return the number of removed rows per table, or None without items."""
     ids = connection.scalars(_ITEMS, {"scope": scope}).all()
     if not ids:
         return None
@@ -328,7 +336,7 @@ def _remove_items(connection: Connection, scope: int, forgotten: Forgotten) -> d
 
 
 def _remove_scope(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int]:
-    """Remove the other rows of a scope without items and conversations; return the numbers of rows, per table."""
+    """Remove a scope without items and conversations, with its other rows; return the numbers of rows per table."""
     removed: dict[str, int] = {}
     for table, column in _TEXTS.items():
         in_scope = table.c.scope_id == scope
@@ -340,39 +348,39 @@ def _remove_scope(connection: Connection, scope: int, forgotten: Forgotten) -> d
 
 
 def _progress(connection: Connection, request: _Request) -> dict[str, Any]:
-    """Return the stored progress: the number of removed rows, per table, and the numbers of the scopes."""
+    """Return the stored progress: the number of removed rows per table, and the ids of the scopes."""
     stored: dict[str, Any] = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
     return {"removed": {}, "scopes": [], **stored}
 
 
 def _store_progress(connection: Connection, request: _Request, **changes: object) -> None:
     counts = json.dumps(_progress(connection, request) | changes)
-    connection.execute(_COUNTED, {"erasure": request.id, "removed": counts})
+    connection.execute(_SET_COUNTS, {"erasure": request.id, "removed": counts})
 
 
 def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
-    """Return the number of rows of the subject per table, with rows without an owner, and the numbers of the scopes.
+    """Return the number of rows of the subject, and of rows without an owner, per table; and the ids of its scopes.
 
-    A scope that was written to after its rows were removed is left out.
+    If the rows were removed before, a scope with rows that were stored later is left out.
     """
-    erased, now = set(_progress(connection, request)["scopes"]), set(covered_ids(connection, request.subject))
-    numbers = sorted(erased | now)
+    erased, existing = set(_progress(connection, request)["scopes"]), set(covered_ids(connection, request.subject))
+    scope_ids = sorted(erased | existing)
     if request.cleared:
-        numbers = sorted(erased - now)
-    counts = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
+        scope_ids = sorted(erased - existing)
+    counts = {"scopes": _count(connection, scopes, scopes.c.id.in_(scope_ids))}
     for table in (conversations, documents, items, recall_logs):
-        counts[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
+        counts[table.name] = _count(connection, table, table.c.scope_id.in_(scope_ids))
     for table, ownerless in _OWNERLESS.items():
-        counts[table.name] = _number(connection, table, ownerless)
-    counts["items"] += _number(connection, items, _WITHOUT_BRANCH)
-    return counts, numbers
+        counts[table.name] = _count(connection, table, ownerless)
+    counts["items"] += _count(connection, items, _WITHOUT_BRANCH)
+    return counts, scope_ids
 
 
 def _remove_ownerless(database: Database) -> None:
-    """Delete rows without an owner, as in a corrupt store: they cannot be read, and may belong to the subject."""
+    """Delete the rows without an owner of a corrupt store: they cannot be read, and may belong to the subject."""
     removed: Counter[str] = Counter()
     with database.read() as connection:
-        if not any(_number(connection, *each) for each in [*_OWNERLESS.items(), (items, _WITHOUT_BRANCH)]):
+        if not any(_count(connection, *each) for each in [*_OWNERLESS.items(), (items, _WITHOUT_BRANCH)]):
             return
 
     def remove(connection: Connection) -> dict[str, int]:
@@ -382,8 +390,8 @@ def _remove_ownerless(database: Database) -> None:
         }
 
     def remove_items(connection: Connection) -> int:
-        some = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
-        return forget_items(connection, some)
+        batch = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
+        return forget_items(connection, batch)
 
     removed.update(database.change(remove))
     while more := database.change(remove_items):
@@ -392,12 +400,12 @@ def _remove_ownerless(database: Database) -> None:
     _LOG.warning("%s: rows without an owner were deleted: %s", database.where, counts)
 
 
-def _number(connection: Connection, table: FromClause, where: ColumnElement[bool]) -> int:
+def _count(connection: Connection, table: FromClause, where: ColumnElement[bool]) -> int:
     return int(connection.scalar(select(func.count()).select_from(table).where(where)) or 0)
 
 
 def _seal(database: Database, request: _Request) -> None:
-    """Replace the names of the subject by digests, which can be compared with known names."""
+    """Replace the names of the subject by digests, which can be compared with the digest of a known name."""
     if request.sealed:
         return
     names = zip(NAMES, request.subject.names, strict=True)

@@ -10,7 +10,7 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.names import reject_unknown_fields
 
-__all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
+__all__ = ["Extract", "FactDraft", "Turn", "check_draft", "type_error", "type_problems"]
 
 MAX_TEXT = 1000
 """Maximum characters of a fact."""
@@ -45,13 +45,13 @@ class FactDraft:
     text: str
     """One sentence that can be understood by itself."""
     sources: Sequence[str]
-    """Ids of its turns, at least one of them new. The fact is deleted with any of them."""
+    """Ids of the turns that the fact was taken from, at least one new turn. The fact is deleted with any source."""
     supersedes: Sequence[str] = ()
-    """Ids of known facts that it replaces."""
+    """Ids of known facts that this fact replaces."""
     valid_from: float | None = None
-    """Start of the time in which it is recalled, in seconds since 1970; None for now."""
+    """Time from which the fact is recalled, in seconds since 1970; None for now."""
     valid_to: float | None = None
-    """End of the time in which it is recalled; None for ever."""
+    """Time until which the fact is recalled; None for ever."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     """JSON values, up to 32 levels deep and 8,192 characters long."""
 
@@ -59,16 +59,16 @@ class FactDraft:
 Extract: TypeAlias = Callable[[Sequence[Turn], Sequence[StoredFact]], Iterable[FactDraft]]
 """Function of the turns of one conversation, in order, that returns drafts of the facts in them.
 
-The second argument contains known facts of the scope that may be related. It is called in a thread of a worker; the
-same turns may be read again after a crash. It raises `InvalidArgument` for an invalid answer of its model; any other
-exception means that the model is not available now.
+The second argument contains known facts of the scope that may be related. The function is called in a thread of a
+worker, and again with the same turns after a crash. It raises `InvalidArgument` for an invalid answer of its model; any
+other exception means that the model is not available now.
 """
 
 
-def misshapen(draft: object) -> str:
-    """Return the problems of fields with wrong types, or empty text.
+def type_problems(draft: object) -> str:
+    """Return the problems of fields of a draft with wrong types; empty text if all types are right.
 
-    Values are left out: the text is stored and logged, and may exist longer than the turns.
+    Values are left out, because the problems are stored and logged, and may exist longer than the turns.
     """
     if not isinstance(draft, FactDraft):
         return f"expected a FactDraft, got {type(draft).__name__}"
@@ -91,9 +91,9 @@ def misshapen(draft: object) -> str:
     return "; ".join(problems)
 
 
-def wrong_types(drafts: Sequence[object]) -> InvalidArgument | None:
-    """Return an error if drafts of an answer have fields with wrong types, else None."""
-    problems = [f"draft {number}: {text}" for number, draft in enumerate(drafts, 1) if (text := misshapen(draft))]
+def type_error(drafts: Sequence[object]) -> InvalidArgument | None:
+    """Return an error that lists the drafts with fields of wrong types; None if all types are right."""
+    problems = [f"draft {number}: {each}" for number, draft in enumerate(drafts, 1) if (each := type_problems(draft))]
     if not problems:
         return None
     listed = problems[:_MAX_REPORTED]
@@ -102,11 +102,11 @@ def wrong_types(drafts: Sequence[object]) -> InvalidArgument | None:
     return InvalidArgument(f"the extractor returned invalid drafts: {'; '.join(listed)}")
 
 
-def checked(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str]) -> None:
-    """Check that a draft refers to turns and facts of its input. The store checks its text and times.
+def check_draft(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str]) -> None:
+    """Check the length of a draft, and that it refers to turns and facts of the input. The store checks other fields.
 
     Raises:
-        InvalidArgument: Lists every problem.
+        InvalidArgument: The draft is invalid; the error lists every problem.
     """
     problems = _unknown("turn", draft.sources, turns) + _unknown("known fact", draft.supersedes, known)
     if not problems and not any(turns[source].new for source in draft.sources):

@@ -37,8 +37,8 @@ _ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ID = _FIND.with_only_columns(items.c.id)
 _FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
-_ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
-_CURRENT = _ALL.where(items.c.superseded_by.is_(None))
+_LISTED = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
+_CURRENT = _LISTED.where(items.c.superseded_by.is_(None))
 _NEWEST = (
     _ROW.where(wanted(), or_(lasting(), items.c.valid_from > bindparam("now")))
     .order_by(items.c.position.desc())
@@ -53,7 +53,7 @@ _ENDS = select(items.c.id, items.c.valid_to).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None)
 )
 # Locked until the fact is stored, so a concurrent removal or redaction of a source waits, and then sees the fact.
-_KNOWN = (
+_LOCKED_SOURCES = (
     select(items.c.id)
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
     .order_by(items.c.id)
@@ -128,7 +128,8 @@ class Facts(metaclass=Hinted):
             text: One sentence.
             valid_from: Time from which the fact is recalled, in seconds since 1970; None for now.
             valid_to: Time until which the fact is recalled; None for ever.
-            supersedes: Ids of facts of this scope that it replaces. They stay stored, but are no longer recalled.
+            supersedes: Ids of facts of this scope that the fact replaces. Replaced facts stay stored, but are no longer
+                recalled.
             sources: Ids of items that the fact was taken from; if a source is a fact, its sources are included. The
                 fact is deleted with any source, and expires with the first source.
             metadata: JSON values, up to 32 levels deep and 8,192 characters long.
@@ -168,7 +169,7 @@ class Facts(metaclass=Hinted):
             self._insert(connection, row, taken_from)
             enqueue(connection, [fact_id], scope_number)
         elif taken_from:
-            # The same fact from the same sources changes nothing.
+            # The fact is stored already, with the same sources.
             return stored_fact
         elif (stored_fact.superseded_by, stored_fact.valid_from, stored_fact.valid_to) != (None, valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact_id, "since": valid_from, "until": valid_to})
@@ -191,7 +192,7 @@ class Facts(metaclass=Hinted):
     def _identify(
         self, connection: Connection, scope_number: int, text: str, sources: Sequence[str]
     ) -> tuple[str, StoredFact | None]:
-        """Return the id of a text from some sources, and the fact if it is stored already."""
+        """Return the id of a fact with a text and sources, and the stored fact, or None if it is not stored yet."""
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *sources))))
         while stored := _read(connection, [fact], [scope_number]):
             if stored[0].text == text:
@@ -211,7 +212,7 @@ class Facts(metaclass=Hinted):
     ) -> StoredFact:
         """Change a fact of this scope by its id, and return it. Fields without an argument do not change.
 
-        The id and the sources of the fact do not change, nor which facts it supersedes. To keep the old text too, add
+        The id, the sources and the superseded facts of the fact do not change. To keep the old text too, add
         a fact that supersedes this fact.
 
         Args:
@@ -250,15 +251,15 @@ class Facts(metaclass=Hinted):
 
     def _change(self, connection: Connection, scope_number: int, old: StoredFact, new: StoredFact, meta: str) -> None:
         """Write a changed fact, with its metadata as JSON."""
-        item_param = {"item": old.id}
+        this_item = {"item": old.id}
         if new.text != old.text:
-            # Withdrawn first, or a worker could still store the vector of the old text.
+            # The fact is withdrawn first: otherwise a worker could still store the vector of the old text.
             withdraw(connection, [old.id])
             forget_embeddings(connection, [old.id])
             columns = {f"new_{name}": value for name, value in text_columns(new.text).items()}
-            connection.execute(_CHANGE_TEXT, item_param | columns)
+            connection.execute(_CHANGE_TEXT, this_item | columns)
         values = {"since": new.valid_from, "until": new.valid_to, "new_meta": meta, "now": self._database.clock()}
-        connection.execute(_CHANGE, item_param | values)
+        connection.execute(_CHANGE, this_item | values)
         if old.superseded_by is None:
             enqueue(connection, [old.id], scope_number)
 
@@ -301,7 +302,7 @@ class Facts(metaclass=Hinted):
             raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}", name="after")
         statement = _CURRENT
         if superseded:
-            statement = _ALL
+            statement = _LISTED
         bound = {"scopes": known_ids(self._database, self._scope), "after": after, "most": limit}
         with self._database.read() as connection:
             return tuple(_read_facts(connection, statement, bound))
@@ -309,7 +310,7 @@ class Facts(metaclass=Hinted):
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
         scope_number = scope_id(self._database, self._scope)
-        # `write` is retried after a lost connection, and the lost attempt may have deleted the fact.
+        # `write` is called again after a lost connection, and the first call may have deleted the fact.
         deleted: set[str] = set()
 
         def write(connection: Connection) -> None:
@@ -349,11 +350,12 @@ class Facts(metaclass=Hinted):
     def _check_known(
         self, connection: Connection, scope_number: int, facts: Sequence[str], sources: Sequence[str]
     ) -> None:
+        """Check that facts are stored in the scope, and that the scope may read the sources; lock the sources."""
         unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [scope_number])]
         readable = readable_ids(connection, self._scope)
         known_ids: set[str] = set()
         for batch in in_batches(sources):
-            known_ids.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
+            known_ids.update(connection.scalars(_LOCKED_SOURCES, {"ids": batch, "scopes": required(readable)}))
         unknown += [f"item {each}" for each in sources if each not in known_ids]
         if unknown:
             raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
@@ -365,20 +367,25 @@ def newest_facts(connection: Connection, scope_number: int, now: float, limit: i
     return _decode_facts(connection, _NEWEST, bound).sound
 
 
-def _ids(name: str, given: object) -> list[str]:
-    listed = given
-    if isinstance(given, str):
-        listed = [given]
-    if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
-        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}", name=name)
-    ids = list(listed)
+def _ids(name: str, argument: object) -> list[str]:
+    """Return the sorted ids of an argument that is one id or several ids.
+
+    Raises:
+        InvalidArgument: The argument has another type.
+    """
+    iterable = argument
+    if isinstance(argument, str):
+        iterable = [argument]
+    if not isinstance(iterable, Iterable) or isinstance(iterable, bytes | Mapping):
+        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {argument!r}", name=name)
+    ids = list(iterable)
     if not all(isinstance(each, str) for each in ids):
         raise InvalidArgument(f"a fact: expected text ids as {name!r}, got {ids!r}", name=name)
     return sorted({storable(each) for each in ids})
 
 
 def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence[str]]]) -> list[float]:
-    """Return, for each fact, the earliest end of itself and its sources; infinity without an end."""
+    """Return, for each fact, the earliest end of validity of the fact and its sources; infinity without an end."""
     ends: dict[str, float] = {}
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
         rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
+from agentkit_memory.database.rows import decode_rows, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
@@ -28,7 +28,9 @@ __all__ = ["compare"]
 _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
 _PAGE = 2000
+"""Maximum rows that are read at once."""
 _EXAMPLES = 10
+"""Maximum ids of each kind of difference in a verification."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -40,7 +42,7 @@ _ROWS = (
     .order_by(_state.item_id)
     .limit(bindparam("most"))
 )
-_LOOK_AGAIN = (
+_CURRENT_ROWS = (
     select(*_columns)
     .outerjoin(items, items.c.id == _state.item_id)
     .where(_this_space, _state.item_id.in_(bindparam("ids", expanding=True)))
@@ -59,7 +61,7 @@ _one = (_state.item_id == bindparam("item"), _this_space)
 _REQUEUE = update(vector_state).where(*_one, _state.want == bindparam("seen"))
 _MISSING_POINT = _REQUEUE.values(have=0)
 _STALE_POINT = _REQUEUE.values(have=0, want=bindparam("next"))
-_LEFT_OVER = _REQUEUE.values(want=bindparam("next"))
+_ORPHAN_ROW = _REQUEUE.values(want=bindparam("next"))
 _TOMBSTONE = upserts(vector_state)
 
 
@@ -68,15 +70,17 @@ _Row: TypeAlias = Row[str, int, int, bool]
 
 
 class _Difference(NamedTuple):
+    """A difference between a point of the index and its outbox row."""
+
     kind: _Kind
     id: str
     version: int
-    """Version of the point; 0 if it is missing."""
+    """Version of the point; 0 if the point is missing."""
     row: _Row | None
 
 
 class _Tally:
-    """The number of differences by kind, and the first examples of each."""
+    """The number of differences by kind, and the first ids of each kind."""
 
     def __init__(self) -> None:
         self.counts: Counter[_Kind] = Counter()
@@ -93,7 +97,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     """Compare the index of a space with SQL; with `repairing`, queue the differences in the outbox.
 
     Raises:
-        StoreClosed: The model was changed meanwhile, and the space is no longer read: nothing is queued for it.
+        StoreClosed: The model was changed meanwhile. Nothing is queued for a space that is no longer read.
     """
     tally = _Tally()
     with database.read() as connection:
@@ -108,14 +112,14 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
             _hold(connection, database, space)
             backfill(connection, space, now)
     differences = _differences(database, index, space, set(unqueued))
-    while some := list(islice(differences, _PAGE)):
-        certain = _certain(database, index, space, some)
-        for each in certain:
+    while batch := list(islice(differences, _PAGE)):
+        confirmed = _confirmed(database, index, space, batch)
+        for each in confirmed:
             tally.add(each.kind, [each.id])
-        if repairing and certain:
+        if repairing and confirmed:
             with database.write() as connection:
                 _hold(connection, database, space)
-                _queue(connection, space, certain)
+                _queue(connection, space, confirmed)
     if repairing:
         failpoint("repair.queued")
     return Verification(
@@ -133,7 +137,11 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
 
 
 def _hold(connection: Connection, database: Database, space: str) -> None:
-    """Prevent a change of the model until the transaction ends. Rows of a dropped space would never be deleted."""
+    """Prevent a change of the model until the transaction ends: rows of a dropped space would never be deleted.
+
+    Raises:
+        StoreClosed: The space is no longer read.
+    """
     hold_spaces(connection)
     stored = find_space(connection, space)
     if stored is None or stored.state == "retired":
@@ -145,8 +153,8 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     while True:
         with database.read() as connection:
             page = raw_rows(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
-        # No index accepts an id that is not text.
-        named = [row for row in page if is_name(row.item_id)]
+        # Rows whose id is not text are skipped: no index accepts such an id.
+        named = [row for row in page if is_decoded_text(row.item_id)]
         yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
         if len(page) < _PAGE or not named:
             return
@@ -154,10 +162,10 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
 
 
 def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
-    """Yield the differences; `unqueued` items are counted already."""
+    """Yield the differences, without missing rows of `unqueued` items, which are counted already."""
     points = ((item, version, None) for item, version in index.versions())
     rows = ((row.item_id, 0, row) for row in _rows(database, space))
-    # Both are in order of the id: a point and its row follow each other.
+    # Points and rows are in order of the id, so that a point and its row follow each other.
     for item, pair in groupby(merge(points, rows, key=itemgetter(0)), itemgetter(0)):
         version, row = 0, None
         for _, of_point, of_row in pair:
@@ -168,10 +176,10 @@ def _differences(database: Database, index: VectorIndex, space: str, unqueued: C
 
 
 def _kind(version: int, row: _Row | None) -> _Kind | None:
-    """Return the difference between a point, whose version is 0 if it is missing, and its row."""
+    """Return the kind of difference between a point (version 0: missing) and its row (None: missing), or None."""
     if row is None:
         return "orphan"
-    # A version above the target version would survive the write of a worker, even if the row is pending.
+    # A worker does not replace a point whose version is above the target version, even if the row is pending.
     if version > row.want > 0:
         return "stale"
     if row.want != row.have:
@@ -186,25 +194,25 @@ def _kind(version: int, row: _Row | None) -> _Kind | None:
     return None
 
 
-def _certain(
+def _confirmed(
     database: Database, index: VectorIndex, space: str, differences: Sequence[_Difference]
 ) -> list[_Difference]:
-    """Return the differences that did not change during the comparison, in SQL or in the index.
+    """Return the differences that have not changed in SQL or in the index since they were read.
 
     A worker writes a point before it acknowledges its row, and removes a point before it deletes its row.
     """
-    differences = _not_written(index, differences)
+    differences = _still_different(index, differences)
     with database.read() as connection:
-        rows = raw_rows(connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
-    now = {row.item_id: row for row in rows}
-    certain = [each for each in differences if now.get(each.id) == each.row]
-    # Points without a row may have been removed since.
-    versions = _versions_of(index, {each.id for each in certain if each.row is None})
-    return [each for each in certain if each.row is not None or each.id in versions]
+        rows = raw_rows(connection, _CURRENT_ROWS, {"this": space, "ids": [each.id for each in differences]})
+    current = {row.item_id: row for row in rows}
+    confirmed = [each for each in differences if current.get(each.id) == each.row]
+    # A worker may have removed points without a row meanwhile.
+    versions = _versions_of(index, {each.id for each in confirmed if each.row is None})
+    return [each for each in confirmed if each.row is not None or each.id in versions]
 
 
-def _not_written(index: VectorIndex, differences: Sequence[_Difference]) -> list[_Difference]:
-    """Leave out points that are up to date now.
+def _still_different(index: VectorIndex, differences: Sequence[_Difference]) -> list[_Difference]:
+    """Return the differences without points that are up to date now.
 
     A worker may have written a point after its page was read, and acknowledged it before the page of its row was read.
     """
@@ -214,23 +222,24 @@ def _not_written(index: VectorIndex, differences: Sequence[_Difference]) -> list
 
 
 def _versions_of(index: VectorIndex, ids: Collection[str]) -> dict[str, int]:
-    """Return the versions of some points."""
+    """Return the versions of the points with these ids."""
     if not ids:
-        # Without ids the whole index would be read for nothing.
+        # The whole index is read to find any id.
         return {}
     return {item: version for item, version in index.versions() if item in ids}
 
 
 def _queue(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:
-    missing, stale, left_over, orphans = [], [], [], []
+    """Queue the repair of differences in the outbox, except rows that have changed meanwhile."""
+    missing, stale, orphan_rows, orphan_points = [], [], [], []
     for each in differences:
         row: dict[str, object] = {"item": each.id, "this": space}
         if each.row is None:
-            orphans.append(
+            orphan_points.append(
                 {"item_id": each.id, "space": space, "want": -(each.version + 1), "have": max(each.version, 1)}
             )
         elif each.kind == "orphan":
-            left_over.append(row | {"seen": each.row.want, "next": -(abs(each.row.want) + 1)})
+            orphan_rows.append(row | {"seen": each.row.want, "next": -(abs(each.row.want) + 1)})
         elif each.kind == "stale":
             stale.append(row | {"seen": each.row.want, "next": max(each.row.want, each.version) + 1})
         else:
@@ -238,8 +247,8 @@ def _queue(connection: Connection, space: str, differences: Sequence[_Difference
     for statement, rows in (
         (_MISSING_POINT, missing),
         (_STALE_POINT, stale),
-        (_LEFT_OVER, left_over),
-        (_TOMBSTONE[connection.dialect.name], orphans),
+        (_ORPHAN_ROW, orphan_rows),
+        (_TOMBSTONE[connection.dialect.name], orphan_points),
     ):
         if rows:
             connection.execute(statement, rows)

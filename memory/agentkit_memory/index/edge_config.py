@@ -18,13 +18,13 @@ else:
 __all__ = ["edge", "edge_config"]
 
 _MAX_SCANNED = 1000
-"""Points of a scope up to which all of them are scored; for more, posting lists are faster."""
+"""Maximum points of a scope for scoring every point; for more points, posting lists are faster."""
 _MIN_QUANTIZED = 64
-"""Minimum dimensions for vectors to differ after quantization to two bits."""
+"""Minimum dimensions for quantization to two bits: shorter vectors may become equal."""
 _MAX_SEGMENTS = 100
-"""With more segments, the smallest are merged."""
+"""Maximum number of segments; with more segments, the smallest are merged."""
 _MIN_DELETED = 1e-9
-"""Minimum share of deleted points for a segment to be rewritten: any at all."""
+"""Minimum share of deleted points for rewriting a segment: any deleted point is enough."""
 
 
 def edge_config(dimensions: int, segment: int, *, vacuum: bool = False) -> edge.EdgeConfig:
@@ -65,9 +65,9 @@ def _dense_config(dimensions: int) -> dict[str, edge.EdgeVectorParams] | None:
     quantization = None
     if dimensions >= _MIN_QUANTIZED:
         # Each number is quantized to two bits; four times the requested hits are rescored with the full numbers. That
-        # takes three fifths of the memory of bytes, and finds the same texts.
+        # takes three fifths of the memory of one byte per number, and finds the same texts.
         quantization = edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits2, memory=edge.Memory.Cached)
-    # No graph: building a graph takes minutes, in which Edge holds the interpreter lock.
+    # No graph is built (`m=0`): building a graph takes minutes, in which Edge holds the interpreter lock.
     params = edge.EdgeVectorParams(
         dimensions,
         edge.Distance.Cosine,

@@ -1,8 +1,8 @@
 """An operating-system lock on the index folder: one process owns it.
 
 It is acquired before the index is loaded, because a second load that fails can corrupt later writes of the first owner.
-`filelock` does not fit: on a file system without locks it creates a file whose existence is the lock, and which
-outlives an owner that was killed; and a forked process could not leave its lock to the parent.
+`filelock` is not suitable. On a file system without locks, it creates a file whose existence is the lock, and which
+stays if the owner is killed; and a forked process could not leave its lock to the parent process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["FolderLock"]
 
 
 class FolderLock:
-    """Holds the lock until `release` is called or the process ends.
+    """A lock on a folder, held until `release` is called or the process ends.
 
     Raises:
-        IndexUnavailable: Another process holds it, or another lock in this process.
+        IndexUnavailable: Another process, or another `FolderLock` of this process, holds the lock.
         IndexBroken: The folder cannot be created or written.
     """
 
@@ -75,7 +75,7 @@ class FolderLock:
             self._file = -1
 
     def disown(self, why: str) -> None:
-        """Leave the lock to the parent of this process: it is free once both have closed the file."""
+        """Leave the lock to the parent process after a fork."""
+        # `release` only closes the file. Unlocking the file would release the lock of the parent too.
         with suppress(OSError):
-            # The file is closed and not unlocked, which would release it for the parent too.
             self.release()

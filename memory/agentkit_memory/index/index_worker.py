@@ -1,8 +1,8 @@
 """`IndexWorker`: brings the index of one space to the state that SQL requires; any number of workers may run at once.
 
-A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges after that: a crash
-in between repeats a write and never loses one. An expired lease may be taken over; a worker that lost its lease queues
-the items again, since it may have overwritten a newer version.
+A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges the rows. After
+a crash, a write may be repeated, but no write is lost. An expired lease may be taken over. A worker that lost its lease
+queues the items again, since it may have overwritten a newer version.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.rows import is_name, is_text, raw_rows
+from agentkit_memory.database.rows import is_decoded, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
@@ -55,7 +55,8 @@ _free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
 
 
 def _lease(free: Select[str, str]) -> Update:
-    # A table expression is evaluated once, a subquery perhaps for each row.
+    """Return the statement that leases the rows of a query."""
+    # A table expression is evaluated once; a subquery may be evaluated for each row.
     taken = free.with_for_update(skip_locked=True).cte("taken")
     return (
         update(vector_state)
@@ -65,7 +66,7 @@ def _lease(free: Select[str, str]) -> Update:
 
 
 def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str | None, bool, bool], Update]:
-    """Return the statement that looks for work, and the statement that leases it."""
+    """Return the statement that looks for rows to process, and the statement that leases these rows."""
     return select(_owner, free.exists(), held.exists()), _lease(free)
 
 
@@ -78,7 +79,7 @@ _LEASED = (
     .order_by(_state.item_id)
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
-_COUNT_ON = (
+_COUNT_WRITE = (
     update(vector_spaces)
     .where(vector_spaces.c.space == bindparam("this"), vector_spaces.c.index_id == bindparam("index"))
     .values(writes=vector_spaces.c.writes + 1)
@@ -87,7 +88,7 @@ _COUNT_ON = (
 _STATE = select(vector_spaces.c.state).where(vector_spaces.c.space == bindparam("this")).with_for_update(read=True)
 """State of the space, locked until the transaction ends."""
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
-_AGAIN = upserts(vector_state, _REWRITE)
+_QUEUE_AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )
@@ -98,6 +99,8 @@ _OF_SCOPE = _statements(_free_of_scope, _held_rows.where(_state.scope_id == bind
 
 @dataclass(slots=True)
 class _Task:
+    """A leased row of the outbox, with the content of its item."""
+
     item: str
     want: int
     attempts: int
@@ -105,21 +108,21 @@ class _Task:
     """Text to index; None to remove the item."""
     scope_id: int
     image: str = ""
-    """Id of the image document whose alt text this is."""
+    """Id of the image document if the text is an alt text, else empty."""
     embedded: str = ""
-    """Name of the embedded text or image."""
+    """Name of the vector of the text or the image; empty until it is requested."""
     dense: Sequence[float] | None = None
     problem: str = ""
     is_point: bool = True
-    """False for a corrupt id, which no index takes."""
+    """False if the id is corrupt, so that no index accepts it."""
 
 
 def _task(row: Row[Any]) -> _Task | None:
-    """Return the task of a leased row of the outbox with its item; None if the driver cannot decode the id."""
-    if not is_text(row.item_id):
+    """Return the task of a leased row; None if the driver cannot decode the id."""
+    if not is_decoded(row.item_id):
         return None
     text: str | None = None
-    if row.want > 0 and is_name(row.title) and is_name(row.text) and isinstance(row.scope_id, int):
+    if row.want > 0 and is_decoded_text(row.title) and is_decoded_text(row.text) and isinstance(row.scope_id, int):
         text = indexed_text(row.title, row.text)
     task = _Task(row.item_id, row.want, row.attempts, text, row.scope_id, is_point=is_point_id(row.item_id))
     if row.kind == IMAGE:
@@ -130,10 +133,10 @@ def _task(row: Row[Any]) -> _Task | None:
 
 
 class IndexWorker:
-    """Processes the outbox of one space: at most `batch` items at once, which other workers may take after `lease` s.
+    """Processes the outbox of one space, at most `batch` items at once, which are leased for `lease` seconds.
 
-    `encoder` returns the encoder of texts; it is required if the index has dimensions. With `removals`, only items to
-    remove are processed, and so nothing is embedded; with `scope`, only items of that scope.
+    `encoder` returns the encoder of the model, and is required if the index has dimensions. With `removals`, only items
+    to remove are processed, so that nothing is embedded; with `scope`, only items of that scope.
     """
 
     def __init__(
@@ -149,28 +152,28 @@ class IndexWorker:
         scope: int | None = None,
     ) -> None:
         self.name = worker_name()
-        """Owner of its leases."""
+        """Name of the worker in its leases."""
         self._database = database
         self.index = index
         self._space = space
         self._encoder = encoder
         self._batch = batch
         self._lease = lease
-        self._look, self._lease_some = _ANY
+        self._look, self._lease_rows = _ANY
         self._only: dict[str, int] = {}
         if removals:
-            self._look, self._lease_some = _REMOVALS
+            self._look, self._lease_rows = _REMOVALS
         elif scope is not None:
-            self._look, self._lease_some = _OF_SCOPE
+            self._look, self._lease_rows = _OF_SCOPE
             self._only = {"only": scope}
         self._who = {"this": space, "me": self.name}
         self.others = False
-        """True if other workers held leases of this space at the last look."""
+        """True if other workers held leases of this space when `run_once` was called last."""
 
     def run_once(self) -> int:
         """Lease some items, bring the index to their target state and return their number.
 
-        An item whose text cannot be embedded can be found with BM25 at once, and is tried again after growing pauses.
+        An item whose text cannot be embedded is indexed for BM25, and is tried again after growing pauses.
 
         Raises:
             IndexUnavailable: The database refers to another index of this space now.
@@ -185,7 +188,7 @@ class IndexWorker:
             failpoint("worker.leased")
             self._vectorise(tasks)
             failpoint("worker.embedded")
-            # Only a model takes long.
+            # Leases only expire while a model is slow.
             if self._encoder is not None and self._database.clock() - started > self._lease / 3:
                 tasks = self._renew(tasks)
             self._write(tasks)
@@ -199,7 +202,7 @@ class IndexWorker:
     def _take(self) -> tuple[float, list[_Task]]:
         """Lease items; return the time of the lease, and the items."""
         now = self._database.clock()
-        # Read first: usually the outbox is empty, and then no write lock is needed.
+        # The outbox is read first: it is usually empty, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
@@ -215,11 +218,11 @@ class IndexWorker:
         lease = {**look, **self._who, "until": now + self._lease}
 
         def take(connection: Connection) -> Sequence[Row[Any]]:
-            connection.execute(self._lease_some, lease)
+            connection.execute(self._lease_rows, lease)
             return raw_rows(connection, _LEASED, self._who)
 
         rows = self._database.change(take)
-        # If no rows are leased now, another worker was faster.
+        # If free rows could not be leased, another worker has leased them.
         self.others = self.others or not rows
         return now, [task for row in rows if (task := _task(row)) is not None]
 
@@ -243,7 +246,7 @@ class IndexWorker:
         except StoreClosed:
             raise
         except Exception as error:
-            # A model that fails does not block BM25: these items are indexed without dense vectors for now.
+            # After a failure of the model, the items are indexed for BM25 only, and tried again.
             for task in waiting:
                 if task.dense is None and not task.problem:
                     task.problem = _problem(f"{type(error).__name__}: {error}")
@@ -256,14 +259,15 @@ class IndexWorker:
 
     def _embed_images(self, encoder: Encoder, tasks: Sequence[_Task]) -> None:
         """Set the vectors of images; the alt text of an image that is not stored is embedded later."""
-        # Images are large: few are in memory at once.
-        for some in in_batches(tasks, MAX_IMAGES):
+        # Images are large, so that only few are in memory at once.
+        for batch in in_batches(tasks, MAX_IMAGES):
             with self._database.read() as connection:
-                images = read_images(connection, [task.image for task in some])
-            stored = [task for task in some if task.image in images]
+                images = read_images(connection, [task.image for task in batch])
+            stored = [task for task in batch if task.image in images]
             _embed(encoder, stored, [images[task.image] for task in stored])
 
     def _write(self, tasks: Sequence[_Task]) -> None:
+        """Write the points of the tasks, remove the points of deleted items, and flush the index."""
         deleted_ids = [task.item for task in tasks if task.text is None]
         points = [
             Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
@@ -284,11 +288,11 @@ class IndexWorker:
             self.index.keep_written(writes)
 
     def _settle(self, connection: Connection, tasks: Sequence[_Task]) -> int | None:
-        """Acknowledge the tasks; return the number of writes of the index, None if it was replaced."""
-        # This row is locked before the rows of the outbox, as in `Indexes._claim`: another order could deadlock.
-        counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
+        """Acknowledge the tasks; return the number of acknowledged batches, or None if the index was replaced."""
+        # The space is locked before the rows of the outbox, as in `Indexes._claim`: another order could deadlock.
+        counted = connection.execute(_COUNT_WRITE, {"this": self._space, "index": self.index.id}).first()
         if counted is None:
-            # Another process built the index elsewhere.
+            # Another process built another index.
             state, writes = connection.scalar(_STATE, {"this": self._space}), None
         else:
             state, writes = counted.state, counted.writes
@@ -296,10 +300,10 @@ class IndexWorker:
         leased = [task for task in tasks if task.item in versions]
         lost = [task for task in tasks if task.item not in versions]
         self._mark(connection, leased, versions)
-        # Lost tasks may have overwritten newer versions: they are queued again; for a deleted item, its removal. If the
-        # model was changed, the index is dropped with its rows.
+        # A task without a lease may have overwritten a newer version: its item is queued again or, if the item was
+        # deleted, its removal. After a change of the model nothing is queued, since the index is dropped.
         if lost and state not in (None, "retired"):
-            connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
+            connection.execute(_QUEUE_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
         failpoint("worker.unacknowledged")
         return writes
 
@@ -319,13 +323,13 @@ class IndexWorker:
     def _store_vectors(
         connection: Connection, encoder: Callable[[], Encoder], tasks: Sequence[_Task], versions: Mapping[str, int]
     ) -> None:
-        # Vectors of items that were erased or changed meanwhile are not stored.
+        # The vector of an item that was erased or changed meanwhile is not stored.
         names = [task.embedded for task in tasks if task.text is not None and versions[task.item] == task.want]
         if names:
             encoder().keep(connection, names)
 
     def _failure(self, task: _Task, version: int) -> dict[str, object]:
-        """Return the values for `FAILED`: the time of the next try, which is now if the target version has changed."""
+        """Return the parameters of `FAILED`. The next try is after a pause; now, if the target version has changed."""
         row = {"item": task.item, "this": self._space, "done": task.want}
         if version != task.want:
             return row | {"error": None, "again": None, "times": 0}
@@ -333,6 +337,7 @@ class IndexWorker:
         return row | {"error": task.problem[:1000], "again": again, "times": task.attempts + 1}
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
+        """Return the row of a removal, for `_QUEUE_AGAIN`, which increases the version of an existing row instead."""
         version = abs(task.want)
         return {
             "item_id": task.item,
@@ -344,7 +349,7 @@ class IndexWorker:
 
 
 def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:
-    """Set the vectors of the contents of tasks, or their problems."""
+    """Embed the contents of tasks; set the vector or the problem of each task."""
     if not tasks:
         return
     for task, content, vector in zip(tasks, contents, encoder(contents), strict=True):

@@ -42,21 +42,21 @@ _LOG = logging.getLogger("agentkit.memory")
 _OLDER = "the database is older than its index, as from a backup: the index is built again from the database"
 
 _MAX_WAIT = 0.5
-"""Seconds that a reader waits while another thread opens the index."""
+"""Maximum seconds that a reader waits while another thread opens the index."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _COUNTS = select(func.count().filter(_state.have > 0), func.count().filter(_state.want != _state.have)).where(
     _this_space
 )
-_HELD = select(_state.item_id).where(_this_space, _state.want != _state.have, _state.leased_by.is_not(None)).limit(1)
+_LEASED = select(_state.item_id).where(_this_space, _state.want != _state.have, _state.leased_by.is_not(None)).limit(1)
 _FREE_LEASES = (
     update(vector_state).where(_this_space, _state.leased_by.is_not(None)).values(leased_by=None, leased_until=None)
 )
 
 
 class Indexes:
-    """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
+    """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share the object.
 
     `encoder` returns the encoder of a model, by the name of the model.
     """
@@ -70,7 +70,7 @@ class Indexes:
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex]] = {}
         self._unchecked: set[str] = set()
-        """Spaces in whose index points may be missing: waiting items made the count uncertain when it was opened."""
+        """Spaces whose index may have lost points: waiting items made its count uncertain when it was opened."""
         self._closed = ""
         track(self)
 
@@ -85,22 +85,22 @@ class Indexes:
             return known_spaces(connection, *states)
 
     def get(self, space: Space | None = None) -> VectorIndex:
-        """Return the open index of a space (the active one), in agreement with this database.
+        """Return the index of a space (by default the active space), open and bound to this database.
 
         Raises:
-            IndexUnavailable: Another process owns it.
-            IndexBroken: It cannot be opened, or contains the points of another database.
+            IndexUnavailable: Another process owns the index.
+            IndexBroken: The index cannot be opened, or contains the points of another database.
         """
         return self._get(space)[1]
 
     def ready(self, space: Space | None = None) -> VectorIndex | None:
-        """Return the open index of a space (the active space), or None if SQL refers to another index, or to none yet.
+        """Return the open index of a space (by default the active space); None if SQL is not bound to this index.
 
-        Nothing is written. If another thread opens the index, this waits for up to `_MAX_WAIT` seconds.
+        Nothing is written. If another thread opens the index, the call waits for up to `_MAX_WAIT` seconds.
 
         Raises:
-            IndexUnavailable: Another process owns it, or another thread takes long to open it.
-            IndexBroken: It cannot be opened.
+            IndexUnavailable: Another process owns the index, or another thread takes long to open it.
+            IndexBroken: The index cannot be opened.
         """
         if not self._lock.acquire(timeout=_MAX_WAIT):
             raise IndexUnavailable(
@@ -123,14 +123,14 @@ class Indexes:
         removals: bool = False,
         scope: int | None = None,
     ) -> IndexWorker:
-        """Return a new worker for the outbox of a space (the active space), to run in a separate thread."""
+        """Return a new worker for the outbox of a space (by default the active space); each thread needs a worker."""
         space, index = self._get(space)
         encoder = None
         if space.model and self._encoder is not None:
             encoder = partial(self._encoder, space.model)
         if batch is None:
             batch = WORTH_INDEXING
-            # Embedding takes long, so batches with a model are small enough for one lease.
+            # Embedding takes long: a batch with a model is small enough for the time of a lease.
             if space.model:
                 batch = 512
         return IndexWorker(
@@ -156,11 +156,11 @@ class Indexes:
     ) -> VectorIndex:
         """Process the outbox, and return the index.
 
-        With `removals`, only items to remove are processed, and so no text is embedded; with `scope`, only items of
-        that scope. Items that other workers have leased are waited for up to `patience` seconds, but not failed items
-        in a pause.
+        With `removals`, only items to remove are processed, so that no text is embedded; with `scope`, only items of
+        that scope. The call waits for items that other workers have leased, up to `patience` seconds, but not for
+        failed items in a pause.
         """
-        # A worker for this call: a lease belongs to a worker.
+        # The call has a separate worker, because a lease belongs to one worker.
         worker = self.worker(space, removals=removals, scope=scope)
         deadline = time.monotonic() + patience
         while True:
@@ -188,7 +188,7 @@ class Indexes:
             try:
                 index.clear()
             except IndexUnavailable:
-                # Nothing was changed, or the request to the server can be repeated.
+                # Nothing was changed, or the server can be asked again: the index stays open.
                 raise
             except BaseException:
                 # The index may be half empty: the next use opens it again.
@@ -204,13 +204,13 @@ class Indexes:
         self.catch_up(space)
 
     def close_all(self) -> None:
-        """Close the open indexes. The next use opens them again, for example after a restore."""
+        """Close the open indexes, for example after a restore. The next use opens them again."""
         with self._lock:
             while self._open:
                 self._open.popitem()[1][1].close()
 
     def compact(self) -> bool:
-        """Rewrite the files of the indexes without removed points; return True if no removed point is left in them."""
+        """Rewrite the files of the indexes without removed points; return True if no removed point is left."""
         undropped = self.sweep()
         rewritten = [self.catch_up(space, removals=True).compact() for space in self.spaces("active", "building")]
         return all(rewritten) and not undropped
@@ -222,11 +222,11 @@ class Indexes:
 
     @property
     def closed(self) -> bool:
-        """True if `close` was called; a single index is also closed when the model changes."""
+        """True if `close` was called. After a change of the model, only a single index is closed."""
         return bool(self._closed)
 
     def check_again(self, space: Space) -> None:
-        """Search an index for lost points, if waiting items made that uncertain when it was opened."""
+        """Search an index for lost points, if waiting items made its count uncertain when it was opened."""
         opened = self.opened(space)
         if space.name in self._unchecked and opened is not None:
             self._unchecked.discard(space.name)
@@ -258,13 +258,13 @@ class Indexes:
         forget_space(self.database, space)
 
     def close(self) -> None:
-        """Close every index. Closing twice is fine."""
+        """Close every index. A second call does nothing."""
         with self._lock:
             self._closed = self._closed or "was closed; open it again"
             self.close_all()
 
     def disown(self, why: str) -> None:
-        """Leave every index to the parent of this process."""
+        """Leave every index to the parent process after a fork."""
         keep(self._open)
         self._open = {}
         self._lock = RLock()
@@ -277,7 +277,10 @@ class Indexes:
         return pair
 
     def _find(self, space: Space | None, *, attach: bool) -> tuple[Space, VectorIndex] | None:
-        """Return an open index. The caller holds the lock."""
+        """Return the index of a space, which is opened if necessary. The caller holds the lock.
+
+        Without `attach` nothing is written, and None is returned if SQL is not bound to this index.
+        """
         if self._closed:
             raise StoreClosed(
                 f"{self.database.where}: this memory {self._closed}", path=self.database.where, name="memory"
@@ -290,20 +293,20 @@ class Indexes:
         self._close_retired()
         index = self._opener(space.name, space.dimensions)
         try:
-            ours = self._is_ours(space, index)
-            if not ours and not attach:
+            is_bound = self._is_bound(space, index)
+            if not is_bound and not attach:
                 index.close()
                 return None
-            ours = ours or self._claim(space, index)
+            is_bound = is_bound or self._claim(space, index)
             failpoint("index.attached")
-            if ours and not index.shared:
+            if is_bound and not index.shared:
                 self._check(space, index)
         except BaseException:
             index.close()
             raise
         pair = self._open[space.name] = space, index
         if space.state == "active" and attach:
-            # If it fails, the next opening drops them.
+            # If retired spaces cannot be dropped now, the next opening drops them.
             with suppress(StoreError):
                 self.sweep()
         return pair
@@ -314,33 +317,33 @@ class Indexes:
         for name in [name for name in self._open if name not in written]:
             self._open.pop(name)[1].close()
 
-    def _is_ours(self, space: Space, index: VectorIndex) -> bool:
-        """Return True if the outbox refers to this index, neither is an older copy, and no lease has to be freed."""
+    def _is_bound(self, space: Space, index: VectorIndex) -> bool:
+        """Return True if the outbox is bound to this index, both are up to date, and no old lease is to be released."""
         with self.database.read() as connection:
             stored = find_space(connection, space.name)
             if stored is not None and self._ahead(connection, stored, index):
                 return False
-            is_leased = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
+            is_leased = not index.shared and connection.scalar(_LEASED, {"this": space.name}) is not None
         if stored is None or stored.state == "retired" or is_leased:
             return False
         return stored.index_id == index.id
 
     def _claim(self, space: Space, index: VectorIndex) -> bool:
-        """Bind the outbox to this index; return True if it was bound to it before. Else everything is queued again."""
+        """Bind the outbox to an index; return True if it was bound to it before, else queue all items again."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
             stored = find_space(connection, space.name)
-            # A store without any space is new.
-            is_gone = stored is None and bool(known_spaces(connection))
-            if is_gone or (stored is not None and stored.state == "retired"):
+            # A new store has no spaces. In another store, the missing space was dropped.
+            is_dropped = stored is None and bool(known_spaces(connection))
+            if is_dropped or (stored is not None and stored.state == "retired"):
                 raise no_longer_read(self.database.where, space.name)
             ahead = 0
             if stored is not None:
                 ahead = self._ahead(connection, stored, index)
                 if stored.index_id == index.id and ahead <= 0:
                     if not index.shared:
-                        # The workers that held the leases are dead.
+                        # This process owns the index alone, so the workers that held leases have ended.
                         connection.execute(_FREE_LEASES, {"this": space.name})
                     return True
             if ahead:
@@ -361,13 +364,13 @@ class Indexes:
 
     @staticmethod
     def _ahead(connection: Connection, space: Space, index: VectorIndex) -> int:
-        """Return the number of batches of the index that SQL has not counted; less than 0 if the index is older."""
+        """Return the number of batches of the index that SQL has not counted; negative for an old copy of the index."""
         if space.index_id != index.id or not isinstance(index, CountsWrites):
             return 0
         return index.written() - index_writes(connection, space.name)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
-        """Repair an index with lost or extra points, as in a corrupt folder or after a restore."""
+        """Repair an index that has lost or extra points, for example in a corrupt folder or after a restore."""
         with self.database.read() as connection:
             indexed, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
             writes = index_writes(connection, space.name)

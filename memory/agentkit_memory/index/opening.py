@@ -1,6 +1,6 @@
 """Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server.
 
-Each imports its package when it is called.
+An opener imports its package when it is called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
-    """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
+    """Return the opener of the indexes in a folder or, for an address, on a server; a function is returned itself.
 
     Raises:
         InvalidArgument: `index` is of another type, or is not a valid name of a folder.
@@ -26,7 +26,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     if isinstance(index, str) and is_address(index):
         raise InvalidArgument(
             "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
-            "address; it is not shown, as it may contain a password. A folder of such a name is ./NAME",
+            "address; it is not shown, as it may contain a password; pass a folder with such a name as ./NAME",
             name="index",
         )
     if isinstance(index, str | os.PathLike):
@@ -42,28 +42,28 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
 
 
 def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
-    """Store every space in a separate subfolder of `folder`, in this process (Qdrant Edge).
+    """Return an opener that stores every space in a separate subfolder of `folder`, with Qdrant Edge.
 
     The opener raises StoreUnavailable if the extra `vector` is not installed.
 
     Raises:
         InvalidArgument: The value is not a valid name of a folder.
     """
-    place = expanded(folder)
+    path = expanded(folder)
     try:
-        storable = b"\0" not in os.fsencode(place)
+        storable = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
         storable = False
     if not storable:
         raise InvalidArgument(
-            f"index: expected a folder, got {str(place)!r} with NUL or an unpaired surrogate; choose another name",
+            f"index: expected a folder, got {str(path)!r} with NUL or an unpaired surrogate; choose another name",
             name="index",
         )
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:
         from agentkit_memory.index.qdrant_edge import EdgeIndex
 
-        return EdgeIndex(place / quote(space, safe="+ "), dimensions)
+        return EdgeIndex(path / quote(space, safe="+ "), dimensions)
 
     return open_edge
 
@@ -71,13 +71,13 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
 def qdrant_indexes(
     location: str, *, collection: str = "agentkit", api_key: str | None = None, timeout: float = 5.0
 ) -> IndexOpener:
-    """Store every space in a separate collection on a Qdrant server, which any number of processes may share.
+    """Return an opener that stores every space in a separate collection on a Qdrant server, for many processes.
 
     The opener raises StoreUnavailable if the extra `vector` is not installed.
 
     Args:
         location: Address of the server. `:memory:` or a path opens the client's local mode, which is for tests.
-        collection: Start of the names of the collections. Two databases on one server need different names.
+        collection: Prefix of the names of the collections. Two databases on one server need different prefixes.
         api_key: Key to send with every request.
         timeout: Maximum seconds of a request.
     """

@@ -26,21 +26,24 @@ from agentkit_prompts.system.private_files import keep_private, private_file, pr
 __all__ = ["EdgeIndex"]
 
 _PAGE = 4096
+"""Points that are read at once."""
 _BATCH = 256
+"""Points that are written at once: Edge holds the interpreter lock meanwhile."""
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
-"""Place of the id in the repr of a hit. The attribute `id` creates a UUID, which takes four times as long."""
+"""Position of the id in the repr of a hit. The attribute `id` creates a UUID, which takes four times as long."""
 _RESCORED = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=4.0))
 _PANIC = "PanicException"
+"""Name of the class of a panic of Rust, which the binding does not export."""
 _SEGMENT = 32 << 20
-"""Bytes of vectors after which a segment is closed; until then its posting lists are in memory."""
+"""Bytes of vectors after which a segment is closed; until then, the posting lists of the segment are in memory."""
 _MAX_SCOPES = 64
-"""Maximum number of scopes whose numbers are stored in memory."""
+"""Maximum number of scopes that the index remembers."""
 _MAX_REMOVED = 0.02
-"""Maximum share of removed points that may count in the weights of terms."""
+"""Maximum share of removed points in the weights of terms; with more, weights are computed without them."""
 _MAX_WAIT = 0.5
 """Maximum seconds that a query waits for another use of the shard."""
 _MIN_FREE = 64 << 20
-"""Bytes that must be free to write. Edge maps sparse files, and filling one on a full disk kills the process."""
+"""Bytes that must be free to write. Edge maps sparse files, and a full disk then kills the process."""
 
 
 class EdgeIndex:
@@ -63,19 +66,19 @@ class EdgeIndex:
         self.dimensions = dimensions
         self._segment = segment
         self._shard_folder = folder / "shard"
-        # The id is written last: without it the shard is not finished.
-        self._name = folder / "id"
-        self._held = folder / "held"
-        self._writes = folder / "writes"
+        # The id is written last: a shard without an id is not finished.
+        self._id_file = folder / "id"
+        self._state_file = folder / "held"
+        self._writes_file = folder / "writes"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """Scopes of all points since the shard was created or rewritten: removed points still count when terms are
-        weighed without a filter. Incomplete with more than `_MAX_SCOPES`."""
+        """Scopes of all points since the shard was created or rewritten, including removed points, which Edge counts
+        when it weighs terms without a filter. Incomplete with more than `_MAX_SCOPES` scopes."""
         self._removed = 0
-        """Number of points that were removed or replaced since then."""
+        """Number of points that were removed or replaced since the shard was created or rewritten."""
         self._points = 0
         """Points at the last flush."""
         try:
@@ -91,39 +94,39 @@ class EdgeIndex:
             track(self)
 
     def _load(self) -> edge.EdgeShard | None:
+        """Load the shard and its state; None if the shard is missing, unfinished or corrupt."""
         try:
             with self._reporting():
-                self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
+                self.id = str(uuid.UUID(self._id_file.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), edge_config(self.dimensions, self._segment))
-                state = json.loads(self._held.read_text("ascii"))
+                state = json.loads(self._state_file.read_text("ascii"))
                 self._scopes, self._removed = {int(each) for each in state["scopes"]}, int(state["removed"])
                 self._points = shard.info().points_count
                 return shard
         except IndexBroken:
-            # The name or the shard is missing, or the shard is corrupt or has another configuration.
+            # The id or the shard is missing, or the shard is corrupt or has another configuration.
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
-        # In small batches, as Edge holds the interpreter lock meanwhile.
         for start in range(0, len(points), _BATCH):
-            some = points[start : start + _BATCH]
-            # No other write may come between reading versions and writing.
+            batch = points[start : start + _BATCH]
+            # The mutex prevents other writes between reading versions and writing points.
             with self._mutex:
-                newest = self._versions_of([point.id for point in some])
+                newest = self._versions_of([point.id for point in batch])
                 stored_count = len(newest)
                 records: dict[str, edge.Point] = {}
-                for point in some:
+                for point in batch:
                     if newest.get(point.id, point.version) <= point.version:
                         newest[point.id] = point.version
                         with self._reporting():
                             records[point.id] = self._record(point)
                 if records:
-                    self._add_to_state({point.scope_id for point in some}, stored_count)
+                    self._add_to_state({point.scope_id for point in batch}, stored_count)
                     self._update(edge.UpdateOperation.upsert_points(list(records.values())))
             failpoint("edge.between")
 
     def _add_to_state(self, scopes: Set[int], removed: int = 0) -> None:
-        """Store the scopes of new points, and the number of points to remove or replace, before they are written."""
+        """Store the scopes of new points, and the number of removed or replaced points, before points are written."""
         if not removed and (scopes <= self._scopes or len(self._scopes) > _MAX_SCOPES):
             return
         self._store_state(self._scopes | scopes, self._removed + removed)
@@ -132,25 +135,25 @@ class EdgeIndex:
         """Store the scopes of all points, and the number of removed points."""
         self._scopes, self._removed = {*scopes}, removed
         with self._reporting():
-            draft = self._held.with_suffix(".new")
+            draft = self._state_file.with_suffix(".new")
             draft.write_text(json.dumps({"scopes": sorted(scopes), "removed": removed}), "ascii")
-            draft.replace(self._held)
+            draft.replace(self._state_file)
 
     def written(self) -> int:
         with self._reporting(), suppress(FileNotFoundError, ValueError):
-            return int(self._writes.read_text("ascii"))
+            return int(self._writes_file.read_text("ascii"))
         return 0
 
     def keep_written(self, writes: int) -> None:
         with self._mutex, self._reporting():
             if writes > self.written():
-                draft = self._writes.with_suffix(".new")
+                draft = self._writes_file.with_suffix(".new")
                 private_file(draft)
                 draft.write_text(str(writes), "ascii")
-                draft.replace(self._writes)
+                draft.replace(self._writes_file)
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
-        """Return the versions of existing points. Edge's own condition takes three times as long."""
+        """Return the versions of existing points. A conditional write of Edge would take three times as long."""
         with self._using() as shard:
             records = shard.retrieve(ids, with_payload=[VERSION], with_vector=False)
         return {str(record.id): int((record.payload or {}).get(VERSION, 0)) for record in records}
@@ -165,8 +168,8 @@ class EdgeIndex:
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
+            # An id is invalid if the database is corrupt.
             with self._reporting():
-                # An id may be invalid if the database is corrupt.
                 operation = edge.UpdateOperation.delete_points(list(ids))
             with self._mutex:
                 self._add_to_state(set(), len(ids))
@@ -199,14 +202,14 @@ class EdgeIndex:
             return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
-        # The statements of `_using`, without its context manager, which takes as long as they.
+        # These are the statements of `_using`: its context manager would take as long as the statements.
         try:
             if self._shard is None:
                 raise self._closed()
-            # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
-            # most of a sparse query. Both are skipped if all points were always of these scopes. Weights also need that
-            # few points were removed, since removed points count.
-            scopes, over_scopes = _within(tuple(scope_ids))
+            # Checking the scope of each point takes a third of the time of a dense query. Weighing terms over some
+            # scopes takes most of the time of a sparse query. Both are skipped if the index never had points of other
+            # scopes. Without this weighing, removed points count too, so that it is only skipped after few removals.
+            scopes, over_scopes = _scope_filter(tuple(scope_ids))
             within: edge.Filter | None = scopes
             idf: edge.SearchParams | None = over_scopes
             if len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids):
@@ -214,7 +217,7 @@ class EdgeIndex:
                 if self._removed <= _MAX_REMOVED * self._points:
                     idf = None
             if among is not None:
-                within = _among(within, among)
+                within = _id_filter(within, among)
             request = edge.QueryRequest(
                 limit=limit, query=query, filter=within, params=params or idf, with_payload=False
             )
@@ -237,7 +240,7 @@ class EdgeIndex:
             self._mutex.release()
         weights: dict[str, dict[int, float]] = {}
         wanted = frozenset(terms)
-        # Edge returns records in the order of the request; reading the id of each takes as long as the rest.
+        # Edge returns records in the order of the request. Reading their ids would double the time.
         names = ids
         if len(records) < len(ids):
             names = [str(record.id) for record in records]
@@ -248,12 +251,12 @@ class EdgeIndex:
             vector = vectors.get(SPARSE)
             if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
-                shared = wanted.intersection(indices)
+                common_terms = wanted.intersection(indices)
                 weights[name] = {}
-                # The binding copies the values at each access.
-                if shared:
+                if common_terms:
+                    # The binding copies the values at each access.
                     values = vector.values
-                    weights[name] = {term: values[indices.index(term)] for term in shared}
+                    weights[name] = {term: values[indices.index(term)] for term in common_terms}
         return weights
 
     def versions(self) -> Iterator[tuple[str, int]]:
@@ -272,7 +275,7 @@ class EdgeIndex:
             return 0
         within = None
         if scope_ids is not None:
-            within, _ = _within(tuple(scope_ids))
+            within, _ = _scope_filter(tuple(scope_ids))
         with self._using() as shard:
             return shard.count(edge.CountRequest(exact=True, filter=within))
 
@@ -281,7 +284,7 @@ class EdgeIndex:
             shard.flush()
             self._points = shard.info().points_count
             failpoint("edge.flushed")
-            # Closing a segment takes the disk space of about two segments.
+            # `optimize` closes full segments, which takes the disk space of about two segments.
             if shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment:
                 shard.optimize()
         # Edge creates its files with the permissions that the umask allows.
@@ -313,24 +316,24 @@ class EdgeIndex:
             raise self._closed()
         with self._mutex, self._reporting():
             self._check_room(-_size(self._shard_folder))
-            self._name.unlink(missing_ok=True)
+            self._id_file.unlink(missing_ok=True)
             if self._shard is not None:
                 self._shard.close()
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._store_state(set())
             self._points = 0
-            self._writes.unlink(missing_ok=True)
+            self._writes_file.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), edge_config(self.dimensions, self._segment))
             by_value = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
             shard.update(edge.UpdateOperation.create_field_index(SCOPE, by_value))
             shard.flush()
             self.id = str(uuid.uuid4())
-            draft = self._name.with_suffix(".new")
+            draft = self._id_file.with_suffix(".new")
             draft.write_text(self.id, "ascii")
             failpoint("edge.unnamed")
-            draft.replace(self._name)
+            draft.replace(self._id_file)
             self._shard = shard
 
     def close(self) -> None:
@@ -344,7 +347,7 @@ class EdgeIndex:
                 self._lock.release()
 
     def disown(self, why: str) -> None:
-        """Leave the shard to the parent of this process: closing it writes files."""
+        """Leave the shard to the parent process after a fork: closing the shard would write files."""
         keep(self._shard)
         self._shard = None
         self._mutex = RLock()
@@ -364,6 +367,11 @@ class EdgeIndex:
                 yield self._shard
 
     def _check_room(self, more: int = 0) -> None:
+        """Check that the disk has `more` bytes of free space, in addition to `_MIN_FREE`.
+
+        Raises:
+            IndexUnavailable: The disk has less free space.
+        """
         free, needed = shutil.disk_usage(self.folder).free, _MIN_FREE + more
         if free < needed:
             raise IndexUnavailable(
@@ -389,7 +397,7 @@ class EdgeIndex:
             raise
 
     def _report(self, error: BaseException) -> None:
-        """Raise `IndexBroken` for an error of the binding: a bare Exception, or a panic, which is a BaseException."""
+        """Raise `IndexBroken` for an error of the binding: an Exception, or a panic, which is only a BaseException."""
         if isinstance(error, IndexUnavailable):
             raise error
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
@@ -402,13 +410,13 @@ class EdgeIndex:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of a folder on its disk; 0 if the system does not report them."""
+    """Return the bytes that a folder takes on its disk; 0 if the system does not report them."""
     if os.name != "posix":
         return 0
     return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*"))
 
 
-def _among(scopes: edge.Filter | None, ids: Sequence[str]) -> edge.Filter:
+def _id_filter(scopes: edge.Filter | None, ids: Sequence[str]) -> edge.Filter:
     """Return the filter of the points with these ids, in some scopes."""
     wanted = edge.HasIdCondition(set(ids))
     if scopes is None:
@@ -417,9 +425,9 @@ def _among(scopes: edge.Filter | None, ids: Sequence[str]) -> edge.Filter:
 
 
 @lru_cache(maxsize=1024)
-def _within(scope_ids: tuple[int, ...]) -> tuple[edge.Filter, edge.SearchParams]:
-    """Return the filter of some scopes, and the parameters that weigh terms over them."""
-    # Alternatives are faster than one condition that lists them.
+def _scope_filter(scope_ids: tuple[int, ...]) -> tuple[edge.Filter, edge.SearchParams]:
+    """Return the filter of some scopes, and the parameters that weigh terms over these scopes."""
+    # One condition per scope is faster than one condition that lists the scopes.
     scopes = edge.Filter(
         should=[edge.FieldCondition(key=SCOPE, match=edge.MatchValue(value=scope)) for scope in scope_ids]
     )

@@ -1,4 +1,4 @@
-"""A Qdrant server as the index: many processes write and read it. The only file that uses its client."""
+"""A Qdrant server as the index, which many processes write and read. Only this file uses the client of Qdrant."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ else:
 
 __all__ = ["QdrantIndex", "connect"]
 
-_NAME = "agentkit_index"
+_ID_KEY = "agentkit_index"
+"""Name of the metadata of a collection with the id of the index."""
 _PAGE = 1000
+"""Points that are read at once."""
 _BATCH = 128
-"""Points of a request, which must not exceed the size limit of a server."""
+"""Points in one request, so that the request does not exceed the size limit of a server."""
 _MIN_VERSION = (1, 19)
-"""First server that computes term weights per query filter. With older servers, other scopes influence the scores."""
+"""First version that computes term weights per query filter. In older versions, other scopes influence the scores."""
 
 
 def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> QdrantClient:
@@ -103,10 +105,11 @@ class QdrantIndex:
             payload = {SCOPE: point.scope_id, VERSION: point.version}
             record = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
             by_version.setdefault(point.version, []).append(record)
-        for version, some in by_version.items():
+        for version, records in by_version.items():
+            # A stored point with a newer version stays.
             no_newer = models.Filter(must=[models.FieldCondition(key=VERSION, range=models.Range(lte=version))])
-            for start in range(0, len(some), _BATCH):
-                batch = some[start : start + _BATCH]
+            for start in range(0, len(records), _BATCH):
+                batch = records[start : start + _BATCH]
                 with self._using() as server:
                     server.upsert(self.collection, batch, wait=True, update_filter=no_newer)
 
@@ -120,18 +123,18 @@ class QdrantIndex:
     ) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        scopes = _within(scope_ids)
+        scopes = _scope_filter(scope_ids)
         wanted = models.SparseVector(indices=vector.indices, values=vector.values)
         # Term weights are computed over these scopes only, so that other scopes have no influence.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
-        return self._query(wanted, SPARSE, _among(scopes, among), params, limit)
+        return self._query(wanted, SPARSE, _id_filter(scopes, among), params, limit)
 
     def query_dense(
         self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
     ) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(as_floats(vector), DENSE, _among(_within(scope_ids), among), None, limit)
+        return self._query(as_floats(vector), DENSE, _id_filter(_scope_filter(scope_ids), among), None, limit)
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: str | int | uuid.UUID | None = None
@@ -151,12 +154,12 @@ class QdrantIndex:
             return 0
         within = None
         if scope_ids is not None:
-            within = _within(scope_ids)
+            within = _scope_filter(scope_ids)
         with self._using() as server:
             return server.count(self.collection, count_filter=within, exact=True).count
 
     def flush(self) -> None:
-        """Do nothing: a confirmed write is in the server's log."""
+        """Do nothing: a confirmed write is already in the log of the server."""
 
     def compact(self) -> bool:
         # A server compacts its files itself.
@@ -173,7 +176,7 @@ class QdrantIndex:
             client.close()
 
     def disown(self, why: str) -> None:
-        """Leave the client to the parent of this process: its connections carry responses for the parent."""
+        """Leave the client to the parent process after a fork: its connections carry responses for the parent."""
         keep(self._client)
         self._client = None
         if self._is_local:
@@ -215,7 +218,7 @@ class QdrantIndex:
         if not server.collection_exists(self.collection):
             self._create(server)
         info = server.get_collection(self.collection)
-        name = (info.config.metadata or {}).get(_NAME)
+        name = (info.config.metadata or {}).get(_ID_KEY)
         dense = info.config.params.vectors
         size = 0
         if isinstance(dense, dict) and DENSE in dense:
@@ -239,10 +242,10 @@ class QdrantIndex:
                 vectors_config=dense,
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
                 shard_number=1,
-                metadata={_NAME: str(uuid.uuid4())},
+                metadata={_ID_KEY: str(uuid.uuid4())},
             )
         except (UnexpectedResponse, ValueError):
-            # Another process may have created it at the same time.
+            # Another process may have created the collection meanwhile.
             if not server.collection_exists(self.collection):
                 raise
 
@@ -294,11 +297,11 @@ class QdrantIndex:
         )
 
 
-def _within(scope_ids: Sequence[int]) -> models.Filter:
+def _scope_filter(scope_ids: Sequence[int]) -> models.Filter:
     return models.Filter(must=[models.FieldCondition(key=SCOPE, match=models.MatchAny(any=list(scope_ids)))])
 
 
-def _among(scopes: models.Filter, ids: Sequence[str] | None) -> models.Filter:
+def _id_filter(scopes: models.Filter, ids: Sequence[str] | None) -> models.Filter:
     if ids is None:
         return scopes
     return models.Filter(must=[models.HasIdCondition(has_id=list(ids)), scopes])

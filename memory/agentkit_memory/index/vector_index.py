@@ -27,7 +27,6 @@ __all__ = [
 SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 """Names of the vectors and of the payload of a point in Qdrant."""
 
-
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -43,7 +42,7 @@ class Point:
     """Number of the scope the item belongs to."""
     sparse: SparseVector
     dense: Sequence[float] | None = None
-    """Dense vector of length `dimensions`; None without a vector, or if it is not computed yet."""
+    """Dense vector with `dimensions` numbers; None in a space without a model, or until the vector is computed."""
 
 
 class Hit(NamedTuple):
@@ -54,7 +53,7 @@ class Hit(NamedTuple):
 
 
 class VectorIndex(Protocol):
-    """The points of one space: BM25 weights and, if the space has a model, one dense vector each.
+    """The points of one space. A point has BM25 weights and, if the space has a model, a dense vector.
 
     Every write may be repeated. After `flush`, writes survive a crash. A query never returns a point of another scope
     than its `scope_ids`, and points of other scopes do not influence its scores.
@@ -72,7 +71,7 @@ class VectorIndex(Protocol):
 
     @property
     def shared(self) -> bool:
-        """True if other processes may write it at the same time, as with a server."""
+        """True if other processes may write the index at the same time, as on a server."""
         ...
 
     def upsert(self, points: Sequence[Point]) -> None:
@@ -106,7 +105,7 @@ class VectorIndex(Protocol):
         ...
 
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
-        """Return the number of points, of all scopes or of some scopes."""
+        """Return the number of points of some scopes; None for all scopes."""
         ...
 
     def flush(self) -> None:
@@ -114,7 +113,7 @@ class VectorIndex(Protocol):
         ...
 
     def compact(self) -> bool:
-        """Rewrite the files without removed points; return True if no removed point is left in them."""
+        """Rewrite the files without removed points; return True if the files contain no removed points now."""
         ...
 
     def clear(self) -> None:
@@ -128,9 +127,9 @@ class VectorIndex(Protocol):
 
 @runtime_checkable
 class CountsWrites(Protocol):
-    """An index that stores on its disk the number of batches that SQL has acknowledged, as SQL does.
+    """An index that stores the number of acknowledged batches on its disk. SQL stores this number too.
 
-    If the two numbers differ when the index is opened, one of the two is an older copy.
+    If the two numbers differ when the index is opened, the index or the database is an older copy.
     """
 
     def written(self) -> int:
@@ -147,7 +146,7 @@ class KeepsTerms(Protocol):
     """An index that returns its BM25 weights in less time than a text is analysed again."""
 
     def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
-        """Return the weights of these terms, by the id of each point that is stored."""
+        """Return the weights of these terms, by the ids of the stored points."""
         ...
 
 
@@ -167,4 +166,4 @@ def as_floats(vector: Sequence[float]) -> list[float]:
 
 
 IndexOpener: TypeAlias = Callable[[str, int], VectorIndex]
-"""Function of the name of a space and the dimensions of its dense vectors (0 without) that opens its index."""
+"""Function of the name and the dimensions of a space (0 without dense vectors) that opens its index."""

@@ -9,7 +9,7 @@ from sqlalchemy import BindParameter, Connection, bindparam, delete, literal_col
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
+from agentkit_memory.database.rows import decode_rows, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import document_chunks, documents, items
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
@@ -72,7 +72,7 @@ def forget_generations(connection: Connection, document: str, shown: int, *, sta
         query, drop = _STAGED, _DROP_STAGED
     bound = {"this": document, "shown": shown}
     rows = raw_rows(connection, query, bound | {"most": BATCH})
-    sound = [row for row in rows if is_name(row.item_id)]
+    sound = [row for row in rows if is_decoded_text(row.item_id)]
     if sound:
         forget_items(connection, {row.item_id for row in sound if not row.stays})
         connection.execute(drop, bound | {"ids": [row.item_id for row in sound]})
@@ -106,7 +106,9 @@ def forget_document(database: Database, document: str) -> None:
         elif connection.scalar(_LOCK, {"this": document}) != _HIDDEN:
             # Another caller writes the document again.
             return True
-        ids = [row.id for row in raw_rows(connection, _ITEMS, {"this": document, "most": BATCH}) if is_name(row.id)]
+        ids = [
+            row.id for row in raw_rows(connection, _ITEMS, {"this": document, "most": BATCH}) if is_decoded_text(row.id)
+        ]
         forget_items(connection, ids)
         if len(ids) == BATCH:
             return False
@@ -165,14 +167,14 @@ def remove_gone(
     while True:
         with database.read() as connection:
             rows = raw_rows(connection, page.where(documents.c.uri > last), {})
-        sound = [row for row in rows if is_name(row.uri)]
+        sound = [row for row in rows if is_decoded_text(row.uri)]
         for row in sound:
             folder = row.uri[: len(prefix)]
             if folder not in same:
                 same[folder] = is_same_folder(folder, prefix)
-            if is_name(row.id) and same[folder] and is_gone(row.uri):
+            if is_decoded_text(row.id) and same[folder] and is_gone(row.uri):
                 _remove(database, row.id)
-                removed.append(row.source if is_name(row.source) else row.uri)
+                removed.append(row.source if is_decoded_text(row.source) else row.uri)
         if len(rows) < _PAGE or not sound:
             return removed
         last = sound[-1].uri

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, select
 
 from agentkit_memory.checks import MAX_BYTES, is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import corrupt_row, is_name, raw_rows, sound_rows
+from agentkit_memory.database.rows import corrupt_row, is_decoded_text, raw_rows, sound_rows
 from agentkit_memory.database.tables import document_chunks, documents, items
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
@@ -211,7 +211,7 @@ class Documents(metaclass=Hinted):
         """Return the ids of the documents with this source, including corrupt documents, to replace or delete them."""
         bound = {"scopes": known_ids(self._database, self._scope), "named": source}
         with self._database.read() as connection:
-            return [row.id for row in raw_rows(connection, _IDS, bound) if is_name(row.id)]
+            return [row.id for row in raw_rows(connection, _IDS, bound) if is_decoded_text(row.id)]
 
     def _rows(self, query: Any, **bound: object) -> Sequence[StoredDocument]:
         scopes = known_ids(self._database, self._scope)

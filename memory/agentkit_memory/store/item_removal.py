@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from agentkit_memory.database.rows import is_name, raw_rows
+from agentkit_memory.database.rows import is_decoded_text, raw_rows
 from agentkit_memory.database.tables import embeddings, item_sources, items
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.item_text import ITEM_TEXT
@@ -69,9 +69,9 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
 def _vector_names(title: object, text: object, image_hash: object) -> set[str]:
     """Return the names of the vectors of an item: of its text and its image. SQLite stores any type in any column."""
     names: set[str] = set()
-    if is_name(image_hash):
+    if is_decoded_text(image_hash):
         names.add(image_hash)
     # The text may be missing: of a corrupt item, or of a turn whose message is corrupt.
-    if is_name(title) and is_name(text):
+    if is_decoded_text(title) and is_decoded_text(text):
         names |= {content_hash(text), content_hash(indexed_text(title, text))}
     return names
