@@ -1,6 +1,6 @@
 """Change of the model: a new space is built next to the active space, checked and activated; the old space is dropped.
 
-Every step may be repeated: a crash anywhere leaves a complete active space, and the next call continues.
+After a crash, the active space is complete, and the next call continues the change.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ from agentkit_memory.store.spaces import Space, space_name
 __all__ = ["reembed"]
 
 _MAX_TRIES = 3
-"""Maximum tries of an item, for example while a model is not available, before the build stops."""
+"""Maximum tries of an item before the build ends without it, for example while the model is not available."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _waits = _state.want != _state.have
+# A waiting removal is no item of the space: removals may even outnumber the items.
+_is_item = _state.want > 0
 _COUNTS = select(
-    func.count().filter(_state.want > 0).label("items"),
+    func.count().filter(_is_item).label("items"),
+    func.count().filter(_is_item, _waits).label("failing"),
     func.count().filter(_waits).label("waiting"),
     func.count().filter(_waits, _state.attempts >= _MAX_TRIES).label("given_up"),
-    func.min(_state.problem).filter(_waits).label("problem"),
+    func.min(_state.problem).filter(_is_item, _waits).label("problem"),
 ).where(_this_space)
 
 
@@ -61,14 +64,14 @@ def reembed(
     active = indexes.active()
     if active.name == space_name(model):
         return _result(indexes, active, True)
-    # An earlier change may have left an index.
+    # An earlier change may have left the index of a retired space.
     indexes.sweep()
     dimensions = 0
     if encoder is not None:
         dimensions = encoder.measure()
     space = begin(indexes.database, model, dimensions)
     failpoint("reembed.begun")
-    # Opening the index queues all items for it, if they were not queued before.
+    # Opening the index queues all items for the space, unless they are queued already.
     index = indexes.get(space)
     failpoint("reembed.queued")
     counts = _build(indexes, space, on_progress)
@@ -90,26 +93,26 @@ def reembed(
 
 
 def _failure_problem(counts: Any, gate: Gate) -> str:
-    """Return the problem of items without a vector; empty text if the gate allows them."""
-    if counts.waiting <= counts.items * gate.failing:
+    """Return the problem of items without a vector; empty text if the gate allows their number."""
+    if counts.failing <= counts.items * gate.failing:
         return ""
     reason = counts.problem or "other workers have leased them"
-    return f"{counts.waiting} of {counts.items} items have no vector yet: {reason}"
+    return f"{counts.failing} of {counts.items} items have no vector yet: {reason}"
 
 
 def _check_problem(checks: Iterable[GateCheck]) -> str:
-    """Return the problems of the checks that failed; empty text if all passed."""
+    """Return the problems of the failed checks; empty text if all checks passed."""
     failed = [each for each in checks if not each.passed]
     return "; ".join(f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed)
 
 
 def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> Any:
-    """Process the outbox until every item is in the index of the space or has failed too often."""
+    """Process the outbox until every item is in the index of the space or has failed too often; return the counts."""
     database = indexes.database
     try_again(database, space)
     worker = indexes.worker(space)
     counts = _count(database, space)
-    done = counts.items - counts.waiting
+    done = counts.items - counts.failing
     while True:
         if on_progress is not None:
             on_progress(ReembedProgress(space.name, max(0, min(done, counts.items)), counts.items))
@@ -118,15 +121,19 @@ def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgres
         if worked:
             continue
         counts = _count(database, space)
-        done = counts.items - counts.waiting
+        done = counts.items - counts.failing
         if not counts.waiting or counts.waiting == counts.given_up:
             return counts
-        # Other workers have leased items, or items wait for their next try.
+        # Other workers have leased rows, or failed items wait for their next try.
         time.sleep(0.05)
 
 
 def _count(database: Database, space: Space) -> Any:
-    """Return the numbers of `items`, `waiting` items and `given_up` items, and the first `problem`."""
+    """Return the counts of a space.
+
+    These are `items`, `failing` items without a vector, `waiting` rows (items and removals), rows that are `given_up`,
+    and the first `problem`.
+    """
     with database.read() as connection:
         return connection.execute(_COUNTS, {"this": space.name}).one()
 
@@ -134,6 +141,7 @@ def _count(database: Database, space: Space) -> Any:
 def _result(
     indexes: Indexes, space: Space, flipped: bool, problem: str = "", checks: tuple[GateCheck, ...] = ()
 ) -> Reembedding:
+    """Drop retired spaces, and return the result of a change."""
     undropped = tuple(indexes.sweep())
     counts = _count(indexes.database, space)
-    return Reembedding(space.name, space.model, flipped, problem, counts.items, counts.waiting, checks, undropped)
+    return Reembedding(space.name, space.model, flipped, problem, counts.items, counts.failing, checks, undropped)

@@ -25,6 +25,7 @@ from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.qdrant_server import QdrantIndex
+from agentkit_memory.reembed import reembed
 from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon
 from agentkit_memory.store.spaces import active_space, forget_space, space_name
@@ -392,6 +393,35 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     with Memory(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
         memory.worker().drain()  # at once, not when its next try is due
         whole(memory, "words-1")
+
+
+@pytest.mark.parametrize("point", ["reembed.built", "reembed.checked", "reembed.flipped"])
+@pytest.mark.parametrize("gate", [None, Gate(self_retrieval=0.0)])
+def test_removals_that_still_wait_do_not_count_as_items_without_a_vector(
+    filled: Memory, monkeypatch: pytest.MonkeyPatch, point: str, gate: Gate | None
+) -> None:
+    """They may outnumber the items that stay."""
+    removed: list[str] = []
+
+    def remove(name: str) -> None:
+        if name == point:
+            monkeypatch.setattr(filled._store, "catch_up_later", lambda: None)
+            removed.extend(each.source for each in filled.documents.list()[:12])
+            assert all(map(filled.documents.forget, removed))
+
+    monkeypatch.setattr(reembed, "failpoint", remove)
+    done = filled.admin.reembed(Words(), gate=gate)
+    left = 17 - len(removed)
+    assert (done.flipped, done.why, done.items, done.failing) == (True, "", left, 0)
+    assert left == (17 if gate is None and point == "reembed.checked" else 5)
+
+
+@pytest.mark.parametrize("names", [ANIMALS, ["puma", "quail"]])
+def test_without_a_gate_a_space_is_read_whatever_failed(hurried: Memory, names: Sequence[str]) -> None:
+    poison = Words(wrong=lambda said: [float("nan")] * 64 if any(name in said for name in names) else None)
+    done = hurried.admin.reembed(poison, gate=None)
+    assert (done.flipped, done.why, done.failing, done.checks) == (True, "", len(names), ())
+    assert best(hurried, "puma") == "puma"  # by its words
 
 
 def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> None:
