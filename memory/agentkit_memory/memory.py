@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, visible_messages
 from agentkit_memory.errors import InvalidArgument
-from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
+from agentkit_memory.ingest.ingest_options import IngestOptions, checked_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.process.async_methods import async_method
 from agentkit_memory.scope import Scope, check_name
@@ -137,11 +137,11 @@ class Memory(metaclass=Hinted):
             StoreError: The database cannot be written.
         """
         from agentkit_memory.ingest.document_writer import DocumentWriter
-        from agentkit_memory.ingest.find_files import given_paths
+        from agentkit_memory.ingest.find_files import checked_paths
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.outbox import pending
 
-        sources, how = given_paths(paths), given_options(options, on_progress)
+        sources, how = checked_paths(paths), checked_options(options, on_progress)
         store, scope = self._store, self._own_scope()
 
         def index() -> None:
@@ -192,9 +192,9 @@ class Memory(metaclass=Hinted):
             InvalidArgument: The query is not text, a number is out of range, or the policy or session is unknown.
             StoreError: The database cannot be read.
         """
-        from agentkit_memory.recall.asked import Asked, check_question
         from agentkit_memory.recall.recall_filter import seconds
         from agentkit_memory.recall.recall_policy import named_policy
+        from agentkit_memory.recall.recall_request import RecallRequest, check_question
         from agentkit_memory.recall.search import Sources, search
 
         check_question(query, limit, visible, now, roles, where)
@@ -203,10 +203,10 @@ class Memory(metaclass=Hinted):
         valid_at = store.database.clock()
         at = valid_at if now is None else seconds(now)
         how = named_policy(policy)
-        asked = Asked(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
+        request = RecallRequest(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
         with store.database.computing.hold() as permit:
             sources = Sources(store.indexes, store.embedders, store.logs, permit)
-            recall, waits = search(sources, asked)
+            recall, waits = search(sources, request)
         if waits:
             store.catch_up_later()
         return recall

@@ -14,7 +14,7 @@ from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.embedders.contract import Vector
 from agentkit_memory.embedders.encoder import stored_vectors
 from agentkit_memory.index.vector_index import VectorIndex
-from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
+from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, is_current
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
@@ -32,7 +32,7 @@ _INDEXED = (
     .where(
         vector_state.c.space == bindparam("this"),
         vector_state.c.want == vector_state.c.have,
-        wanted(),
+        is_current(),
     )
     .order_by(items.c.id)
 )

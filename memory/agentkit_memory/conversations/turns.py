@@ -16,7 +16,7 @@ from agentkit_memory.database.tables import branches, conversations, items, mess
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
-from agentkit_memory.store.item_text import stands_in
+from agentkit_memory.store.item_text import is_readable_from
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.read_view import QUEUE
 from agentkit_memory.store.scope_rows import required
@@ -300,7 +300,7 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
 
 def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
     """Return the columns of the only item of a message, with an empty text if it can be read from the message."""
-    if stands_in(body, str(fields["text"])):
+    if is_readable_from(body, str(fields["text"])):
         return fields | {"text": ""}
     return fields
 

@@ -20,7 +20,16 @@ from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_removal import forget_embeddings, forget_items
-from agentkit_memory.store.item_rows import CHANGE, FACT, NAMESPACE, in_batches, lasting, storable, text_columns, wanted
+from agentkit_memory.store.item_rows import (
+    CHANGE,
+    FACT,
+    NAMESPACE,
+    in_batches,
+    is_current,
+    is_valid_now,
+    storable,
+    text_columns,
+)
 from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
@@ -40,7 +49,7 @@ _FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), i
 _LISTED = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _LISTED.where(items.c.superseded_by.is_(None))
 _NEWEST = (
-    _ROW.where(wanted(), or_(lasting(), items.c.valid_from > bindparam("now")))
+    _ROW.where(is_current(), or_(is_valid_now(), items.c.valid_from > bindparam("now")))
     .order_by(items.c.position.desc())
     .limit(bindparam("most"))
 )

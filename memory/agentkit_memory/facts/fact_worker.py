@@ -25,7 +25,7 @@ from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, check_draft, 
 from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.item_rows import TURN, wanted
+from agentkit_memory.store.item_rows import TURN, is_current
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause, worker_name
 from agentkit_memory.store.records import StoredFact
@@ -53,7 +53,12 @@ _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
 _now: BindParameter[float] = bindparam("now")
 _waits = (_state.leased_until > _now) & (_state.leased_until <= _now + MAX_LEASE)
-_readable = (_state.want > 0, items.c.kind == TURN, wanted(), or_(items.c.valid_to.is_(None), items.c.valid_to > _now))
+_readable = (
+    _state.want > 0,
+    items.c.kind == TURN,
+    is_current(),
+    or_(items.c.valid_to.is_(None), items.c.valid_to > _now),
+)
 _JOINED = vector_state.join(items, items.c.id == _state.item_id)
 _BUSY = (
     select(items.c.scope_id, items.c.branch_id, _state.leased_by.is_not(None).label("held"))
@@ -89,7 +94,7 @@ _WINDOW = (
 _BEFORE = (
     select(*_TURN)
     .where(items.c.branch_id == bindparam("branch"), items.c.position < bindparam("first"), items.c.kind == TURN)
-    .where(wanted())
+    .where(is_current())
     .order_by(items.c.position.desc(), items.c.start.desc())
     .limit(bindparam("most"))
 )
@@ -102,7 +107,7 @@ _FORGET = delete(vector_state).where(_state.space == FACTS, _state.want < 0)
 _DELETED_TURN = select(_state.item_id).where(_state.space == FACTS, _state.want < 0).limit(1)
 _TURNS = select(items.c.id, literal(FACTS), literal(1), literal(0), items.c.scope_id).where(
     items.c.kind == TURN,
-    wanted(),
+    is_current(),
     ~select(_state.item_id).where(_state.item_id == items.c.id, _state.space == FACTS).exists(),
 )
 _BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], _TURNS)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentkit_memory.ingest.readers.blocks import Block, Part
+from agentkit_memory.ingest.readers.blocks import Block, SectionStart
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 
 CHUNKER = "2"
-"""Version of the cuts. If it changes, every file is chunked again."""
+"""Version of the cuts. If the version changes, every file is chunked again."""
 
 CHUNK_BYTES = PIECE_BYTES
 """Bytes of a full chunk."""
@@ -21,6 +21,7 @@ _MAX_WHOLE = 3 * CHUNK_BYTES
 """Maximum bytes of code or of a table that is not cut."""
 
 _LIMITS = {"code": _MAX_WHOLE, "table": _MAX_WHOLE}
+"""Maximum bytes of a block that is not cut, by kind; `CHUNK_BYTES` for other kinds."""
 
 _LINE_END = re.compile(r"\n")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
@@ -31,15 +32,15 @@ _CUTS = {
     "table": (_LINE_END, SPACE),
     "code": (_BLANK_LINE, _LINE_END, SPACE),
 }
-"""Places to cut a block that is too long: the first of these that occurs late enough."""
+"""Patterns of places to cut a long block, by kind. The first pattern that matches late enough in the text is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of a document: exactly `text[start:end]` of the document's text, in characters, without blank edges.
 
-    The text of a page or a record starts at 0. `title` is the path of the headings above it, joined with " > "; `line`
-    is counted from 1; `meta` is JSON.
+    The text of a page or a record starts at 0. `title` is the path of the headings above the chunk, joined with " > ";
+    `line` is counted from 1; `meta` is JSON.
     """
 
     position: int
@@ -53,11 +54,11 @@ class Chunk:
     """Hash of the image that the text describes, if any."""
 
 
-def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
-    """Yield the chunks of a document in order. They do not overlap, and together contain all of it but blank edges."""
+def chunk_blocks(blocks: Iterable[Block | SectionStart]) -> Iterator[Chunk]:
+    """Yield the chunks of a document in order: the whole document, without overlaps and without blank edges."""
     packer = _Packer()
     for block in blocks:
-        if isinstance(block, Part):
+        if isinstance(block, SectionStart):
             yield from packer.start(block)
         elif block.kind == "heading":
             yield from packer.head(block)
@@ -69,7 +70,7 @@ def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
 
 
 class _Packer:
-    """The chunk that is being filled, and its place in the document."""
+    """The chunk that is being filled, and its position in the document."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -78,15 +79,15 @@ class _Packer:
         self._has_body = False
         self._position = self._start = 0
         self._line = 1
-        self._part = Part()
+        self._section = SectionStart()
         self._headings: list[tuple[int, str]] = []
         self._title = ""
 
-    def start(self, part: Part) -> Iterator[Chunk]:
+    def start(self, section: SectionStart) -> Iterator[Chunk]:
         yield from self.flush()
-        self._part, self._headings, self._title = part, [], part.title
-        self._start, self._line = 0, part.line or 1
-        self._position += part.apart and self._position > 0
+        self._section, self._headings, self._title = section, [], section.title
+        self._start, self._line = 0, section.line or 1
+        self._position += section.is_separate and self._position > 0
 
     def head(self, block: Block) -> Iterator[Chunk]:
         if self._has_body or self._size > CHUNK_BYTES:
@@ -94,7 +95,7 @@ class _Packer:
         while self._headings and self._headings[-1][0] >= block.level:
             self._headings.pop()
         self._headings.append((block.level, block.title))
-        names = (self._part.title, *(name for _, name in self._headings))
+        names = (self._section.title, *(name for _, name in self._headings))
         self._title = " > ".join(name for name in names if name)
         self._add(block.text)
 
@@ -106,7 +107,7 @@ class _Packer:
     def fill(self, block: Block) -> Iterator[Chunk]:
         text, size = block.text, _size(block.text)
         if block.continues and self._has_body:
-            # The remainder of the part before is cut together with this part, so that cuts do not depend on parts.
+            # The rest of the previous part is cut together with this part, so that cuts do not depend on the parts.
             rest = "".join(self._texts)
             text, size = rest + text, self._size + size
             self._texts, self._size = [], 0
@@ -125,10 +126,10 @@ class _Packer:
         text = "".join(self._texts)
         body = text.strip()
         if body:
-            lead = len(text) - len(text.lstrip())
-            start = self._start + lead
-            line = self._part.line or self._line + text.count("\n", 0, lead)
-            yield Chunk(self._position, start, start + len(body), line, self._title, body, self._part.meta)
+            blank_start = len(text) - len(text.lstrip())
+            start = self._start + blank_start
+            line = self._section.line or self._line + text.count("\n", 0, blank_start)
+            yield Chunk(self._position, start, start + len(body), line, self._title, body, self._section.meta)
             self._position += 1
         self._start += len(text)
         self._line += text.count("\n")

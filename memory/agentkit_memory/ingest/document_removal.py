@@ -1,4 +1,4 @@
-"""Removal of documents, and of chunks that no document shows any more, in batches."""
+"""Removal of documents, and of chunks that are not published (any more), in batches."""
 
 from __future__ import annotations
 
@@ -20,57 +20,59 @@ __all__ = ["BATCH", "finish_removals", "forget_document", "forget_generations", 
 _LOG = logging.getLogger("agentkit.memory")
 
 BATCH = 512
-"""Chunks of one transaction."""
+"""Maximum chunks in one transaction."""
 
 _PAGE = 1000
+"""Maximum documents that are read at once."""
 _HIDDEN = -1
+"""Generation of a document that is being removed."""
 
 _this = documents.c.id == bindparam("this")
 _of_document = document_chunks.c.document_id == bindparam("this")
 _other = document_chunks.alias("other")
-_shown: BindParameter[int] = bindparam("shown")
+_published: BindParameter[int] = bindparam("published")
 _stays = select(_other.c.item_id).where(_other.c.item_id == document_chunks.c.item_id)
 _OLDER = (
-    select(document_chunks.c.item_id, _stays.where(_other.c.generation >= _shown).exists().label("stays"))
-    .where(_of_document, document_chunks.c.generation < _shown)
+    select(document_chunks.c.item_id, _stays.where(_other.c.generation >= _published).exists().label("stays"))
+    .where(_of_document, document_chunks.c.generation < _published)
     .limit(bindparam("most"))
 )
 _STAGED = (
-    select(document_chunks.c.item_id, _stays.where(_other.c.generation <= _shown).exists().label("stays"))
-    .where(_of_document, document_chunks.c.generation > _shown)
+    select(document_chunks.c.item_id, _stays.where(_other.c.generation <= _published).exists().label("stays"))
+    .where(_of_document, document_chunks.c.generation > _published)
     .limit(bindparam("most"))
 )
-_these = document_chunks.c.item_id.in_(bindparam("ids", expanding=True))
-_DROP = delete(document_chunks).where(_of_document, document_chunks.c.generation < _shown, _these)
-_DROP_STAGED = delete(document_chunks).where(_of_document, document_chunks.c.generation > _shown, _these)
+_is_listed = document_chunks.c.item_id.in_(bindparam("ids", expanding=True))
+_DROP = delete(document_chunks).where(_of_document, document_chunks.c.generation < _published, _is_listed)
+_DROP_STAGED = delete(document_chunks).where(_of_document, document_chunks.c.generation > _published, _is_listed)
 _LOCK = select(documents.c.generation).where(_this).with_for_update()
-_is_staged = select(document_chunks.c.item_id).where(_of_document, document_chunks.c.generation > _shown)
+_is_staged = select(document_chunks.c.item_id).where(_of_document, document_chunks.c.generation > _published)
 _SETTLED = update(documents).where(_this, ~_is_staged.exists()).values(stage="")
 _HIDE = update(documents).where(_this).values(generation=_HIDDEN, content_hash="", stamp="", stage="removal")
 _ITEMS = select(items.c.id).where(items.c.document_id == bindparam("this")).limit(bindparam("most"))
 _FORGET = delete(documents).where(_this)
 _UNSETTLED = select(documents.c.id, documents.c.generation).where(
     documents.c.scope_id == bindparam("scope"),
-    # No parameter: SQLite finds them by an index with this condition.
+    # A literal, not a parameter: SQLite uses the partial index only for a condition that is equal to its condition.
     documents.c.stage != literal_column("''"),
 )
 
 
-def forget_generations(connection: Connection, document: str, shown: int, *, staged: bool = False) -> bool:
-    """Delete a batch of the chunks of a document that are older than the shown generation; return True at the last one.
+def forget_generations(connection: Connection, document: str, published: int, *, staged: bool = False) -> bool:
+    """Delete a batch of the chunks of a document that are older than a generation; return True after the last batch.
 
     Items that no other generation contains are deleted too.
 
     Args:
-        connection: In a transaction that has locked the document.
-        document: Its id.
-        shown: The generation that stays.
-        staged: Delete the chunks of newer generations instead.
+        connection: Connection in a transaction that has locked the document.
+        document: Id of the document.
+        published: The generation that stays.
+        staged: Delete the chunks of newer generations instead of older generations.
     """
     query, drop = _OLDER, _DROP
     if staged:
         query, drop = _STAGED, _DROP_STAGED
-    bound = {"this": document, "shown": shown}
+    bound = {"this": document, "published": published}
     rows = raw_rows(connection, query, bound | {"most": BATCH})
     sound = [row for row in rows if is_decoded_text(row.item_id)]
     if sound:
@@ -80,16 +82,16 @@ def forget_generations(connection: Connection, document: str, shown: int, *, sta
 
 
 def settle(database: Database, document: str) -> None:
-    """Delete the chunks of older generations than a document shows."""
+    """Delete the chunks of a document that are older than its published generation."""
 
     def step(connection: Connection) -> bool:
         generation = connection.scalar(_LOCK, {"this": document})
         if not is_whole(generation, 1):
-            # The document was removed meanwhile, or shows nothing yet.
+            # The document was removed meanwhile, or nothing was published yet.
             return True
         is_done = forget_generations(connection, document, generation)
         if is_done:
-            connection.execute(_SETTLED, {"this": document, "shown": generation})
+            connection.execute(_SETTLED, {"this": document, "published": generation})
         return is_done
 
     while not database.change(step):
@@ -97,7 +99,7 @@ def settle(database: Database, document: str) -> None:
 
 
 def forget_document(database: Database, document: str) -> None:
-    """Delete a document with its items. A long one is hidden at once and then deleted in several transactions."""
+    """Delete a document with its items. A long document is hidden first, and then deleted in several transactions."""
     is_hidden = False
 
     def step(connection: Connection) -> bool:
@@ -122,7 +124,7 @@ def forget_document(database: Database, document: str) -> None:
 
 
 def finish_removals(database: Database, scope_id: int) -> None:
-    """Finish the removals that an interrupted process left in a scope: hidden documents and chunks of old versions."""
+    """Finish interrupted removals in a scope: delete hidden documents, and chunks of old generations."""
     with database.read() as connection:
         unsettled = decode_rows(connection, _UNSETTLED, {"scope": scope_id}, documents.c.id).sound
     for row in unsettled:
@@ -143,14 +145,14 @@ def remove_gone(
     is_gone: Callable[[str], bool],
     is_same_folder: Callable[[str, str], bool],
 ) -> list[str]:
-    """Remove the documents at an address, and in the folder at it, whose files are gone; return their sources.
+    """Remove the documents whose files are gone, at an address or in the folder at it; return their sources.
 
     Args:
         database: Database of the store.
         scope_id: Scope of the documents.
         address: `file:` address of a file or a folder.
-        is_gone: Returns True if the file of an address is gone.
-        is_same_folder: Compares two addresses that differ in case only: in some file systems they are one folder.
+        is_gone: Function that returns True if the file of an address is gone.
+        is_same_folder: Function that returns True if two addresses, which differ only in case, lead to one folder.
     """
     prefix = address.rstrip("/") + "/"
     is_below = or_(documents.c.uri == address, documents.c.uri.istartswith(prefix, autoescape=True))
@@ -160,7 +162,7 @@ def remove_gone(
         .order_by(documents.c.uri)
         .limit(_PAGE)
     )
-    # The result of each comparison, by the start of the address.
+    # The results of `is_same_folder`, by the start of the address of a document.
     same = {address: True}
     removed: list[str] = []
     last = ""
@@ -184,5 +186,5 @@ def _remove(database: Database, document: str) -> None:
     try:
         forget_document(database, document)
     except StoreCorrupt as error:
-        # The document is hidden, and does not block the other documents.
+        # The corrupt document is hidden already, and does not block other documents.
         _LOG.warning("a document could not be removed: %s", error)

@@ -1,7 +1,7 @@
 """`DocumentWriter`: stages the chunks of a document in batches, and publishes all of them with one statement.
 
-The old content is recalled until then. A chunk that occurs in both versions, or in an interrupted attempt, is the same
-item, and is not indexed again.
+The old content is recalled until the publication. A chunk that occurs in both versions, or in an interrupted attempt,
+is the same item, and is not indexed again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from agentkit_prompts.context.parts import Image
 __all__ = ["DocumentWriter", "NewDocument", "Version", "Written"]
 
 _MAX_GENERATION = 2**31 - 2
+"""Maximum number of a generation: the next number must fit into a column too."""
 
 _this = documents.c.id == bindparam("this")
 _newest = (
@@ -51,11 +52,11 @@ _DROP_OTHER_ID = delete(documents).where(
 _STAMP = update(documents).where(_this).values(stamp=bindparam("new_stamp"))
 _ADD = upserts(documents, {"stage": bindparam("mine")})
 _CLAIMED = select(documents.c.generation, documents.c.content_hash != "", _newest).where(_this)
-_SHOW_NOTHING = update(documents).where(_this, documents.c.generation < 0).values(generation=0)
-_HOLD = select(documents.c.generation).where(_this, documents.c.stage == bindparam("mine")).with_for_update()
+_CANCEL_REMOVAL = update(documents).where(_this, documents.c.generation < 0).values(generation=0)
+_LOCK = select(documents.c.generation).where(_this, documents.c.stage == bindparam("mine")).with_for_update()
 _UNCLAIM = update(documents).where(_this).values(stage="")
 _FORGET = delete(documents).where(_this, documents.c.content_hash == "")
-_KNOWN = select(items.c.id).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_STORED_ITEMS = select(items.c.id).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ADD_ITEMS = insert(items)
 _ADD_CHUNKS = upserts(document_chunks)
 _PUBLISH = update(documents).where(_this)
@@ -78,7 +79,7 @@ class NewDocument:
 
 
 class Version(NamedTuple):
-    """The version of a document: the hash of its content, and the stamp of its file; empty without a stamp."""
+    """The version of a document: the hash of its content, and the stamp of its file (empty for other documents)."""
 
     content_hash: str = ""
     stamp: str = ""
@@ -100,13 +101,13 @@ class DocumentWriter:
         self._scope_key = scope_key
 
     def id_of(self, uri: str) -> str:
-        """Return the id of the document with an address: the same in every store."""
+        """Return the id of the document with an address, which is the same in every store."""
         return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def find(self, uri: str) -> Version:
-        """Return the stored version of a document; an empty version if it is stored in part, or its row is corrupt.
+        """Return the stored version of a document; an empty version if the document is missing, incomplete or corrupt.
 
-        A corrupt document that could not be replaced is removed.
+        A corrupt document that `write` could not replace is removed.
         """
         address, document = {"scope": self.scope_id, "named": uri}, self.id_of(uri)
         with self.database.read() as connection:
@@ -121,14 +122,14 @@ class DocumentWriter:
         elif not is_whole(row.generation, -1, _MAX_GENERATION) or not is_whole(newest, 0, _MAX_GENERATION):
             forget_document(self.database, document)
         elif row.generation < newest:
-            # An attempt to replace it was interrupted.
+            # An attempt to replace the document was interrupted.
             return Version()
         elif is_metadata(row.meta) and not any(column_problem(each, getattr(row, each.name)) for each in _CONTENT):
             return Version(row.content_hash, row.stamp)
         return Version()
 
     def put_stamp(self, uri: str, stamp: str) -> None:
-        """Store the stamp of a file that was found unchanged."""
+        """Store the new stamp of a file whose content is unchanged."""
         bound = {"this": self.id_of(uri), "new_stamp": stamp}
         self.database.change(lambda connection: connection.execute(_STAMP, bound))
 
@@ -141,14 +142,14 @@ class DocumentWriter:
     ) -> Written:
         """Store a document and replace its old content. Call `find` first.
 
-        A document of up to `BATCH` chunks is one transaction. A longer document takes several; after an interruption,
-        the next call writes all of it again, but indexes nothing twice.
+        A document of up to `BATCH` chunks is written in one transaction, a longer document in several. After an
+        interruption, the next call writes the whole document again, but no chunk is indexed twice.
 
         Args:
             document: The document without its chunks.
-            chunks: Chunks in order. If they raise an `IngestError`, everything stays as it was.
+            chunks: Chunks in order. If the iterator raises an `IngestError`, the old content stays.
             seal: Called after the last chunk; returns the version to store.
-            on_staged: Called with the number of chunks after every batch but the last.
+            on_staged: Called with the number of chunks after every batch except the last.
 
         Raises:
             IngestError: Another attempt to write the same document started after this attempt.
@@ -172,7 +173,7 @@ class DocumentWriter:
 
 
 class _Attempt:
-    """One attempt to write a document. If several run at once, only the attempt that started last can continue."""
+    """One attempt to write a document. Of several concurrent attempts, only the attempt that started last continues."""
 
     def __init__(self, writer: DocumentWriter, document: NewDocument) -> None:
         self._database = writer.database
@@ -188,31 +189,31 @@ class _Attempt:
         self._chunks = 0
 
     def stage(self, chunks: Sequence[Chunk]) -> None:
-        """Write a batch of chunks that is not the last."""
-        named = self._named(chunks)
+        """Write a batch of chunks, except the last batch."""
+        identified = self._with_ids(chunks)
         is_first = not self._generation
 
         def write(connection: Connection) -> None:
             self._claim(connection, is_first=is_first)
-            self._add(connection, named)
+            self._add(connection, identified)
 
         self._database.change(write)
         failpoint("document.staged")
 
     def publish(self, chunks: Sequence[Chunk], version: Version) -> Written:
-        """Write the last batch and show the new content."""
-        named = self._named(chunks)
+        """Write the last batch, and publish the new content."""
+        identified = self._with_ids(chunks)
         row, image = self._row(version, self._chunks), self._document.image
         is_only = not self._generation
 
         def write(connection: Connection) -> bool:
             self._claim(connection, is_first=is_only)
-            self._add(connection, named)
+            self._add(connection, identified)
             is_settled = is_only
             if self._has_generations:
                 is_settled = forget_generations(connection, self._id, self._generation) and is_only
                 failpoint("items.removed")
-            # A stage that is not empty marks the document for `finish_removals`, if this process is killed here.
+            # If this process is killed now, `finish_removals` finds the document by a stage that is not empty.
             stage = self._this["mine"]
             if is_settled:
                 stage = ""
@@ -234,7 +235,7 @@ class _Attempt:
         """Remove the staged chunks; the old content stays."""
 
         def write(connection: Connection) -> bool:
-            generation = self._hold(connection)
+            generation = self._lock(connection)
             is_done = forget_generations(connection, self._id, generation, staged=True)
             if is_done:
                 connection.execute(_UNCLAIM, self._this)
@@ -244,38 +245,38 @@ class _Attempt:
         while self._generation and not self._database.change(write):
             failpoint("document.swept")
 
-    def _named(self, chunks: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
+    def _with_ids(self, chunks: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
         self._chunks += len(chunks)
         return [(self._ids.next(chunk), chunk) for chunk in chunks]
 
     def _claim(self, connection: Connection, *, is_first: bool) -> None:
-        """Lock the document; in the first transaction, add it if it is new, and take the next generation.
+        """Lock the document; in the first transaction, also add a new document, and choose the next generation.
 
         Raises:
             IngestError: Another attempt started.
         """
         if not is_first:
-            self._hold(connection)
+            self._lock(connection)
             return
         row = {"id": self._id, "stage": self._this["mine"], **self._row(Version(), 0)}
         connection.execute(_ADD[connection.dialect.name], row | self._this)
-        generation, is_known, newest = connection.execute(_CLAIMED, self._this).one()
+        generation, is_stored, newest = connection.execute(_CLAIMED, self._this).one()
         if generation < 0:
             # The document is being removed: this write stops the removal.
-            connection.execute(_SHOW_NOTHING, self._this)
+            connection.execute(_CANCEL_REMOVAL, self._this)
         self._generation = max(generation, newest or 0, 0) + 1
         self._has_generations = newest is not None
         if self._is_new is None:
-            # A transaction that is tried twice may find the row of its first try.
-            self._is_new = not is_known
+            # Only the first call decides: a transaction that is repeated may find the row of its first try.
+            self._is_new = not is_stored
 
-    def _hold(self, connection: Connection) -> int:
-        """Lock the document, and return the generation that it shows.
+    def _lock(self, connection: Connection) -> int:
+        """Lock the document, and return its published generation.
 
         Raises:
             IngestError: Another attempt started.
         """
-        generation: int | None = connection.scalar(_HOLD, self._this)
+        generation: int | None = connection.scalar(_LOCK, self._this)
         if generation is None:
             raise IngestError(
                 self._document.source,
@@ -283,15 +284,15 @@ class _Attempt:
             )
         return generation
 
-    def _add(self, connection: Connection, named: Sequence[tuple[str, Chunk]]) -> None:
+    def _add(self, connection: Connection, identified: Sequence[tuple[str, Chunk]]) -> None:
         """Write the chunks of a batch, and put new items into the outbox."""
-        if not named:
+        if not identified:
             return
-        stored_ids = {*connection.scalars(_KNOWN, {"ids": [item for item, _ in named]})}
-        new = [self._item_row(item, chunk) for item, chunk in named if item not in stored_ids]
+        stored_ids = {*connection.scalars(_STORED_ITEMS, {"ids": [item for item, _ in identified]})}
+        new = [self._item_row(item, chunk) for item, chunk in identified if item not in stored_ids]
         if new:
             connection.execute(_ADD_ITEMS, new)
-        rows = [self._chunk_row(item, chunk) for item, chunk in named]
+        rows = [self._chunk_row(item, chunk) for item, chunk in identified]
         connection.execute(_ADD_CHUNKS[connection.dialect.name], rows)
         enqueue(connection, [row["id"] for row in new], self._scope_id)
         failpoint("items.enqueued")
@@ -322,20 +323,20 @@ class _Attempt:
         }
 
     def _chunk_row(self, item: str, chunk: Chunk) -> dict[str, object]:
-        place = {name: getattr(chunk, name) for name in ("position", "start", "end", "line", "meta")}
-        return {"item_id": item, "generation": self._generation, "document_id": self._id, **place}
+        columns = {name: getattr(chunk, name) for name in ("position", "start", "end", "line", "meta")}
+        return {"item_id": item, "generation": self._generation, "document_id": self._id, **columns}
 
 
 class _ChunkIds:
-    """The ids of the chunks of a document, in order: hashes of the text and of the number of its earlier occurrences.
+    """The ids of the chunks of a document: hashes of the content, and of a number that distinguishes equal contents.
 
-    So a chunk keeps its id if the document is changed around it.
+    Therefore a chunk keeps its id if other parts of the document are changed.
     """
 
     def __init__(self, document: str) -> None:
         self._space = uuid.UUID(document)
         self._ids: set[int] = set()
-        # Occurrences of repeated texts, by the id of the first occurrence.
+        # Number of occurrences of repeated contents, by the id of the first occurrence.
         self._times: dict[int, int] = {}
 
     def next(self, chunk: Chunk) -> str:

@@ -19,8 +19,8 @@ __all__ = [
     "Format",
     "SourceFile",
     "check_found",
+    "checked_paths",
     "find_files",
-    "given_paths",
     "is_gone",
     "is_inside",
     "is_same_folder",
@@ -37,8 +37,8 @@ FORMATS: Mapping[str, Format] = {
     ".pdf": "pdf",
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".webp"), "image"),
 }
-"""Formats by ending. Files with other endings are text if they are named, and skipped in folders; so are images
-without alt texts."""
+"""Formats by the ending of a name. A named file with another ending is read as text. In folders, files with other
+endings are skipped, and images without alt texts too."""
 
 _MAX_SHOWN = 5
 """Maximum number of paths in a message."""
@@ -52,20 +52,20 @@ class SourceFile:
     path: Path
     source: str
     folder: Path | None = None
-    """The folder in which it was found, links resolved: it is read only if it is inside. None if it was named."""
+    """Folder, without links, in which the file was found: the file must be inside of it. None for a named file."""
 
     @property
     def uri(self) -> str:
-        """The name of the file in the store: the same however the path was written."""
+        """Address that identifies the file in the store."""
         return self.path.as_uri()
 
     @property
     def format(self) -> Format:
-        """The format it is read as."""
+        """Format that the file is read as, by its ending."""
         return FORMATS.get(self.path.suffix.lower(), "text")
 
 
-def given_paths(paths: object) -> list[Path]:
+def checked_paths(paths: object) -> list[Path]:
     """Return one path or several paths as a list, with `~` expanded.
 
     Raises:
@@ -92,7 +92,7 @@ def check_found(paths: Sequence[Path]) -> None:
     """
     if not paths or any(os.path.lexists(path) for path in paths):
         return
-    names = [_shown(path) for path in paths[:_MAX_SHOWN]]
+    names = [_printable(path) for path in paths[:_MAX_SHOWN]]
     if len(paths) > _MAX_SHOWN:
         names.append(f"and {len(paths) - _MAX_SHOWN} others")
     raise IngestError(", ".join(names), "cannot be found (No such file or directory); check the path")
@@ -101,11 +101,11 @@ def check_found(paths: Sequence[Path]) -> None:
 def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
     """Yield each file once: named files with any ending, and the files of folders whose ending is known.
 
-    Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
-    it leads to. A link in a folder is a file of that folder, removed with the link. A link that leads out of the folder
-    is not read: the writer of the folder could choose any file of this machine.
+    Hidden files and folders inside a folder, and links to folders, are skipped. A named link stands for the file that
+    it leads to. A link in a folder counts as a file of that folder, and its document is removed with the link. A link
+    that leads out of the folder is not read: the writer of the folder could choose any file of this machine.
     """
-    # Digests are smaller than paths.
+    # Digests take less memory than paths.
     seen: set[bytes] = set()
     for path in paths:
         for file in _find(path, images):
@@ -122,10 +122,10 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
         mode = path.stat().st_mode
         real = Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
-        yield IngestError(_shown(path), f"cannot be found or read ({reason(error)}); check the path")
+        yield IngestError(_printable(path), f"cannot be found or read ({reason(error)}); check the path")
         return
     if not stat.S_ISDIR(mode):
-        yield SourceFile(real, _shown(path))
+        yield SourceFile(real, _printable(path))
         return
     problems: list[OSError] = []
     for parent, folders, names in os.walk(path, onerror=problems.append):
@@ -134,13 +134,13 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
             file = Path(parent, name)
             kind = FORMATS.get(file.suffix.lower())
             if not name.startswith(".") and kind is not None and (images or kind != "image"):
-                yield SourceFile(real / file.relative_to(path), _shown(file), real)
+                yield SourceFile(real / file.relative_to(path), _printable(file), real)
     for problem in problems:
-        yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
+        yield IngestError(_printable(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return True if a path is in a folder once all links are followed. The path of the folder contains no links."""
+    """Return True if a path, after following all links, is in a folder whose own path contains no links."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(folder)
     except (OSError, ValueError):
@@ -148,9 +148,9 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def is_gone(uri: str, folder: Path | None = None) -> bool:
-    """Return True if a `file:` address certainly does not lead to a file of the folder any more.
+    """Return True if it is certain that a `file:` address does not lead to a file of `folder` any more.
 
-    The path is missing or a folder now, leads through a link to another file, or leads out of `folder`.
+    The path is missing, is a folder now, leads through a link to another file, or leads out of `folder`.
     """
     path = _path(uri)
     try:
@@ -166,7 +166,7 @@ def is_gone(uri: str, folder: Path | None = None) -> bool:
 
 
 def is_same_folder(uri: str, other: str) -> bool:
-    """Return True if two `file:` addresses lead to one folder, as in a file system that ignores case."""
+    """Return True if two `file:` addresses lead to one folder, for example in a file system that ignores case."""
     try:
         return uri == other or _path(uri).samefile(_path(other))
     except OSError:
@@ -178,7 +178,7 @@ def _path(uri: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     """Return the path as the caller wrote it, in characters that every database and terminal accepts."""
     try:
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -189,7 +189,7 @@ def _shown(path: Path) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return the message of the system, without the path."""
+    """Return the message of an error, without the path."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error)

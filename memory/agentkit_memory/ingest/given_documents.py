@@ -24,8 +24,8 @@ from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
 from agentkit_memory.ingest.images import checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.pipeline import READERS
-from agentkit_memory.ingest.readers.blocks import Part
-from agentkit_memory.ingest.readers.file_stream import GivenStream
+from agentkit_memory.ingest.readers.blocks import SectionStart
+from agentkit_memory.ingest.readers.file_stream import BytesStream
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
@@ -41,10 +41,10 @@ __all__ = ["Documents"]
 
 Content: TypeAlias = str | bytes | Document
 
-_GIVEN = "given:"
-"""Start of the addresses of documents that are not files."""
+_PREFIX = "given:"
+"""Start of the address of a document that is not a file."""
 
-# A document that is being written or removed has an empty hash.
+# A document that is not completely written, or is being removed, has an empty hash.
 _COMPLETE = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documents.c.content_hash != "")
 _ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_COMPLETE)
 _PAGE = _ROW.where(documents.c.source > bindparam("after")).order_by(documents.c.source, documents.c.id)
@@ -87,7 +87,7 @@ def _content_source(content: str | bytes, image: Image | None) -> str:
 
 
 class Documents(metaclass=Hinted):
-    """The documents of one scope. `on_change` is called after a change, to index it."""
+    """The documents of one scope. `on_change` is called after each change, to start indexing."""
 
     def __init__(self, database: Database, scope: Scope, on_change: Callable[[], None]) -> None:
         self._database = database
@@ -109,10 +109,10 @@ class Documents(metaclass=Hinted):
                 text of a document with an `image` is the alt text of the image.
             source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
                 source is a hash of the image, or else of the text: the same content again is the same document.
-            metadata: Stored with each chunk, for filters; any JSON values.
+            metadata: JSON values that are stored with each chunk, for filters.
 
         Raises:
-            IngestError: The arguments are invalid, or the content cannot be read; names every problem.
+            IngestError: The arguments are invalid, or the content cannot be read; the error names every problem.
             StoreError: The database cannot be written.
         """
         title, image = "", None
@@ -127,7 +127,7 @@ class Documents(metaclass=Hinted):
         content_format = _content_format(content, source)
         data = _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
-        document = NewDocument(_GIVEN + quote(source, safe="/:"), source, self._database.clock(), meta, image)
+        document = NewDocument(_PREFIX + quote(source, safe="/:"), source, self._database.clock(), meta, image)
         digest_parts = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         if image is not None:
             digest_parts.append(image.id)
@@ -154,7 +154,7 @@ class Documents(metaclass=Hinted):
         return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def get(self, source: str) -> StoredDocument | None:
-        """Return the document with this source, or None. Added documents take precedence over files.
+        """Return the document with a source, or None. If a file has the same source, the added document is returned.
 
         Raises:
             IngestError: The source is not text.
@@ -162,7 +162,7 @@ class Documents(metaclass=Hinted):
         return min(self._rows(_FIND, named=_checked_source(source)), key=lambda each: each.is_file, default=None)
 
     def chunks(self, source: str, *, after: int = -1, limit: int = 100) -> tuple[Document, ...]:
-        """Return chunks of a document in order; none if it is unknown.
+        """Return chunks of a document in order; an empty tuple for an unknown source.
 
         Args:
             source: Source of the document.
@@ -196,7 +196,7 @@ class Documents(metaclass=Hinted):
         )
 
     def forget(self, source: str) -> bool:
-        """Delete every document with this source, added or ingested; return True if any was stored.
+        """Delete all documents with a source, added or ingested; return True if a document was deleted.
 
         A file that still exists is stored again when its folder is ingested again.
         """
@@ -208,7 +208,7 @@ class Documents(metaclass=Hinted):
         return bool(ids)
 
     def _ids(self, source: str) -> Sequence[str]:
-        """Return the ids of the documents with this source, including corrupt documents, to replace or delete them."""
+        """Return the ids of the documents with a source, including corrupt documents."""
         bound = {"scopes": known_ids(self._database, self._scope), "named": source}
         with self._database.read() as connection:
             return [row.id for row in raw_rows(connection, _IDS, bound) if is_decoded_text(row.id)]
@@ -217,14 +217,14 @@ class Documents(metaclass=Hinted):
         scopes = known_ids(self._database, self._scope)
         with self._database.read() as connection:
             rows = sound_rows(connection, query, {"scopes": scopes, **bound}, documents.c.id)
-        return [_stored(row) for row in rows]
+        return [_stored_document(row) for row in rows]
 
 
 def _checked_metadata_json(content: object, source: object, metadata: object) -> str:
     """Check the arguments of `add`; return the metadata as JSON.
 
     Raises:
-        IngestError: An argument is invalid; names every problem.
+        IngestError: An argument is invalid; the error names every problem.
     """
     problems = []
     if not isinstance(content, str | bytes | bytearray):
@@ -251,8 +251,8 @@ def _source_problems(source: object) -> list[str]:
         return [f"name the document: expected text as `source`, got {source!r:.80}"]
     if storable(source) != source:
         return ["the source contains NUL or an unpaired surrogate"]
-    if len(quote(source, safe="/:")) + len(_GIVEN) > MAX_BYTES:
-        limit = f"at most {MAX_BYTES - len(_GIVEN):,} bytes after URL encoding, six or more for a non-ASCII character"
+    if len(quote(source, safe="/:")) + len(_PREFIX) > MAX_BYTES:
+        limit = f"at most {MAX_BYTES - len(_PREFIX):,} bytes after URL encoding, six or more for a non-ASCII character"
         return [f"the source is too long: expected {limit}"]
     return []
 
@@ -267,9 +267,9 @@ def _content_format(content: str | bytes, source: str) -> Format:
     Raises:
         IngestError: The content is the bytes of an image, which has no text.
     """
-    by_name = _format(source)
+    by_name = _format_of(source)
     if isinstance(content, str):
-        # Text with the name of a PDF or an image is text that was taken from it.
+        # A text whose source is a PDF or an image was extracted from that file.
         return "text" if by_name in ("pdf", "image") else by_name
     if by_name == "image":
         raise IngestError(
@@ -282,7 +282,7 @@ def _write(
     writer: DocumentWriter, document: NewDocument, data: bytes, content_format: Format, title: str, version: Version
 ) -> None:
     """Cut content into chunks, and store them."""
-    with GivenStream(SourceFile(Path(document.source), document.source), data, IngestOptions()) as reading:
+    with BytesStream(SourceFile(Path(document.source), document.source), data, IngestOptions()) as reading:
 
         def seal() -> Version:
             reading.finish()
@@ -293,13 +293,13 @@ def _write(
             alt = data.decode("utf-8", "surrogatepass")
             chunks = [image_chunk(document.image, alt, title, document.meta)]
         else:
-            title_part = [Part(title=title)] if title else []
+            title_part = [SectionStart(title=title)] if title else []
             blocks = chain(title_part, READERS[content_format](reading))
             chunks = _with_metadata(document.source, chunk_blocks(blocks), document.meta)
         writer.write(document, chunks, seal)
 
 
-def _stored(row: Any) -> StoredDocument:
+def _stored_document(row: Any) -> StoredDocument:
     is_file = row.uri.startswith("file:")
     return StoredDocument(row.id, row.source, row.chunks, row.ingested_at, is_file, _metadata("documents", row))
 
@@ -316,7 +316,7 @@ def _metadata(table: str, row: Any) -> dict[str, object]:
         raise corrupt_row(table, row.id, "meta", str(error)) from None
 
 
-def _format(source: str) -> Format:
+def _format_of(source: str) -> Format:
     try:
         path = urlsplit(source).path or source
     except ValueError:
@@ -342,7 +342,7 @@ def _check_page(operation: str, after: object, limit: object, kind: type[str | i
 
 
 def _with_metadata(source: str, chunks: Iterator[Chunk], meta: str) -> Iterator[Chunk]:
-    """Yield chunks whose metadata is merged with the metadata of their document."""
+    """Yield the chunks, with the metadata of their document added to the metadata of each chunk."""
     if meta == "{}":
         yield from chunks
         return

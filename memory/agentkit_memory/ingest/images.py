@@ -1,4 +1,4 @@
-"""Checks of images, which are stored as documents with one item, the alt text."""
+"""Checks of images. An image is stored as a document with one item, the alt text."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _SIGNATURES = (
     (b"GIF8", 0, "image/gif"),
     (b"WEBP", 8, "image/webp"),
 )
+"""Bytes that identify a type of images, their offset, and the media type."""
 
 
 def checked_image(source: str, image: Image) -> Image:
@@ -39,7 +40,7 @@ def checked_image(source: str, image: Image) -> Image:
         raise IngestError(
             source, f"has {len(content):,} bytes, at most {MAX_IMAGE:,} are stored: scale the image down", name="size"
         )
-    # The bytes decide, not the name: a provider rejects an image whose declared type is wrong.
+    # The type is detected from the bytes, because a provider rejects an image whose declared type is wrong.
     kind = next((kind for mark, at, kind in _SIGNATURES if content[at : at + len(mark)] == mark), None)
     if kind is None:
         raise IngestError(
@@ -71,5 +72,5 @@ def checked_alt(source: str, alt: object) -> str:
 
 
 def image_chunk(image: Image, alt: str, title: str = "", meta: str = "{}") -> Chunk:
-    """Return the only chunk of the document of an image."""
+    """Return the chunk of an image: its alt text."""
     return Chunk(0, 0, len(alt), 1, title, alt, meta, image_hash(image))

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from agentkit_memory.errors import IngestError, InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["IngestOptions", "given_options"]
+__all__ = ["IngestOptions", "checked_options"]
 
 
 def _as_tuple(names: object) -> object:
@@ -28,40 +28,40 @@ def _invalid(message: str) -> IngestError:
     return IngestError(source, problem)
 
 
-def _unknown(message: str, meant: object) -> InvalidArgument:
+def _unknown(message: str, suggestion: object) -> InvalidArgument:
     return InvalidArgument(message)
 
 
 @options(_invalid, unknown=_unknown)
 class IngestOptions:
-    """Options for reading files. Fields of the records of a JSON lines file are named; a dot enters nested objects.
+    """Options for reading files. In a name of a field of a JSON lines record, a dot enters a nested object.
 
     Raises:
-        IngestError: An option is of the wrong kind, or `record_text` is empty; names every problem.
+        IngestError: An option has the wrong type, or `record_text` is empty; the error names every problem.
         InvalidArgument: An option is unknown.
     """
 
     lenient: bool = False
     """True to store the readable parts of a corrupt file: bytes that are not text become U+FFFD; records and pages
-    that cannot be read are left out. `IngestReport.repaired` reports both. Otherwise such a file is refused."""
+    that cannot be read are left out. `IngestReport.repaired` lists such files. False to refuse such files."""
     record_text: Annotated[_Names, Field(min_length=1)] = ("text", "content", "body")
     """Fields with the text of a record, one paragraph each. A record needs at least one of these fields."""
     record_title: _Names = ("title",)
-    """Fields with the title of a record; the first field that the record has is used."""
+    """Fields with the title of a record; the first existing field is used."""
     record_metadata: _Names | None = None
     """Fields to store with the chunks; None for all other fields that are numbers, true, false, or texts of up to 500
     characters."""
     alt_text: Callable[[Path], str | None] | None = None
-    """Returns the alt text of an image file, by which the image is recalled. It is called for every PNG, JPEG, GIF and
-    WebP file on each ingestion; without it, images in folders are skipped."""
+    """Function that returns the alt text of an image file, by which the image is recalled. It is called for every PNG,
+    JPEG, GIF and WebP file on each ingestion. Without this function, images in folders are skipped."""
 
     @property
     def record_key(self) -> str:
-        """Options that the chunks of a JSON lines file depend on, as a key."""
+        """Text of the options that change the chunks of JSON lines files."""
         return repr((self.record_text, self.record_title, self.record_metadata))
 
 
-def given_options(value: object, on_progress: object) -> IngestOptions:
+def checked_options(value: object, on_progress: object) -> IngestOptions:
     """Return the options of a call, or the default options.
 
     Raises:

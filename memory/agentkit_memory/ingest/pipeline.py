@@ -16,7 +16,7 @@ from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, 
 from agentkit_memory.ingest.find_files import Format, SourceFile, check_found, find_files, is_gone, is_same_folder
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.readers.blocks import Block, Part
+from agentkit_memory.ingest.readers.blocks import Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
@@ -30,55 +30,55 @@ from agentkit_prompts.system.regular_files import is_folder
 
 __all__ = ["READERS", "ingest_files"]
 
-# Bytes between two calls of `on_progress` within a file.
 _STEP = 4 * 1024 * 1024
+"""Bytes between two calls of `on_progress` within a file."""
 _MAX_PIECES = MAX_IMAGE // PIECE + 2
-"""Maximum pieces to read of an image: enough to detect that it is too large."""
+"""Maximum pieces of an image that are read: enough to detect that the image is too large."""
 _MIN_AGE_NS = 2 * 10**9
-"""Minimum nanoseconds since the last change: a younger file may change again with the same times, which move in
-steps."""
+"""Minimum nanoseconds since the last change of a file with a stamp: file times are coarse, so that a younger file may
+change again without a change of its times."""
 
-READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
+READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | SectionStart]]] = {
     "text": lambda reading: text_blocks(reading.text(), markdown=False),
     "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
     "html": html_blocks,
     "pdf": pdf_blocks,
     "records": record_blocks,
 }
-"""Readers by format. A new format is a row here, and its endings in `find_files.FORMATS`."""
+"""Readers by format. A new format is a row here, and a row for its endings in `find_files.FORMATS`."""
 
 
 def ingest_files(
     writer: DocumentWriter,
-    given: Sequence[Path],
+    paths: Sequence[Path],
     options: IngestOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_stored: Callable[[], None] | None = None,
 ) -> IngestReport:
-    """Store the files, calling `on_stored` whenever enough was written to be worth indexing.
+    """Store files and the files of folders; call `on_stored` whenever enough chunks for a batch of the index wait.
 
     Raises:
         IngestError: None of the paths exists, and no document is stored under them.
         StoreError: The database cannot be written. The files before the error are stored.
     """
-    run = _Run(writer, options, on_progress, on_stored)
+    run = _Ingestion(writer, options, on_progress, on_stored)
     if on_progress is not None:
-        run.count(given)
-    removed = [path for path in given if not is_folder(path) and run.remove_named(path)]
-    rest = [path for path in given if path not in removed]
+        run.count(paths)
+    removed = [path for path in paths if not is_folder(path) and run.remove_named(path)]
+    rest = [path for path in paths if path not in removed]
     if not removed:
-        check_found(given)
+        check_found(paths)
     for file in find_files(rest, images=options.alt_text is not None):
         run.take(file)
     finish_removals(writer.database, writer.scope_id)
-    for path in given:
+    for path in paths:
         if is_folder(path):
             run.remove_gone_from(path)
     return run.report()
 
 
-class _Run:
-    """The state of one ingestion."""
+class _Ingestion:
+    """The state of one call of `ingest_files`."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class _Run:
         self._done = self._done_bytes = 0
         self._chunks = self._waiting = 0
         self._file = ""
-        # Bytes of the file that is being read.
+        # Bytes of the current file that were read, and bytes at the last call of `on_progress`.
         self._read = self._reported = 0
-        # Chunks of it that are written.
+        # Chunks of the current file that were written.
         self._staged = 0
 
-    def count(self, given: Sequence[Path]) -> None:
+    def count(self, paths: Sequence[Path]) -> None:
         """Count the files and their bytes, for the progress."""
-        for file in find_files(given, images=self._options.alt_text is not None):
+        for file in find_files(paths, images=self._options.alt_text is not None):
             self._total += 1
             if isinstance(file, SourceFile):
                 self._total_bytes += _size(file)
@@ -151,12 +151,12 @@ class _Run:
                 return False
             addresses = dict.fromkeys((Path(os.path.realpath(path)).as_uri(), path.absolute().as_uri()))
         except (OSError, ValueError):
-            # The name is invalid: no file can have it.
+            # No file can have such a name.
             return False
         return self._remove(addresses, is_gone)
 
     def remove_gone_from(self, folder: Path) -> None:
-        """Remove documents of a folder, by its real path and the path of the caller, whose files are gone."""
+        """Remove the documents of a folder whose files are gone; search by its real path and by the given path."""
         real = folder.resolve()
 
         def is_gone_from_folder(uri: str) -> bool:
@@ -186,21 +186,22 @@ class _Run:
             alt = key = self._alt_text(file)
         elif kind == "records":
             key = self._options.record_key
-        # The chunks depend on these in addition to the bytes of the file.
-        cut = [CHUNKER, kind, key]
+        # The chunks depend on these values and on the bytes of the file.
+        cut_key = [CHUNKER, kind, key]
         stored = self._writer.find(uri)
         with FileStream(file, self._options, self._on_bytes) as reading:
-            stamp = self._stamp(reading, cut, now)
-            if stored.content_hash and self._is_stored(uri, stored, reading, stamp, cut):
+            stamp = self._stamp(reading, cut_key, now)
+            if stored.content_hash and self._is_stored(uri, stored, reading, stamp, cut_key):
                 return "unchanged", 0
 
             def seal() -> Version:
                 error = reading.finish()
-                names = self._names(cut, reading.digest)
+                hashes = self._content_hashes(cut_key, reading.digest)
                 if error is None:
-                    return Version(names[0], stamp)
+                    return Version(hashes[0], stamp)
                 self._repaired.append(error)
-                return Version(names[-1], stamp)
+                # A repaired file has a separate hash, so that it is read again without `lenient`.
+                return Version(hashes[-1], stamp)
 
             image: Image | None = None
             chunks: Iterable[Chunk]
@@ -213,13 +214,13 @@ class _Run:
             written = self._writer.write(document, chunks, seal, self._on_staged)
         return ("added" if written.is_new else "changed"), written.chunks
 
-    def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut: Sequence[str]) -> bool:
-        """Return True if the current content of a file is stored. The file is read unless its stamp is stored."""
+    def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut_key: Sequence[str]) -> bool:
+        """Return True if the current content of a file is stored. A file with another stamp is read for its hash."""
         if stamp and stored.stamp == stamp:
             return True
         for _ in reading.pieces():
             pass
-        if stored.content_hash in self._names(cut, reading.digest):
+        if stored.content_hash in self._content_hashes(cut_key, reading.digest):
             if stamp:
                 self._writer.put_stamp(uri, stamp)
             return True
@@ -251,18 +252,18 @@ class _Run:
             ) from error
         return storable(checked_alt(file.source, alt))
 
-    def _stamp(self, reading: FileStream, cut: Sequence[str], now: float) -> str:
-        """Return a stamp that differs if the file is changed; empty text if its times cannot show a change yet."""
+    def _stamp(self, reading: FileStream, cut_key: Sequence[str], now: float) -> str:
+        """Return a stamp that changes with the file; empty text if the next change may not change the file times."""
         if reading.changed_ns + _MIN_AGE_NS > now * 1e9:
             return ""
-        return f"{reading.stamp}:{self._names(cut, '')[-1]}"
+        return f"{reading.stamp}:{self._content_hashes(cut_key, '')[-1]}"
 
-    def _names(self, cut: Sequence[str], digest: str) -> list[str]:
-        """Return the content hashes of a file: of its bytes, its format and the options that its chunks depend on."""
-        names = [_hash([*cut, digest])]
+    def _content_hashes(self, cut_key: Sequence[str], digest: str) -> list[str]:
+        """Return the hash of a file's bytes, format and options; with `lenient`, also the hash of the repaired file."""
+        hashes = [_hash([*cut_key, digest])]
         if self._options.lenient:
-            names.append(_hash([*cut, digest, "lenient"]))
-        return names
+            hashes.append(_hash([*cut_key, digest, "lenient"]))
+        return hashes
 
     def _on_bytes(self, count: int) -> None:
         self._read += count
@@ -276,7 +277,7 @@ class _Run:
         self._report_progress()
 
     def _count_waiting(self, chunks: int) -> None:
-        """Count chunks that were written; call `on_stored` when enough of them wait for the index."""
+        """Count written chunks; call `on_stored` when enough chunks wait for the index."""
         self._waiting += chunks
         if self._on_stored is not None and self._waiting >= WORTH_INDEXING:
             self._waiting = 0

@@ -16,7 +16,7 @@ class IngestProgress:
     done: int
     """Finished files, including files with errors."""
     total: int
-    """Files found."""
+    """Files that were found."""
     source: str
     """The file that was just finished, or that is being read."""
     chunks: int
@@ -24,7 +24,7 @@ class IngestProgress:
     done_bytes: int = 0
     """Bytes read so far, including the file that is being read."""
     total_bytes: int = 0
-    """Bytes of all files found."""
+    """Bytes of all files that were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class IngestReport:
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0
-    """Items of the store that are not indexed yet: another process owns the index, or they belong to other scopes. They
-    are indexed later, and found by their words until then."""
+    """Items of the store that are not indexed yet, since another process owns the index, or since the items belong to
+    other scopes. They are indexed later, and found by their words until then."""
 
     @property
     def files(self) -> int:

@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class EmbedderCalls:
-    """The calls of async embedders for one store, in the event loop of all embedders. Threads may share it.
+    """The calls of async embedders for one store, in the event loop of all embedders. Threads may share the object.
 
-    One loop, because the client of an embedder works in one loop only, and several stores may share the embedder. It is
-    not the loop of sync runs, which an async tool that calls `memory.recall` blocks.
+    All embedders share one loop, because the client of an embedder works in one loop only, and several stores may share
+    the embedder. It is not the loop of sync runs, because an async tool that calls `memory.recall` blocks that loop.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class EmbedderCalls:
         with self._lock:
             if self._closed:
                 if isinstance(awaitable, Coroutine):
-                    # Otherwise Python warns that it was never awaited.
+                    # Without `close`, Python warns that the coroutine was never awaited.
                     awaitable.close()
                 raise _closed()
             future = background_loop("agentkit-embedder").submit(_await(awaitable))
@@ -54,14 +54,14 @@ class EmbedderCalls:
                 self._waiting.discard(future)
 
     def close(self) -> None:
-        """Cancel the calls. Threads that wait for a result get `StoreClosed` at once."""
+        """Cancel the calls. In threads that wait for a result, `result` raises `StoreClosed` at once."""
         with self._lock:
             self._closed = True
             for future in self._waiting:
                 future.cancel()
 
     def disown(self, why: str) -> None:
-        """Forget the calls, which run in the parent of this process only."""
+        """Forget the calls after a fork: they run only in the parent process."""
         keep(self._waiting)
         self._lock, self._waiting, self._closed = Lock(), set(), True
 

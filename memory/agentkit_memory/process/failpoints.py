@@ -1,7 +1,7 @@
-"""Places between two writes at which a test can kill the process, as a power cut or `kill -9` would.
+"""Failpoints: places between two writes at which a test can kill the process, as a power cut or `kill -9` would.
 
-They cost nothing unless the environment variable AGENTKIT_FAILPOINT names a place: `worker.flushed:3` kills the process
-at the third pass.
+A failpoint does nothing unless the environment variable AGENTKIT_FAILPOINT names it: `worker.flushed:3` kills the
+process at the third pass of the failpoint `worker.flushed`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VARIABLE = "AGENTKIT_FAILPOINT"
 
 _EVENT = "agentkit.failpoint"
 _name, _, _count = os.environ.get(VARIABLE, "").partition(":")
-# Counting is atomic, and threads pass here.
+# Several threads may pass a failpoint; `count` is atomic.
 _passes = itertools.count(1)
 
 failpoint = partial(sys.audit, _EVENT)

@@ -1,7 +1,7 @@
 """Memories in a forked process: their locks, files and connections belong to the parent only.
 
-Every open object is disowned in the child before other code runs there. Every later use raises an error, and its parts
-are neither closed nor collected, since SQLite, Edge or a client would then change files that the parent uses.
+Every open object is disowned in the child before other code runs there. Every later use of the object raises an error.
+Its parts are neither closed nor collected, since SQLite, Edge or a client would then change files of the parent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["keep", "track"]
 
 class _Opened(Protocol):
     def disown(self, why: str) -> None:
-        """Raise an error at every later use. Called in a child, where threads that hold locks do not exist."""
+        """Make every later use of the object raise an error; `why` completes the error.
+
+        The method is called in the child process. Threads of the parent, which may hold locks, do not exist there.
+        """
 
 
 _open: WeakSet[_Opened] = WeakSet()
@@ -24,13 +27,13 @@ _process = os.getpid()
 
 
 def track(opened: _Opened) -> None:
-    """Call `disown` of an object in every process that is forked while the object exists."""
+    """Register an object, so that its `disown` is called in every process that is forked while the object exists."""
     _open.add(opened)
 
 
-def keep(*held: object) -> None:
-    """Prevent the collection of objects, even at the end of the process."""
-    for each in held:
+def keep(*objects: object) -> None:
+    """Prevent the garbage collection of objects, even at the end of the process."""
+    for each in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 

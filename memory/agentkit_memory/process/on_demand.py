@@ -1,4 +1,4 @@
-"""`OnDemand`: a thread that works whenever it is woken, so that callers do not wait."""
+"""`OnDemand`: a thread that works when it is woken, so that callers do not wait for the work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OnDemand:
     """Calls `work` in a separate thread, and repeats it while it returns True.
 
     The thread starts when it is first woken and ends after some seconds without work. It never prevents the end of the
-    process. `gather_seconds` is the time between waking and working, to batch work.
+    process. `gather_seconds` is the time between waking and working, in which more work can be collected.
     """
 
     def __init__(self, name: str, work: Callable[[], bool], *, gather_seconds: float = 0.0) -> None:
@@ -39,7 +39,7 @@ class OnDemand:
         track(self)
 
     def wake(self, *, hurry: bool = False) -> None:
-        """Wake the thread; with `hurry`, it does not wait for more work."""
+        """Wake the thread; with `hurry`, it starts at once, without collecting more work."""
         if hurry:
             self._skip_gather.set()
         elif self._wanted.is_set():
@@ -85,8 +85,8 @@ class OnDemand:
                 self._skip_gather.clear()
             try:
                 more = self._work()
+            # A panic of a library in Rust is a BaseException. An exception would end the thread for ever.
             except BaseException:
-                # A panic of a Rust extension is a BaseException; a thread that ends here would not be started again.
                 _LOG.exception("%s: failed; it is tried again when it is next woken", self._name)
                 more = False
             if more:

@@ -1,1 +1,1 @@
-"""Recall: from a question to documents, facts and turns, each with why it was recalled."""
+"""Recall: the search for the documents, facts and turns that may answer a question, with the reason for each."""

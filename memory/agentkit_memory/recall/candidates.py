@@ -1,4 +1,4 @@
-"""`ScoredItem`: an item that may answer a question, with the parts of its score; `Pool`: all of them."""
+"""`ScoredItem`: a candidate, an item with the parts of its score; `Pool`: all candidates of a question."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class ScoredItem:
 
     item: StoredItem
     retrieved: dict[str, float] = field(default_factory=dict)
-    """Raw scores, by the name of the retriever that found it; empty for a neighbour of a hit."""
+    """Raw scores, by the names of the retrievers that found the item; empty for a neighbour of a hit."""
     parts: dict[str, float] = field(default_factory=dict)
     """The summands of the score, by name."""
     score: float = 0.0
     """Score, comparable within one recall: the z-score of the retrievers, plus the scorers."""
     used: bool = False
     reason: str = ""
-    """The reason why it was used or not."""
+    """Reason why the item was used or not."""
     slot: Slot = field(init=False)
-    """Place in a `PromptContext`."""
+    """Field of a `PromptContext` that receives the item."""
 
     def __post_init__(self) -> None:
         if self.item.document_id:
@@ -63,7 +63,7 @@ class ScoredItem:
         return f"{self.score:+.2f} = {parts or '0'} ({raw})"
 
     def explanation(self) -> str:
-        """Return its score and, if it was not used, the reason."""
+        """Return the score with its parts and, if the item was not used, the reason."""
         if self.used:
             return self.reason
         return f"{self.why()}; {self.reason}"
@@ -77,18 +77,18 @@ class Pool:
         self.floors: dict[str, float] = {}
         """Maximum score of an item that a retriever did not find, by retriever."""
         self.stored_weights: Callable[[Sequence[str]], Mapping[str, Mapping[int, float]]] | None = None
-        """Returns the weights of the terms of the question in items, by id, if the index stores them."""
+        """Function that returns stored weights of the question's terms, by the ids of items; None without an index."""
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     def raw_scores(self, retriever: str) -> list[float]:
-        """Return the raw score of each candidate; the floor if this retriever did not find it."""
+        """Return the raw score of each candidate; the floor for a candidate that the retriever did not find."""
         floor = self.floors.get(retriever, 0.0)
         return [each.retrieved.get(retriever, floor) for each in self.candidates]
 
     def weights_by_candidate(self, question: Question, numbers: Iterable[int]) -> dict[int, Mapping[int, float]]:
-        """Return the stored weights of the terms of the question in candidates, see `Question.weights_in`."""
+        """Return the weights of the question's terms in candidates, by number; see `Question.weights_in`."""
         items = {number: self.candidates[number].item for number in numbers}
         new = [item for item in items.values() if item.id not in question.cached_weights]
         # The index returns weights faster than a text is analysed again.
@@ -101,23 +101,20 @@ class Pool:
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
-        """Per candidate its neighbours within two positions: the distance (negative: before) and the number of each."""
-        at: dict[tuple[str | int, int], list[int]] = {}
+        """The neighbours of each candidate: distance, up to 2 (negative: before the candidate), and number of each."""
+        numbers_at: dict[tuple[str | int, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
             item = each.item
-            where: str | int = item.document_id or item.id
+            owner: str | int = item.document_id or item.id
             if item.branch_id is not None:
-                where = item.branch_id
-            # Parts of a long turn share a place.
-            at.setdefault((where, item.position), []).append(number)
+                owner = item.branch_id
+            # The parts of a long turn have the same position.
+            numbers_at.setdefault((owner, item.position), []).append(number)
         near: list[list[tuple[int, int]]] = [[] for _ in self.candidates]
-        for (where, position), here in at.items():
+        for (owner, position), numbers in numbers_at.items():
             for step in (1, 2):
-                there = at.get((where, position + step))
-                if there is None:
-                    continue
-                for other in there:
-                    for number in here:
-                        near[number].append((step, other))
-                        near[other].append((-step, number))
+                for neighbour in numbers_at.get((owner, position + step), ()):
+                    for number in numbers:
+                        near[number].append((step, neighbour))
+                        near[neighbour].append((-step, number))
         return near

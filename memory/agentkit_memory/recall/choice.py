@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.near_duplicates import Copies
 from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.recall_request import RecallRequest
 from agentkit_memory.recall.recall_result import relevance
 from agentkit_memory.store.records import IMAGE
 from agentkit_memory.terms.analysis import split_words
@@ -42,18 +42,18 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 def choose(
     question: Question,
     order: Sequence[ScoredItem],
-    asked: Asked,
+    request: RecallRequest,
     image_hashes_of: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> list[ScoredItem]:
-    """Choose at most `asked.limit` facts and `asked.limit` other items, best first; set the reason on every candidate.
+    """Choose at most `request.limit` facts and as many other items, best first; set the reason on every candidate.
 
     Args:
         question: The question without the names of speakers.
         order: The candidates, best first.
-        asked: The arguments of the recall.
+        request: The arguments of the recall.
         image_hashes_of: Returns the hash of each image by its id: only the same image is a copy of an image.
     """
-    choice = _Choice(asked)
+    choice = _Choice(request)
     images: Mapping[str, str] = {}
     image_ids = [each.id for each in order if each.item.kind == IMAGE]
     if image_ids:
@@ -66,7 +66,7 @@ def choose(
             continue
         size = choice.size(each)
         excess_reason = choice.excess(size)
-        if asked.policy.collapse:
+        if request.policy.collapse:
             each.reason = copies.reason(each, keep=not excess_reason)
         each.reason = each.reason or excess_reason
         if not each.reason:
@@ -77,14 +77,14 @@ def choose(
 class _Choice:
     """The candidates that are used so far, and the room for more."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, request: RecallRequest) -> None:
         self.used: list[ScoredItem] = []
-        self._asked = asked
-        self._below = f"below the first {asked.limit}"
-        self._facts_left = asked.limit
-        self._others_left = asked.limit
+        self._request = request
+        self._below = f"below the first {request.limit}"
+        self._facts_left = request.limit
+        self._others_left = request.limit
         """Places for items that are not facts."""
-        self._tokens = asked.policy.tokens
+        self._tokens = request.policy.tokens
 
     def exclusion(self, each: ScoredItem) -> str:
         """Return the reason that excludes a candidate regardless of its text; otherwise empty text."""
@@ -93,8 +93,8 @@ class _Choice:
             places = self._facts_left
         if not places:
             return self._below
-        if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
-            return f"from the {each.item.role}, but `roles` allows only {', '.join(self._asked.roles)}"
+        if self._request.roles is not None and not self._request.is_of_roles(each.item):
+            return f"from the {each.item.role}, but `roles` allows only {', '.join(self._request.roles)}"
         # A neighbour of a hit has no term of the question: it is a candidate only because of its position.
         if not each.retrieved and each.score <= 0.0:
             return "neighbour of a hit, below the average candidate"

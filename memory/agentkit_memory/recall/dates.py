@@ -15,31 +15,31 @@ __all__ = ["EveryYear", "Period", "SameWeekday", "When", "find_dates"]
 
 _DAY = 86_400.0
 _DECAY = 7 * _DAY
-"""An event is mentioned in the days around it: a week away, the nearness is 1/e."""
+"""Seconds after which the nearness is 1/e: an event is mentioned in the days around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A time from `start` up to, not including, `end`, in seconds since 1970."""
+    """The time from `start` to `end` (exclusive), in seconds since 1970."""
 
     start: float
     end: float
 
     def nearness(self, at: float) -> float:
-        """Return 1.0 for a time within, less the farther away it is."""
+        """Return 1.0 for a time in the period; the nearness falls with the distance."""
         gap = max(self.start - at, at - self.end, 0.0)
         return math.exp(-gap / _DECAY)
 
 
 @dataclass(frozen=True, slots=True)
 class EveryYear:
-    """A month, or a day of it, of any year."""
+    """A month, or a day of a month, in any year."""
 
     month: int
     day: int | None = None
 
     def nearness(self, at: float) -> float:
-        """Return 1.0 for a time within it, less the farther away it is."""
+        """Return 1.0 for a time in the month or on the day; the nearness falls with the distance."""
         year = _date(at).year
         near = [_period(each, self.month, self.day) for each in (year - 1, year, year + 1)]
         return max((period.nearness(at) for period in near if period is not None), default=0.0)
@@ -57,6 +57,7 @@ class SameWeekday:
 
 
 When = Period | EveryYear | SameWeekday
+"""A date that a question names."""
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -85,13 +86,13 @@ _PATTERNS = [
         rf"\b(?:(?P<which>last|this|next)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})\b",
     )
 ]
-_TELLING = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}", re.IGNORECASE)
-"""Texts that the patterns require: most questions contain none of them."""
+_DATE_HINT = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}", re.IGNORECASE)
+"""Digits and words of which every date contains one. Most questions contain none."""
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
     """Return the dates that `text` names, each once, without days that do not exist."""
-    if _TELLING.search(text) is None:
+    if _DATE_HINT.search(text) is None:
         return ()
     return tuple(dict.fromkeys(when for match in _matches(text) if (when := _read(match, now)) is not None))
 
@@ -105,8 +106,8 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
                 yield match
 
 
-def _read(found: re.Match[str], now: float) -> When | None:
-    parts = {name: text.lower() for name, text in found.groupdict().items() if text}
+def _read(date_match: re.Match[str], now: float) -> When | None:
+    parts = {name: text.lower() for name, text in date_match.groupdict().items() if text}
     today = _date(now)
     try:
         match parts:
@@ -124,10 +125,10 @@ def _read(found: re.Match[str], now: float) -> When | None:
             case {"number": month, "year": year}:
                 return _period(int(year), int(month), _day_of(parts))
             case {"month": name}:
-                return _named_month(found, _MONTHS.index(name[:3]) + 1, parts)
+                return _named_month(date_match, _MONTHS.index(name[:3]) + 1, parts)
         return _period(int(parts["year"]))
     except (ValueError, OverflowError):
-        # A number of years ago before the calendar begins.
+        # The date is outside of the calendar.
         return None
 
 
@@ -137,7 +138,7 @@ def _day_of(parts: dict[str, str]) -> int | None:
     return int(parts["day"])
 
 
-def _named_month(found: re.Match[str], month: int, parts: dict[str, str]) -> When | None:
+def _named_month(date_match: re.Match[str], month: int, parts: dict[str, str]) -> When | None:
     year, day = parts.get("year"), _day_of(parts)
     if year:
         return _period(int(year), month, day)
@@ -146,9 +147,9 @@ def _named_month(found: re.Match[str], month: int, parts: dict[str, str]) -> Whe
     if day is not None:
         return EveryYear(month, day)
     # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
-    name = found["month"]
-    alone = name[0].islower() or (not found.string[: found.start()].strip() and len(name) < 6)
-    if alone and "lead" not in parts:
+    name = date_match["month"]
+    is_alone = name[0].islower() or (not date_match.string[: date_match.start()].strip() and len(name) < 6)
+    if is_alone and "lead" not in parts:
         return None
     return EveryYear(month)
 
@@ -170,16 +171,16 @@ def _weekday(weekday: int, which: str | None, today: datetime) -> When:
         return SameWeekday(weekday)
     if which == "last":
         return _days(today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1))
-    next_one = which == "next"
-    return _days(today + timedelta(days=(weekday - today.weekday() - next_one) % 7 + next_one))
+    # "next" does not include today.
+    first_day = int(which == "next")
+    return _days(today + timedelta(days=(weekday - today.weekday() - first_day) % 7 + first_day))
 
 
 def _date(at: float) -> datetime:
-    """Return the beginning of the day."""
+    """Return the start of the day of a time, in UTC; 1 January 1970 for a time outside of the calendar."""
     try:
         return datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     except (ValueError, OverflowError, OSError):
-        # A clock outside of the calendar.
         return datetime(1970, 1, 1, tzinfo=UTC)
 
 

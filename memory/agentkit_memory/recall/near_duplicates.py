@@ -1,4 +1,4 @@
-"""Near-duplicates: texts with nearly the same words in the same order, a recall uses only one of them."""
+"""Near-duplicates: texts with nearly the same words in the same order. A recall uses only one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNS = re.compile(
     r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
 )
 """Signs that are part of a statement; `#`, `-`, `+` and `>` at the start of a line are Markdown."""
-# Signs of mathematics, of currencies, and others, such as emoji.
+# Unicode categories of mathematical signs, currencies, and other symbols, such as emoji.
 _SYMBOLS = frozenset({"Sm", "Sc", "So"})
 _DASHES = {ord("−"): "-", ord("–"): "-"}
 
@@ -45,7 +45,7 @@ class Wording:
         return [*dict.fromkeys(self._all)]
 
     def order_of(self, words: Set[str]) -> list[str]:
-        """Return some of its words, each once, in the order of the text."""
+        """Return the given words, each once, in the order of the text."""
         return [word for word in self.ordered if word in words]
 
     def signs(self) -> list[str]:
@@ -78,7 +78,7 @@ def alike(one: Wording, other: Wording) -> bool:
 
 
 class Copies:
-    """Record of the used candidates of a recall, which finds duplicates of them."""
+    """Record of the used candidates of a recall, and the search for their duplicates."""
 
     def __init__(self, question: Question, image_hashes: Mapping[str, str]) -> None:
         self._question = Wording(question.words, question.text)
@@ -87,7 +87,7 @@ class Copies:
         """Ids of the used candidates by the hash of their image."""
         self._used: list[tuple[Wording, str]] = []
         self._words: set[str] = set()
-        """Words of all used texts: a text with many other words is not a copy of any."""
+        """Words of all used texts: a text with many other words is not a copy of a used text."""
 
     def reason(self, candidate: ScoredItem, *, keep: bool) -> str:
         """Return a reason if a candidate repeats a used candidate or the question; otherwise empty text.
@@ -124,5 +124,5 @@ class Copies:
 
 
 def count_copies(candidates: Iterable[ScoredItem]) -> int:
-    """Return the number of candidates that were not used because a better one has the same text."""
+    """Return the number of candidates that were not used because a better candidate has the same text."""
     return sum(each.reason.startswith(SAME_TEXT) for each in candidates)

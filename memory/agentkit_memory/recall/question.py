@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CHARACTERS", "Question", "asks"]
 
 MAX_CHARACTERS = 4_000
-"""Maximum characters of a question; of a longer question the start and the end are used, as pasted text is usually in
-between."""
+"""Maximum characters of a question. Of a longer question, the start and the end are used, because pasted text is
+usually in the middle."""
 
 _ROLES = {"user": frozenset({"i", "me", "my", "mine", "myself"}), "assistant": frozenset({"you", "your", "yours"})}
 
@@ -43,19 +43,19 @@ class Question:
 
     text: str
     """Text to embed; after `among`, without the names of speakers."""
-    asked: Mapping[int, float]
+    all_terms: Mapping[int, float]
     """Count of each term."""
     terms: Mapping[int, float]
     """Count of each term; after `among`, without the names of speakers."""
     words: tuple[str, ...]
-    """Each word once, in order."""
+    """The words of the question, each once, in order."""
     now: float
     """Time of the question, in seconds since 1970."""
     dates: tuple[When, ...] = ()
     asks_time: bool = False
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
-    """Speakers of the hits that the question names."""
+    """Speakers of hits, if the question names them."""
     cached_weights: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
     """Cache of `weights_in`, by the id of the item."""
 
@@ -66,11 +66,11 @@ class Question:
             half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
         dates = find_dates(text, now)
-        asked, words = count_terms(text)[0], split_words(text)
+        all_terms, words = count_terms(text)[0], split_words(text)
         return cls(
             text,
-            asked,
-            asked,
+            all_terms,
+            all_terms,
             tuple(dict.fromkeys(words)),
             now,
             dates,
@@ -79,26 +79,28 @@ class Question:
         )
 
     def weights_in(self, item: StoredItem) -> Mapping[int, float]:
-        """Return the stored weights of the question's terms in an item, multiplied by the counts in the question."""
+        """Return the BM25 weights of the question's terms in an item, times their counts in the question."""
         weights = self.cached_weights.get(item.id)
         if weights is None:
-            weights = self.cached_weights[item.id] = weights_of_terms(indexed_text(item.title, item.text), self.asked)
+            weights = self.cached_weights[item.id] = weights_of_terms(
+                indexed_text(item.title, item.text), self.all_terms
+            )
         return weights
 
     def learn(self, weights: Mapping[str, Mapping[int, float]]) -> None:
-        """Add the stored weights of the question's terms in items, by item id, so that no text is analysed."""
-        asked = self.asked
-        if all(times == 1.0 for times in asked.values()):
+        """Add weights of the question's terms to the cache, by item id, so that texts need not be analysed."""
+        all_terms = self.all_terms
+        if all(times == 1.0 for times in all_terms.values()):
             self.cached_weights.update(weights)
             return
         for item, terms in weights.items():
-            self.cached_weights[item] = {term: asked[term] * weight for term, weight in terms.items()}
+            self.cached_weights[item] = {term: all_terms[term] * weight for term, weight in terms.items()}
 
     def among(self, speakers: Iterable[str]) -> Question:
-        """Return the question with the speakers it names, whose names are no longer among its terms.
+        """Return the question with the speakers that it names, and without their names among its terms.
 
         A speaker is named by all words of the name, the user by "I" and "my", the assistant by "you". A question that
-        consists of names is not changed; a question that names every speaker of the hits prefers no speaker.
+        consists of names is not changed. A question that names all of these speakers prefers no speaker.
         """
         all_speakers = set(speakers)
         named = {each for each in all_speakers if self._names(each)}
@@ -124,7 +126,7 @@ class Question:
 
 
 def _without_names(text: str, names: Collection[str]) -> str:
-    """Return a text without names: they would move its vector towards every message that addresses the person."""
+    """Return a text without names, which would move its vector towards every message that addresses the person."""
     if not names:
         return text
     longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))

@@ -29,6 +29,7 @@ _chunk = document_chunks.alias("chunk")
 """Chunks of items in any generation of their documents."""
 
 _KINDS = (CHUNK, IMAGE, TURN, FACT)
+# Conditions on numbers and texts, by operator.
 _BOUNDS = {
     "gt": lambda value, bound: value > bound,
     "gte": lambda value, bound: value >= bound,
@@ -39,20 +40,20 @@ _LISTS = (list, tuple, set, frozenset)
 _OPERATORS = ("eq", "in", *_BOUNDS, "exists")
 
 
-def _check_texts(given: object) -> object:
-    if given is not None and not _is_list_of_texts(given):
-        raise InvalidArgument(f"expected a list of texts, or None for all, got {brief(given)}")
-    return given
+def _check_texts(value: object) -> object:
+    if value is not None and not _is_list_of_texts(value):
+        raise InvalidArgument(f"expected a list of texts, or None for all, got {brief(value)}")
+    return value
 
 
-def _check_kinds(given: object) -> object:
-    if given is not None and not (_is_list_of_texts(given) and {*given} <= {*_KINDS}):
-        raise InvalidArgument(f"expected a list out of {_KINDS}, or None for all, got {brief(given)}")
-    return given
+def _check_kinds(value: object) -> object:
+    if value is not None and not (_is_list_of_texts(value) and {*value} <= {*_KINDS}):
+        raise InvalidArgument(f"expected a list out of {_KINDS}, or None for all, got {brief(value)}")
+    return value
 
 
-def _is_list_of_texts(given: object) -> TypeGuard[Collection[str]]:
-    return isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
+def _is_list_of_texts(value: object) -> TypeGuard[Collection[str]]:
+    return isinstance(value, _LISTS) and all(isinstance(each, str) for each in value)
 
 
 def _check_time(at: object) -> object:
@@ -71,7 +72,7 @@ def _check_metadata(metadata: object) -> object:
 
 
 def _problems_of(name: object, condition: object) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each problem of the condition on one name."""
+    """Yield position and text of each problem of the condition on one name."""
     place = f"[{brief(name)}]"
     if not isinstance(name, str):
         yield place, "expected a name, which is text"
@@ -89,10 +90,10 @@ _Time: TypeAlias = Annotated[SkipValidation[datetime | float | None], AfterValid
 
 @options(InvalidArgument)
 class RecallFilter:
-    """Conditions of a recall; an item has to meet every given condition.
+    """Conditions of a recall; an item has to meet every condition.
 
     Raises:
-        InvalidArgument: A condition is invalid; names every problem.
+        InvalidArgument: A condition is invalid; the error names every problem.
     """
 
     kinds: Annotated[SkipValidation[Collection[str] | None], AfterValidator(_check_kinds)] = None
@@ -100,12 +101,12 @@ class RecallFilter:
     sources: Annotated[SkipValidation[Collection[str] | None], AfterValidator(_check_texts)] = None
     """Sources of documents, and names of conversations."""
     metadata: _Metadata = field(default_factory=dict)
-    """Conditions by name: a value to equal; a list of values, one of which to equal; or operators with their values:
-    `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
+    """Conditions by name: an equal value; a list that contains an equal value; or operators with their operands, such
+    as `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
     since: _Time = None
-    """Earliest time: for a message when it was written, for other items when they were stored. UTC without a zone."""
+    """Earliest time: when a message was written, or when another item was stored. A time without a zone is UTC."""
     until: _Time = None
-    """First time that is too late."""
+    """End of the period: items of this time or later are left out."""
 
     @model_validator(mode="after")
     def _has_a_period(self) -> Self:
@@ -142,7 +143,7 @@ class RecallFilter:
         return self.until is None or at < seconds(self.until)
 
     def rows(self) -> list[ColumnElement[bool]]:
-        """Return the conditions that SQL can check, with the parameter `scopes`: all but the values of metadata."""
+        """Return the conditions that SQL can check, with the parameter `scopes`: all except the values of metadata."""
         conditions: list[ColumnElement[bool]] = []
         if self.kinds is not None:
             conditions.append(items.c.kind.in_([*self.kinds]))
@@ -182,7 +183,7 @@ def _problems_of_operators(place: str, condition: Mapping[Any, object]) -> Itera
         elif problem := _operand_problem(operator, value):
             yield f"{place}[{operator!r}]", problem
     # An empty range is a mistake: no item would ever be recalled.
-    low, high = _limit(condition, ("gt", "gte")), _limit(condition, ("lt", "lte"))
+    low, high = _bound(condition, ("gt", "gte")), _bound(condition, ("lt", "lte"))
     if low is not None and high is not None and (not _comparable(low, high) or low > high):
         yield place, f"nothing is between {brief(low)} and {brief(high)}"
 
@@ -220,7 +221,7 @@ def _is_json(value: object, left: int = MAX_DEPTH) -> bool:
     return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _limit(condition: Mapping[str, Any], names: tuple[str, str]) -> Any:
+def _bound(condition: Mapping[str, Any], names: tuple[str, str]) -> Any:
     return next((condition[name] for name in names if name in condition), None)
 
 
@@ -236,14 +237,14 @@ def _meets(stored: Mapping[str, object], name: str, condition: object) -> bool:
         if operator == "exists":
             met = (name in stored) is wanted
         else:
-            # A name that is not stored meets no other operator: it is not null.
-            met = name in stored and _holds(operator, stored[name], wanted)
+            # A name that is not stored meets no other operator: a missing value is not null.
+            met = name in stored and _is_met(operator, stored[name], wanted)
         if not met:
             return False
     return True
 
 
-def _holds(operator: str, value: object, wanted: Any) -> bool:
+def _is_met(operator: str, value: object, wanted: Any) -> bool:
     if operator == "eq":
         return _same(value, wanted)
     if operator == "in":

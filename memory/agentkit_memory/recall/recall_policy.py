@@ -76,11 +76,11 @@ class RecallPolicy:
         QuestionScorer(),
     )
     candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = 24
-    """Number of candidates of each retriever."""
+    """Maximum number of candidates of each retriever."""
     around: CountOrZero = 6
     """Number of the best hits whose neighbouring turns become candidates too."""
     diversity: Share = 0.0
-    """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
+    """From 0.0 (the best first) to 1.0 (the most different first): maximal marginal relevance."""
     collapse: bool = True
     """True to use only the best of nearly equal texts."""
     tokens: Count | None = None
@@ -117,11 +117,11 @@ POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(
         )
     }
 )
-"""Policies by name: `default`; `lexical`, the default without a model; and `bm25` and `dense` for comparisons."""
+"""Policies by name: `default`; `lexical`, the default without dense vectors; `bm25` and `dense`, for comparisons."""
 
 
 def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
-    """Return the policy of a name; the default policy for None.
+    """Return the policy with a name; None for the default policy.
 
     Raises:
         InvalidArgument: The name is unknown.

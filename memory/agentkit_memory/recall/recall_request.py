@@ -1,4 +1,4 @@
-"""`Asked`: the arguments of one recall, and the check of these arguments."""
+"""`RecallRequest`: the arguments of one recall, and the check of these arguments."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from agentkit_memory.scope import Scope
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["Asked", "Place", "check_question"]
+__all__ = ["MessageRange", "RecallRequest", "check_question"]
 
-Place: TypeAlias = tuple[int, int, int]
-"""Messages of a branch: its number, the message before the first, and the last."""
+MessageRange: TypeAlias = tuple[int, int, int]
+"""Range of messages of a branch: id of the branch, number before the first message, last number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecallRequest:
     """The arguments of one recall."""
 
     scope: Scope
     """The scope of the reader."""
     query: str
     limit: int
-    """Maximum of documents and messages together, and maximum of facts."""
+    """Maximum number of documents and messages together, and maximum number of facts."""
     policy: RecallPolicy
     now: float
     """Time of the question in seconds since 1970; "last week" is relative to it."""
@@ -41,12 +41,12 @@ class Asked:
     """Time of the clock: items that are valid then are recalled."""
     conversation: str = ""
     """Name of the current conversation, for the log."""
-    hidden: Sequence[Place] = ()
-    """Messages that the model sees without a recall."""
+    hidden: Sequence[MessageRange] = ()
+    """Ranges of messages that the model receives without a recall."""
     roles: Collection[str] | None = None
     """Roles whose messages may be used; None for all."""
     where: RecallFilter | None = None
-    """Condition of every item."""
+    """Conditions of every item; None for no conditions."""
 
     def allows(self, item: StoredItem) -> bool:
         """Return True if the filter allows an item."""
@@ -71,7 +71,7 @@ class Asked:
         return sum([self.is_of_roles(item) for item in items])
 
     def hides(self, item: StoredItem) -> bool:
-        """Return True if an item is a message that the model sees without a recall."""
+        """Return True if an item is a message that the model receives without a recall."""
         if item.kind != TURN:
             return False
         return any(item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden)

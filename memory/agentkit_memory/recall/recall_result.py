@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "relevance", "to_log"]
 
-Plain: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
-"""A considered item without its text: id, kind, score, used or not, reason, slot, parts and raw scores."""
+LoggedCandidate: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
+"""A candidate without its text: id, kind, score, used or not, reason, slot, parts and raw scores."""
 NEAR_MISSES = 10
-"""Candidates that were not used and are logged."""
+"""Maximum number of unused candidates in a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Explained:
     used: bool
     why: str
     text: str
-    """Start of its text."""
+    """Start of the text of the item."""
 
     def __str__(self) -> str:
         use = "-"
@@ -66,8 +66,8 @@ class Recall(Sequence[Document | RecalledMessage]):
         images: Mapping[str, Image] = MappingProxyType({}),
     ) -> None:
         self.query = query
-        results = [_found(each, images) for each in used if each.slot != "knowledge"]
-        self._found = tuple(results)
+        results = [_result(each, images) for each in used if each.slot != "knowledge"]
+        self._results = tuple(results)
         self.documents = tuple([result for result in results if isinstance(result, Document)])
         """Chunks of documents, best first."""
         self.recalled = tuple([result for result in results if isinstance(result, RecalledMessage)])
@@ -101,17 +101,17 @@ class Recall(Sequence[Document | RecalledMessage]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Document | RecalledMessage, ...]: ...
     def __getitem__(self, index: int | slice) -> Document | RecalledMessage | tuple[Document | RecalledMessage, ...]:
-        return self._found[index]
+        return self._results[index]
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._results)
 
     def __eq__(self, other: object) -> bool:
-        """Equal to a tuple or list of the same documents and messages, and to another recall of the same."""
+        """Return True for a tuple or list of the same documents and messages, or a recall with the same results."""
         if isinstance(other, Recall):
-            return (self._found, self.knowledge) == (other._found, other.knowledge)
+            return (self._results, self.knowledge) == (other._results, other.knowledge)
         if isinstance(other, tuple | list):
-            return self._found == tuple(other)
+            return self._results == tuple(other)
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
@@ -126,38 +126,38 @@ def relevance(score: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
-def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:
+def to_log(considered: Sequence[ScoredItem]) -> list[LoggedCandidate]:
     """Return the used candidates and the `NEAR_MISSES` next best candidates, best first.
 
-    The candidates are plain tuples: hundreds of recalls may wait for the log, and the garbage collector would visit
-    objects again and again.
+    The candidates are plain tuples, because hundreds of recalls may wait to be logged, and the garbage collector would
+    visit other objects again and again.
     """
     remaining = NEAR_MISSES
-    plain = []
+    logged = []
     for each in considered:
-        # The next best candidates explain why an item was nearly recalled.
+        # The best unused candidates explain why an expected item was not recalled.
         if each.used or remaining:
             remaining -= not each.used
-            plain.append(_plain(each))
-    return plain
+            logged.append(_logged(each))
+    return logged
 
 
-def candidate(plain: Plain) -> Candidate:
-    """Return a considered item as a candidate of the log."""
-    item, kind, score, used, why, slot, parts, retrieved = plain
+def candidate(logged: LoggedCandidate) -> Candidate:
+    """Return the `Candidate` of a log for a plain tuple."""
+    item, kind, score, used, why, slot, parts, retrieved = logged
     scores = {name: round(value, 4) for name, value in parts.items()}
     scores |= {f"{name} raw": round(value, 4) for name, value in retrieved.items()}
     return Candidate(item, kind, round(score, 4), used, why, slot, scores)
 
 
-def _plain(each: ScoredItem) -> Plain:
+def _logged(each: ScoredItem) -> LoggedCandidate:
     slot = ""
     if each.used:
         slot = each.slot
     return each.item.id, each.item.kind, each.score, each.used, each.reason, slot, each.parts, each.retrieved
 
 
-def _found(each: ScoredItem, images: Mapping[str, Image]) -> Document | RecalledMessage:
+def _result(each: ScoredItem, images: Mapping[str, Image]) -> Document | RecalledMessage:
     if each.item.kind == TURN:
         return _message(each)
     return _document(each, images.get(each.item.document_id))

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
+from agentkit_memory.recall.recall_request import RecallRequest
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.store.stored_item import StoredItem
@@ -17,9 +17,9 @@ from agentkit_memory.store.stored_item import StoredItem
 __all__ = ["Candidates", "ConfirmedHit", "Depth"]
 
 _WIDER = 16
-"""Factor of the candidates after copies took the places of other candidates."""
+"""Factor for the candidates of the next round, if copies replaced other candidates."""
 _DEEPER = 4
-"""Factor of the hits after SQL or the filter left out most of them."""
+"""Factor for the hits of the next round, if SQL or the filter left out most hits."""
 
 
 class ConfirmedHit(NamedTuple):
@@ -40,14 +40,14 @@ class Depth:
     hits: Mapping[str, int]
     """Hits to fetch from the index by retriever: more than `wanted` if most of them are not usable."""
     is_wider: bool = False
-    """True if an earlier round found mostly copies: then copies of one text take one place."""
+    """True if an earlier round found mostly copies: then only one copy of a text becomes a candidate."""
 
     @classmethod
-    def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
+    def of(cls, request: RecallRequest, candidates: int, *, is_wider: bool = False) -> Depth:
         """Return the first depth for a number of candidates."""
-        hidden = sum(last - after for _, after, last in asked.hidden)
+        hidden = sum(last - after for _, after, last in request.hidden)
         # Hidden messages are often the best hits, as they have the same topic: they must not replace other candidates.
-        wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
+        wanted = max(candidates, 2 * request.limit) + min(hidden, 4 * candidates)
         return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
 
     @property
@@ -64,23 +64,23 @@ class Depth:
         hits = min(_DEEPER * self.hits[retriever], max(MAX_CANDIDATES, self.wanted))
         return replace(self, hits={**self.hits, retriever: hits})
 
-    def wider(self, asked: Asked) -> Depth:
+    def wider(self, request: RecallRequest) -> Depth:
         """Return the depth with more candidates of every retriever."""
-        candidates = min(_WIDER * max(self.candidates, asked.limit), MAX_CANDIDATES)
-        return Depth.of(asked, candidates, is_wider=True)
+        candidates = min(_WIDER * max(self.candidates, request.limit), MAX_CANDIDATES)
+        return Depth.of(request, candidates, is_wider=True)
 
 
 @dataclass(slots=True)
 class Candidates:
     """The candidates of one round."""
 
-    asked: Asked
+    request: RecallRequest
     depth: Depth
     question: Question
     next: Depth | None = None
     """Depth of the next round; None if these candidates suffice."""
     is_rare: bool = False
-    """True if the filter allows few of the best hits, and too many items meet it to ask the index about each."""
+    """True if few of the best hits meet the filter, but too many items meet it for a search among their ids."""
     is_full: bool = False
     """True if there may be more hits than were considered."""
     copies: int = 0
@@ -97,13 +97,13 @@ class Candidates:
             if candidate is not None:
                 candidate.retrieved[retriever] = score
                 continue
-            if self.asked.hidden and self.asked.hides(item):
+            if self.request.hidden and self.request.hides(item):
                 continue
             if self.depth.is_wider and self._is_copy(item):
                 continue
             self.items[item.id] = ScoredItem(item, {retriever: score})
-        # An item that BM25 did not find has none of the terms, if all hits were fetched. A vector always has a score:
-        # for items without a vector, the lowest one counts.
+        # If all hits were fetched, an item that BM25 did not find has none of the terms. A vector always has a score,
+        # so that an item without a vector gets the lowest score.
         self.floors[retriever] = 0.0
         if len(hits) >= self.depth.wanted or retriever == DENSE:
             self.floors[retriever] = min([score for _, score in hits], default=0.0)
@@ -121,17 +121,17 @@ class Candidates:
     def add_neighbours(self, items: Iterable[StoredItem]) -> None:
         """Add messages near the best hits, which no retriever found."""
         for item in items:
-            if item.id in self.items or (self.asked.hidden and self.asked.hides(item)):
+            if item.id in self.items or (self.request.hidden and self.request.hides(item)):
                 continue
-            if self.asked.allows(item):
+            if self.request.allows(item):
                 self.items[item.id] = ScoredItem(item)
 
     def best_turns(self) -> list[StoredItem]:
-        """Return the messages among the best hits: only messages are understood from their neighbours."""
-        around = self.asked.policy.around
+        """Return the messages among the best hits, which can be understood better with their neighbours."""
+        around = self.request.policy.around
         if not around:
             return []
-        # Scores of different retrievers have different scales.
+        # The scores of the retrievers have different scales, so that each score is divided by the highest score.
         tops = {}
         for name in self.floors:
             scores = [abs(each.retrieved.get(name, 0.0)) for each in self.items.values()]

@@ -16,8 +16,9 @@ from agentkit_memory.store.stored_item import StoredItem
 __all__ = ["MAX_ROWS", "RecallRows"]
 
 MAX_ROWS = 2_000
-"""Maximum of items outside of the index that are scored, the newest first."""
+"""Maximum number of items outside of the index that are scored, the newest first."""
 _REACH = 2
+"""Maximum distance of a neighbour from a turn."""
 _STEPS = range(-_REACH, _REACH + 1)
 
 
@@ -34,11 +35,11 @@ class RecallRows:
         self.unreadable: dict[str, str] = {}
         """Reasons why corrupt rows were left out, by the id of the item."""
         self.waiting: list[StoredItem] = []
-        """Items that the index does not contain, newest first; the newest of all items without an index."""
+        """Items that the index does not contain, newest first; without an index, the newest of all items."""
         self._new_turns: Sequence[StoredItem] = ()
         """Messages of the scopes that are not items yet."""
         self._items: dict[str, StoredItem | None] = {}
-        """Items of hits by id; None for an item that SQL does not confirm."""
+        """Items of hits, by id; None for a hit that SQL does not confirm."""
         self._near: list[StoredItem] = []
         self._seeds: set[str] = set()
         """Ids of the items whose neighbours are in `_near`."""
@@ -64,7 +65,7 @@ class RecallRows:
                 "searched; a thread of this memory indexes the others"
             )
         waiting += self._read_unindexed(connection, where, has_index)
-        # A message may be in both lists, as a thread makes items of messages meanwhile: its item replaces it.
+        # A thread may have written the item of a new message meanwhile: then the item replaces the message.
         self.waiting = [*{item.id: item for item in waiting}.values()]
         if len(self.waiting) >= MAX_ROWS and not is_reported:
             problem = f"more than {MAX_ROWS} items are not indexed yet: only the newest were searched, with BM25"
@@ -77,7 +78,7 @@ class RecallRows:
     def _read_new_turns(self, connection: Connection, where: RecallFilter | None) -> tuple[list[StoredItem], str]:
         if not self.view.behind:
             return [], ""
-        # Messages take long to read, and a filter of documents excludes them.
+        # Reading messages takes long, so that they are not read if the filter excludes all messages.
         if where is not None and where.kinds is not None and TURN not in where.kinds:
             return [], ""
         self._new_turns, problem = read_new_turns(connection, self.view.scope_ids, self.valid_at, MAX_ROWS)
@@ -92,7 +93,7 @@ class RecallRows:
             if where is not None:
                 conditions = where.rows()
             return self.read_newest(connection, MAX_ROWS, conditions)
-        # Messages that were new when the view was read may be items that wait by now.
+        # Messages that were new when the view was read may be waiting items now.
         if not self.is_settled:
             return read_pending(connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
         return []
@@ -111,8 +112,8 @@ class RecallRows:
         unread = [each for each in ids if each not in self._items]
         if unread:
             self._read(connection, unread, around)
-        # Items that waited are left out even if they are indexed now: `waiting` contains them, and the index may have
-        # returned an older version.
+        # Waiting items are left out, even if they were indexed meanwhile: `waiting` contains their newest versions, and
+        # the index may have returned older versions.
         waited = {item.id for item in self.waiting} - {turn.id for turn in self._new_turns}
         items = [self._items[each] for each in ids if each not in waited]
         return [item for item in items if item is not None]
@@ -122,7 +123,7 @@ class RecallRows:
         if not self.is_settled:
             space = self.view.space.name
         elif not self._items:
-            # Later reads are of a wider search, whose hits are mostly no better than the first.
+            # Later reads are for wider rounds, whose hits are mostly worse: their neighbours are rarely needed.
             seeds = [*ids[:around]]
         confirmed = read_items(
             connection,
@@ -145,10 +146,10 @@ class RecallRows:
         self._items |= {item.id: item for item in items}
 
     def neighbours(self, connection: Connection, turns: Sequence[StoredItem]) -> list[StoredItem]:
-        """Return the messages up to two positions from turns; of a long message the first part."""
+        """Return the messages up to two positions before and after turns; of a long message, the first part."""
         unread = [each for each in turns if each.id not in self._seeds]
         if unread:
-            # New turns have no rows of items yet: their neighbours are found by their places.
+            # New turns have no rows of items yet: their neighbours are found by branch and position.
             new = {item.id for item in self._new_turns}
             stored = new.isdisjoint([each.id for each in unread])
             self._near += read_around(

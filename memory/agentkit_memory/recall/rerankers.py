@@ -17,19 +17,21 @@ __all__ = ["Reranker", "is_reranker", "reranked"]
 _MAX_RERANKED = 50
 """Maximum number of candidates to rerank."""
 _TIMEOUT = 1.0
+"""Seconds that a recall waits for a reranker without a `rerank_timeout`."""
 _MAX_TIMEOUT = 300.0
+"""Maximum seconds of a `rerank_timeout`."""
 
 
 class Reranker(Protocol):
     """Scores the best candidates again for a question.
 
-    A recall waits for up to its `rerank_timeout` in seconds, by default 1.0. If it is late or raises an error, the
-    order does not change, and `Recall.degraded` contains the problem.
+    A recall waits for up to `rerank_timeout` seconds (an attribute, by default 1.0). If the reranker is late or raises
+    an error, the order does not change, and `Recall.degraded` contains the problem.
     """
 
     @property
     def name(self) -> str:
-        """Name of its part in the explanation of a score."""
+        """Name of the reranker's part in the explanation of a score."""
         ...
 
     def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
@@ -37,9 +39,10 @@ class Reranker(Protocol):
         ...
 
 
-_MAX_OVERDUE = 64
-_overdue: dict[int, Reranker] = {}
-"""Rerankers with an unfinished late call, by their ids. They are not called, as each call would leave a thread."""
+_MAX_LATE = 64
+"""Maximum number of rerankers with an unfinished late call; at this number, no reranker is called."""
+_late_rerankers: dict[int, Reranker] = {}
+"""Rerankers with an unfinished late call, by `id`. They are not called again, as each call may leave a thread."""
 
 
 def is_reranker(part: object) -> bool:
@@ -48,7 +51,7 @@ def is_reranker(part: object) -> bool:
 
 
 def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tuple[list[ScoredItem], str]:
-    """Return the candidates in the order of a reranker, and the problem if it failed, else empty text.
+    """Return the candidates in the order of a reranker, and its problem; empty text if it succeeded.
 
     Raises:
         InvalidArgument: The reranker has an invalid time limit, or did not return one finite number for each candidate.
@@ -62,13 +65,13 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         )
     head = tuple(order[:_MAX_RERANKED])
     late = f"not reranked: reranker {reranker.name!r} did not return within {limit:g} seconds"
-    if id(reranker) in _overdue or len(_overdue) >= _MAX_OVERDUE:
+    if id(reranker) in _late_rerankers or len(_late_rerankers) >= _MAX_LATE:
         return order, f"{late}; it is called again after it has returned"
-    # A thread is needed: a model cannot be interrupted, but a recall need not wait for it.
+    # The call has a thread, because a model cannot be interrupted, and the recall must not wait for a late call.
     call = call_of_model(lambda: [*reranker.rerank(question, head)])
     if wait([call], limit).not_done:
-        _overdue[id(reranker)] = reranker
-        call.add_done_callback(lambda _: _overdue.pop(id(reranker), None))
+        _late_rerankers[id(reranker)] = reranker
+        call.add_done_callback(lambda _: _late_rerankers.pop(id(reranker), None))
         return order, late
     try:
         scores: list[Any] = call.result()
@@ -82,9 +85,9 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         )
     for each, score in zip(head, scores, strict=True):
         each.parts[reranker.name] = float(score)
-    # Equal scores keep the order without the reranker.
-    places = sorted(range(len(head)), key=lambda place: (-float(scores[place]), place))
-    return [head[place] for place in places] + order[len(head) :], ""
+    # Candidates with equal scores keep their order.
+    indexes = sorted(range(len(head)), key=lambda index: (-float(scores[index]), index))
+    return [head[index] for index in indexes] + order[len(head) :], ""
 
 
 def _is_score(value: object) -> bool:

@@ -36,7 +36,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of its part in the explanation of a score."""
+        """Name of the scorer's part in the explanation of a score."""
         ...
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -62,7 +62,7 @@ class SpeakerScorer:
 
 @options(InvalidArgument)
 class DateScorer:
-    """Raises turns from about the dates that the question names."""
+    """Raises turns whose time is near the dates that the question names."""
 
     weight: Weight = 1.0
     name = "date"
@@ -81,7 +81,7 @@ class DateScorer:
 
 @options(InvalidArgument)
 class AnswerScorer:
-    """Raises texts with the kind of the answer: a time for "when", a number for "how many"."""
+    """Raises texts that contain the kind of answer: a time for "when", a number for "how many"."""
 
     weight: Weight = 0.5
     name = "answer"
@@ -158,7 +158,7 @@ def add_up(
     columns, sums = _fused(policy, retrievers, question, pool)
     for scorer in scorers:
         (values,) = _checked(policy, scorer, 1, question, pool)
-        # Most scorers change nothing.
+        # Most scorers change nothing, and need no column.
         if any(values):
             columns[scorer.name] = values
             sums = [total + value for total, value in zip(sums, values, strict=True)]
@@ -173,17 +173,17 @@ def _fused(
     """Return the scaled scores of each retriever by name, and their sums."""
     columns: dict[str, list[float]] = {}
     sums = [0.0] * len(pool.candidates)
-    # If the index could serve none of the retrievers, BM25 is computed from the texts.
+    # If no retriever of the policy could be used, BM25 is computed from the texts.
     active = [each for each in retrievers if each.name in pool.floors] or [BM25Retriever()]
     for retriever in active:
-        own, lent = _checked(policy, retriever, 2, question, pool)
-        both = [own_score + lent_score for own_score, lent_score in zip(own, lent, strict=True)]
+        base, lent = _checked(policy, retriever, 2, question, pool)
+        both = [base_score + lent_score for base_score, lent_score in zip(base, lent, strict=True)]
         mean, scale = _scale(both)
-        columns[retriever.name] = [(value - mean) * scale for value in own]
+        columns[retriever.name] = [(value - mean) * scale for value in base]
         if any(lent):
             columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
         sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
-    # Scorers add standard deviations of the sum, which is wider for two retrievers that agree.
+    # Scorers add standard deviations of the sum. The sum of several retrievers is scaled to standard deviations again.
     if len(active) > 1:
         _, scale = _scale(sums)
         columns = {name: [value * scale for value in values] for name, values in columns.items()}
@@ -192,7 +192,7 @@ def _fused(
 
 
 def _scale(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of values, and the factor to standard deviations; 0.0 if they hardly differ."""
+    """Return the mean of values, and the factor from values to standard deviations; 0.0 if the values hardly differ."""
     mean, deviation = spread(values)
     if not deviation:
         return mean, 0.0
@@ -200,14 +200,14 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _checked(policy: str, part: Retriever | Scorer, rows: int, question: Question, pool: Pool) -> list[list[float]]:
-    """Return the rows of scores of a part of a policy. A custom part may return or raise anything."""
+    """Return the rows of scores of a retriever or scorer. Custom code may return or raise anything."""
     where, size = f"RecallPolicy {policy!r}: {part.name!r}", len(pool.candidates)
     try:
         returned: Any = part.scores(question, pool)
         if rows == 1:
             returned = (returned,)
         scores = [[*values] for values in returned]
-        right = len(scores) == rows and all(len(row) == size and isfinite(sum(row)) for row in scores)
+        is_valid = len(scores) == rows and all(len(row) == size and isfinite(sum(row)) for row in scores)
     except StoreError:
         raise
     except Exception as error:
@@ -216,6 +216,6 @@ def _checked(policy: str, part: Retriever | Scorer, rows: int, question: Questio
             path=where,
             value=type(error).__name__,
         ) from error
-    if not right:
+    if not is_valid:
         raise InvalidArgument(f"{where}: expected one finite number for each of {size} candidates", path=where)
     return scores

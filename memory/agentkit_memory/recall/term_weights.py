@@ -12,6 +12,7 @@ __all__ = ["MAX_SAMPLE", "term_weights", "weights_outside_of_index"]
 MAX_SAMPLE = 24
 """Maximum number of hits for the estimate of the weights of terms."""
 _MAX_SWEEPS = 16
+"""Maximum number of passes over all weights."""
 _MIN_STEP = 1e-2
 """Convergence threshold, relative to the average weight: the sweeps end when no weight changes by more."""
 
@@ -47,7 +48,7 @@ def _sweep(
     weights: dict[int, float],
     residuals: list[float],
 ) -> float:
-    """Improve each weight once, and the residuals with it; return the largest change."""
+    """Improve each weight once, update the residuals, and return the largest change of a weight."""
     largest = 0.0
     for term, column in columns:
         step = sum([value * residuals[row] for row, value in column]) / squares[term]

@@ -1,4 +1,4 @@
-"""`Gate`: the checks of a new model; `Reembedding`: the result of a change; `ReembedProgress`: its progress."""
+"""`Gate`: the checks of a new model; `Reembedding` and `ReembedProgress`: result and progress of a change."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Gate:
     self_retrieval: Share = 0.9
     """Minimum share of these items among the best 10 hits for half of their text."""
     overlap: Share = 0.8
-    """Share of the items used by recent recalls, and of the hits for `questions` so far, that must be found again."""
+    """Minimum share of items of recent recalls, and of the present hits for `questions`, that must be found again."""
     failing: Share = 0.0
-    """Share of the items that may be left without a dense vector, for BM25 only."""
+    """Maximum share of items without a dense vector, which only BM25 finds."""
     questions: Sequence[str] = ()
     """Further questions to compare the spaces with, in the scope of the memory."""
 
@@ -40,6 +40,7 @@ class GateCheck:
     tried: int
     """Number of items that had to be found; 0 if nothing could be tried."""
     found: int
+    """Number of items that were found."""
     minimum: float
     """Minimum share of items to find."""
     examples: tuple[str, ...] = ()
@@ -64,7 +65,9 @@ class ReembedProgress:
 
     space: str
     done: int
+    """Number of items in the new space."""
     total: int
+    """Number of items that the new space will contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,11 @@ class Reembedding:
     space: str
     """The new space."""
     model: str
-    """Its model; empty for BM25 alone."""
+    """Model of the new space; empty for BM25 alone."""
     flipped: bool
     """True if the new space is the active space now."""
     why: str = ""
-    """Reason why it is not active, else empty. The new space stays up to date: call `reembed` again, or abandon it."""
+    """Reason why the new space is not active, else empty. The space stays up to date until it is abandoned."""
     items: int = 0
     """Items in the new space."""
     failing: int = 0

@@ -1,4 +1,4 @@
-"""Changes of the active space: it is chosen for a new store, and changed in one transaction."""
+"""The active space: its choice for a new store, and its change in one transaction."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _TRY_AGAIN = update(vector_state).where(*_failed).values(leased_until=None, atte
 
 
 def establish(database: Database, encoder: Encoder) -> None:
-    """Choose the model of an empty store; of another store, check that its model is this one.
+    """Choose the model of an empty store, or check that a store with items uses the model.
 
     Raises:
-        EmbedderError: The store is read by another model or by BM25 alone, or the model of an empty store does not
-            return a first vector, whose length is needed.
+        EmbedderError: A store with items uses another model or BM25 alone; or the model of an empty store does not
+            return a first vector, which determines the dimensions.
     """
     with database.read() as connection:
         fits, active = _fits(connection, database, encoder.model), active_space(connection)
@@ -53,13 +53,13 @@ def establish(database: Database, encoder: Encoder) -> None:
         if not _fits(connection, database, encoder.model):
             for each in known_spaces(connection):
                 connection.execute(_CHANGE, {"its_name": each.name, "from": each.state, "to": "retired"})
-            # An empty store has at most removals in its outbox, from indexes that are dropped.
+            # The outbox of an empty store contains only removals from indexes that are dropped.
             connection.execute(delete(vector_state))
             _write(connection, new, database.clock())
 
 
 def renew(database: Database) -> None:
-    """Replace the spaces of an older analysis of texts by new spaces, whose indexes are filled from SQL later."""
+    """Replace spaces with an older analysis of texts by new spaces, whose indexes are filled from SQL later."""
     with database.read() as connection:
         if all(each.name == space_name(each.model) for each in known_spaces(connection, "active", "building")):
             return
@@ -74,7 +74,7 @@ def renew(database: Database) -> None:
 
 
 def _fits(connection: Connection, database: Database, model: str) -> bool:
-    """Return True if the model is the model of a store; False if the store is empty, so that it can be chosen.
+    """Return True if a store uses the model; False if the store is empty, so that a model can be chosen.
 
     Raises:
         EmbedderError: The store has items and another model.
@@ -106,9 +106,9 @@ def try_again(database: Database, space: Space) -> None:
 
 
 def begin(database: Database, model: str, dimensions: int) -> Space:
-    """Add the space of a model next to the active space, if it was not added before; return it.
+    """Return the space of a model, which is added next to the active space unless it exists.
 
-    From then on, items are queued for both.
+    From then on, items are queued for both spaces.
 
     Raises:
         InvalidArgument: Another change of the model was started and is not finished.
@@ -128,7 +128,7 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
                 value=str(other),
             )
         active = active_space(connection)
-        # A space that was never indexed has no row, which it needs once it is not the only space.
+        # The active space of a store that was never indexed has no row. It needs a row once there is a second space.
         if find_space(connection, active.name) is None:
             _write(connection, active, database.clock())
         _write(connection, new, database.clock())
@@ -141,7 +141,7 @@ def flip(database: Database, space: Space) -> bool:
         hold_spaces(connection, change=True)
         active = active_space(connection)
         if active.name == space.name:
-            # Another process built and activated it first.
+            # Another process has activated the space.
             return True
         if not connection.execute(_CHANGE, {"its_name": space.name, "from": "building", "to": "active"}).rowcount:
             return False
@@ -160,7 +160,7 @@ def abandon(database: Database) -> bool:
 
 
 def _write(connection: Connection, space: Space, now: float) -> None:
-    """Insert a space; a retired space of that name is used again, with a new index."""
+    """Insert a space; a retired space with the same name is used again, with a new index."""
     changes = {"its_name": space.name, "to": space.state, "size": space.dimensions}
     if not connection.execute(_REVIVE, changes).rowcount:
         row = {"space": space.name, "index_id": "", "model": space.model, "dimensions": space.dimensions}

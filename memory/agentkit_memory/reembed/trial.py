@@ -15,7 +15,7 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.item_rows import IMAGE, wanted
+from agentkit_memory.store.item_rows import IMAGE, is_current
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.recall_logs import used_items
 from agentkit_memory.store.scope_rows import readable_ids
@@ -25,21 +25,25 @@ from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 __all__ = ["check"]
 
 _BEST = 10
+"""Number of best hits that must contain an item, or that must be found again."""
 _HITS = 50
+"""Number of hits among which an item must be found again."""
 _EXAMPLES = 10
+"""Maximum ids of missed items in a check."""
 _MIN_WORDS = 8
+"""Minimum words of an item that are used as its question."""
 
 _is_indexed = (
     vector_state.c.item_id == items.c.id,
     vector_state.c.space == bindparam("this"),
     vector_state.c.want == vector_state.c.have,
-    wanted(),
+    is_current(),
 )
-# Ids are hashes of content, so the first ids are a sample, the same in each try.
+# Ids are hashes of content, so that the first ids are a sample, which is the same in each try.
 _SAMPLE = (
     select(items.c.id, items.c.scope_id, items.c.title, ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    # Images are left out: their vectors are of their pixels, not of their texts.
+    # Images are left out, because they may have the vectors of their pixels, not of their texts.
     .where(*_is_indexed, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))
     .order_by(items.c.id)
     .limit(bindparam("most"))
@@ -94,7 +98,7 @@ class _SpaceSearcher:
     def best_ids(
         self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int, *, both: bool = True
     ) -> set[str]:
-        """Return the ids of the best hits of BM25 and dense retrieval; without `both`, of one of them."""
+        """Return the ids of the best hits by BM25 and by vector; without `both`, by vector or, without one, by BM25."""
         hits: list[Hit] = []
         if both or vector is None:
             hits += self._index.query_sparse(query_vector(question), scope_ids, most)
@@ -108,7 +112,7 @@ def _self_retrieval(database: Database, searcher: _SpaceSearcher, gate: Gate) ->
     with database.read() as connection:
         rows = decode_rows(connection, _SAMPLE, {"this": searcher.space.name, "most": gate.sample}, items.c.id).sound
     questions = [_half(indexed_text(row.title, row.text)) for row in rows]
-    # A model may take long: no connection is open meanwhile.
+    # No connection is open while the model computes, which may take long.
     vectors = searcher.vectors(questions)
     missed = []
     with database.read() as connection:
@@ -121,7 +125,7 @@ def _self_retrieval(database: Database, searcher: _SpaceSearcher, gate: Gate) ->
 
 
 def _recent_recalls(database: Database, searcher: _SpaceSearcher, gate: Gate) -> GateCheck:
-    """Repeat recent questions in their scopes: the items that were used then should be found now."""
+    """Repeat recent questions in their scopes: the new space should find the items that the recalls used."""
     database.deferred.settle()
     with database.read() as connection:
         recent = decode_rows(connection, _RECENT, {"most": gate.sample}, recall_logs.c.id).sound
@@ -153,6 +157,7 @@ def _questions(
 
 
 def _half(text: str) -> str:
+    """Return the first half of the words of a text, at least eight words."""
     words = text.split()
     return " ".join(words[: max(_MIN_WORDS, len(words) // 2)])
 

@@ -1,4 +1,4 @@
-"""The images of documents: their bytes or their address; and the names of their vectors."""
+"""The images of documents, as bytes or addresses, and the names of their vectors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, I
     """Return the images of documents, by the ids of the documents; other documents are left out."""
     if not documents:
         return {}
-    read: dict[str, Image] = {}
+    images_by_document: dict[str, Image] = {}
     for row in decode_rows(connection, _READ, {"ids": list(documents)}, images.c.document_id).sound:
         # A document with a corrupt image can still be found by its alt text.
         with suppress(ValueError):
-            read[row.document_id] = _image(row)
-    return read
+            images_by_document[row.document_id] = _image(row)
+    return images_by_document
 
 
 def _image(row: Any) -> Image:

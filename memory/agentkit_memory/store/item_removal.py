@@ -25,28 +25,28 @@ _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hash
 
 @dataclass(slots=True)
 class Forgotten:
-    """Content of deleted rows, used to verify an erasure."""
+    """Content of deleted rows, for the search of an erasure for remains."""
 
     texts: list[str] = field(default_factory=list)
     embeddings: int = 0
-    """Number of stored vectors that were deleted with them."""
+    """Number of stored vectors that were deleted with the rows."""
 
 
 def forget_items(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> int:
-    """Delete items, the facts that were taken from them and the stored vectors of both; return the number of items.
+    """Delete items, the facts that were taken from them, and the vectors of both; return the number of rows.
 
-    Items are withdrawn from the index first, so a concurrent worker has either stored its vector, which is deleted, or
-    finds no item.
+    Items are withdrawn from the index first, so that a concurrent worker has either stored a vector, which is deleted,
+    or finds no item.
     """
     total, pending = 0, set(ids)
     while pending:
         derived: set[str] = set()
-        # A corrupt id may be of any type, so ids are sorted as text.
+        # Ids are sorted as text, because a corrupt id may be of any type.
         for batch in in_batches(sorted(pending, key=str)):
             withdraw(connection, batch)
             forget_embeddings(connection, batch, forgotten)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
-            # Facts are queried last, to include facts that a worker was just writing.
+            # Facts are queried last, to include the facts that a concurrent worker was writing.
             derived.update(connection.scalars(_DERIVED, {"ids": batch}))
         pending = derived - pending
     return total
@@ -67,11 +67,11 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
 
 
 def _vector_names(title: object, text: object, image_hash: object) -> set[str]:
-    """Return the names of the vectors of an item: of its text and its image. SQLite stores any type in any column."""
+    """Return the names of the vectors of the text and of the image of an item; none for corrupt columns."""
     names: set[str] = set()
     if is_decoded_text(image_hash):
         names.add(image_hash)
-    # The text may be missing: of a corrupt item, or of a turn whose message is corrupt.
+    # A corrupt item, or a turn whose message is corrupt, may have no text.
     if is_decoded_text(title) and is_decoded_text(text):
         names |= {content_hash(text), content_hash(indexed_text(title, text))}
     return names

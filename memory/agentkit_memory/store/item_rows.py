@@ -54,7 +54,8 @@ __all__ = [
     "TURN",
     "content_hash",
     "in_batches",
-    "lasting",
+    "is_current",
+    "is_valid_now",
     "place_column",
     "read_around",
     "read_ids",
@@ -63,26 +64,24 @@ __all__ = [
     "read_pending",
     "storable",
     "text_columns",
-    "wanted",
 ]
 
 NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
 """Namespace of the ids of documents and items: the same content has the same id in every store."""
 
 _BATCH = 500
-"""Ids of one statement, within the limit of every SQLite."""
+"""Maximum ids in one statement, within the limit of every version of SQLite."""
 
 T = TypeVar("T")
 
-
 PLACE = ("position", "start", "end", "line", "meta")
-"""The columns that a chunk has in each generation of its document, instead of in its item."""
+"""Columns of a chunk that are stored per generation of its document, not in the row of the item."""
 SHOWN_CHUNK = and_(document_chunks.c.item_id == items.c.id, document_chunks.c.generation == documents.c.generation)
-"""Joins the chunk of an item in the generation that its document shows."""
+"""Condition that joins an item with its chunk in the published generation of the document."""
 
 
 def place_column(name: str) -> ColumnElement[Any]:
-    """Return a column of `PLACE`; the row of the item contains it if the item is not a chunk."""
+    """Return a column of `PLACE`: of the chunk or, for other items, of the row of the item."""
     return func.coalesce(document_chunks.c[name], items.c[name]).label(name)
 
 
@@ -107,20 +106,20 @@ _COLUMNS = (
     .outerjoin(branches, branches.c.id == items.c.branch_id)
     .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
 )
-# `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
+# With `+ 0`, SQLite reads these few rows by their keys, instead of the whole scope by its index.
 _ITEM = _COLUMNS.where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 
 
-def wanted() -> ColumnElement[bool]:
-    """Return the condition that an item belongs into an index: it is not superseded."""
+def is_current() -> ColumnElement[bool]:
+    """Return the condition that an item belongs into an index, because no other item superseded it."""
     return items.c.superseded_by.is_(None)
 
 
 _source = items.alias("source")
 
 
-def lasting() -> ColumnElement[bool]:
-    """Return the condition that an item is valid `now`: neither the item nor a source of it has expired."""
+def is_valid_now() -> ColumnElement[bool]:
+    """Return the condition that an item is valid `now`: it has started, and neither it nor a source has expired."""
     expired_source = (
         exists()
         .where(item_sources.c.item_id == items.c.id, _source.c.id == item_sources.c.source_id)
@@ -133,9 +132,9 @@ def lasting() -> ColumnElement[bool]:
     )
 
 
-# Chunks of generations that the document does not show are left out.
+# Chunks of generations that are not published are left out.
 _SHOWN = or_(items.c.document_id.is_(None), document_chunks.c.item_id.is_not(None))
-_VALID = (wanted(), _SHOWN, lasting())
+_VALID = (is_current(), _SHOWN, is_valid_now())
 
 
 _unsettled = (vector_state.c.space == bindparam("space"), vector_state.c.want != vector_state.c.have)
@@ -154,7 +153,7 @@ _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
 _READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
 _seed = items.alias("seed")
-# A corrupt position may be the maximum of its type, which the sum would exceed.
+# The sum of a corrupt position, which may be the maximum of its type, must not overflow.
 _place = cast(_seed.c.position, BigInteger)
 # A turn near two seeds is returned twice.
 _AROUND = Prepared(
@@ -167,7 +166,7 @@ _AROUND = Prepared(
     ).where(
         _seed.c.id.in_(bindparam("seeds", expanding=True)),
         items.c.position != _seed.c.position,
-        # Only the first part of a long turn.
+        # Of a long turn, only the first part is returned.
         items.c.start == 0,
         *_VALID,
     )
@@ -204,10 +203,9 @@ def read_items(
         scope_ids: Numbers of the scopes that may be read.
         now: Time of the question.
         unreadable: Receives the problem of each corrupt row, which is left out, by the id of the item.
-        settled_in: Name of a space: items that wait for its index are left out, as the index may contain an older
-            version.
-        seeds: Ids of items; turns are returned with the turns up to `reach` positions away. Not together with
-            `settled_in`.
+        settled_in: Name of a space whose waiting items are left out, because its index may contain older versions.
+        seeds: Ids of items. If an item is a turn, the turns up to `reach` positions away are returned too. Cannot be
+            combined with `settled_in`.
         reach: Maximum distance of the neighbours of seeds.
 
     Raises:
@@ -254,11 +252,11 @@ def read_newest(
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "most": most}
     if not scope_ids:
         return []
-    which = _OF_SCOPES.where(*where, *_VALID)
+    statement = _OF_SCOPES.where(*where, *_VALID)
     if not where:
         recent = union_all(*[select(_newest_of(scope, most).c.id) for scope in scope_ids]).subquery("recent")
-        which = _ITEM.join(recent, recent.c.id == items.c.id)
-    newest = which.order_by(*_NEWEST_FIRST).limit(bindparam("most"))
+        statement = _ITEM.join(recent, recent.c.id == items.c.id)
+    newest = statement.order_by(*_NEWEST_FIRST).limit(bindparam("most"))
     return _readable(connection, newest, bound, unreadable)
 
 
@@ -270,11 +268,10 @@ def read_ids(
     *,
     by_scope: bool = True,
 ) -> list[str] | None:
-    """Return the ids of all items of some scopes that meet the conditions, valid or not.
+    """Return the ids of all items of some scopes that meet the conditions, including items that are not valid.
 
-    None if they are more than `most`, or if the driver cannot decode one of the ids.
-
-    Without `by_scope`, SQLite finds the rows by an index of the conditions instead of the index of the scope.
+    Return None for more than `most` ids, or if the driver cannot decode an id. Without `by_scope`, SQLite finds the
+    rows by an index for the conditions instead of the index of the scope.
     """
     scope: ColumnElement[int] = items.c.scope_id
     if not by_scope:
@@ -292,7 +289,7 @@ def read_ids(
 
 
 def _newest_of(scope: int, most: int) -> Subquery:
-    """Return the ids of the newest items of a scope that are valid and shown; its index has them in order."""
+    """Return the subquery of the ids of the newest valid items of a scope, which an index has in this order."""
     joined = select(items.c.id).select_from(items).outerjoin(documents, documents.c.id == items.c.document_id)
     newest = (
         joined.outerjoin(document_chunks, SHOWN_CHUNK)
@@ -303,19 +300,19 @@ def _newest_of(scope: int, most: int) -> Subquery:
 
 
 def _readable(
-    connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str] | None
+    connection: Connection, statement: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str] | None
 ) -> list[StoredItem]:
-    """Read items; corrupt rows are left out."""
+    """Return the items of a statement without corrupt rows, whose problems are added to `unreadable`."""
     if unreadable is None:
         unreadable = {}
     try:
-        rows = _execute(connection, which, bound)
+        rows = _execute(connection, statement, bound)
     except (OperationalError, SQLiteError) as error:
         if not is_undecodable(error):
             raise
-        return _read_one_by_one(connection, which, bound, unreadable)
+        return _read_one_by_one(connection, statement, bound, unreadable)
     read = [*map(StoredItem._make, rows)]
-    # Nearly always all rows are sound; one check of all columns is much faster than a check per item.
+    # Usually all rows are sound, and one check of all columns is much faster than a check per item.
     if are_sound(read):
         return read
     sound = []
@@ -329,21 +326,23 @@ def _readable(
     return sound
 
 
-def _execute(connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any]) -> Sequence[Sequence[Any]]:
-    if isinstance(which, Prepared):
-        return which.rows(connection, bound)
-    return connection.execute(which, bound).all()
+def _execute(
+    connection: Connection, statement: Prepared | Select[Any], bound: dict[str, Any]
+) -> Sequence[Sequence[Any]]:
+    if isinstance(statement, Prepared):
+        return statement.rows(connection, bound)
+    return connection.execute(statement, bound).all()
 
 
 def _read_one_by_one(
-    connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str]
+    connection: Connection, statement: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str]
 ) -> list[StoredItem]:
-    """Read items with a statement for each, as the driver cannot decode one of them."""
-    if which is _READ and len(bound["ids"]) == 1:
+    """Return the items of a statement, reading each item separately, because the driver cannot decode one of them."""
+    if statement is _READ and len(bound["ids"]) == 1:
         unreadable[bound["ids"][0]] = "it is not UTF-8 text"
         return []
-    selects: Iterable[Select[Any]] = (which,) if isinstance(which, Select) else which.selects
-    ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
+    selects: Iterable[Select[Any]] = (statement,) if isinstance(statement, Select) else statement.selects
+    ids = [each for batch in selects for each in connection.scalars(batch.with_only_columns(items.c.id), bound)]
     single = {name: bound[name] for name in ("scopes", "now")}
     return [item for each in ids for item in _readable(connection, _READ, single | {"ids": [each]}, unreadable)]
 
@@ -360,8 +359,8 @@ def read_around(
 ) -> list[StoredItem]:
     """Return the neighbours of turns in their branches, without these turns.
 
-    Corrupt rows are left out, see `read_items`. `stored` is True if all turns are items already; otherwise further
-    turns at the same positions may be returned.
+    Corrupt rows are left out, see `read_items`. `stored` is True if all turns have rows of items; otherwise, turns of
+    other branches at the same positions may be returned too.
 
     Raises:
         InvalidArgument: The scopes are missing.
@@ -373,25 +372,25 @@ def read_around(
         seeds = [each.id for each in turns]
         near = _readable(connection, _AROUND, bound | {"reach": reach, "seeds": seeds}, unreadable)
         return [item for item in {item.id: item for item in near}.values() if item.id not in seeds]
-    branches_ = {each.branch_id for each in turns if each.branch_id is not None}
+    branch_ids = {each.branch_id for each in turns if each.branch_id is not None}
     positions = {each.position + step for each in turns for step in range(-reach, reach + 1)}
-    bound |= {"branches": sorted(branches_), "positions": sorted(positions)}
+    bound |= {"branches": sorted(branch_ids), "positions": sorted(positions)}
     return _readable(connection, _AT_PLACES, bound, unreadable)
 
 
 def content_hash(text: str) -> str:
-    """Return the hash of a text."""
+    """Return the hash of a text, which is the name of its vector."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def text_columns(text: str, start: int = 0) -> dict[str, object]:
-    """Return the columns of an item without a title: a fact, a turn, or the part of a turn that starts at `start`."""
+    """Return the columns of a fact, a turn, or the part of a long turn that starts at `start`."""
     place = {"start": start, "end": start + len(text), "line": 0}
     return {"title": "", "text": text, "content_hash": "", **place}
 
 
 def storable(text: str) -> str:
-    """Return a text whose NULs and unpaired surrogates, which no database can store, are replaced by U+FFFD."""
+    """Return a text that a database can store: NULs and unpaired surrogates are replaced by U+FFFD."""
     if "\0" in text or not text.isascii():
         text = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text

@@ -1,4 +1,4 @@
-"""The text of an item: in its row or, for a turn that is a whole message, in the message, so that it is stored once."""
+"""The text of an item. The text of a turn that is a whole message is only stored in the message."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from agentkit_memory.database.tables import items, messages
 
-__all__ = ["ITEM_TEXT", "stands_in"]
+__all__ = ["ITEM_TEXT", "is_readable_from"]
 
 _CONTENT = r"""^\{"role":"[a-z]+","content":("(?:[^"\\\x01-\x1f]|\\["\\/bfnrt])*")"""
-"""Start of the stored form of a message, with its content as JSON; also a regular expression of PostgreSQL."""
+"""Pattern of the start of a stored message, with the content as a JSON string; valid in Python and PostgreSQL."""
 _MESSAGE_START = re.compile(_CONTENT)
 
 
 class _Content(FunctionElement[str]):
-    """The content in the stored form of a message; NULL if it is corrupt, so that other rows can be read."""
+    """SQL function: the content of a stored message; NULL if the message is corrupt, so that other rows can be read."""
 
     name = "content"
     type = Text()
@@ -36,7 +36,7 @@ def _of_sqlite(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Content, "postgresql")
 def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
-    # PostgreSQL raises an error for text that is not JSON: the expression matches only valid JSON.
+    # PostgreSQL raises an error for text that is not JSON, but the pattern matches only valid JSON.
     body = compiler.process(element.clauses, **options)
     return f"CAST(substring({body} from '{_CONTENT}') AS json) #>> '{{}}'"
 
@@ -51,13 +51,13 @@ ITEM_TEXT = case(
     ),
     else_=items.c.text,
 ).label("text")
-"""The text of an item, for every statement that reads it; NULL if the message with it is corrupt."""
+"""Column with the text of an item; NULL if the text is in a corrupt message."""
 
 
-def stands_in(body: str, text: str) -> bool:
+def is_readable_from(body: str, text: str) -> bool:
     """Return True if `ITEM_TEXT` can read a text from the stored form of a message.
 
-    False for a text whose JSON contains escapes of characters by number: PostgreSQL cannot read JSON with NUL.
+    False for a text whose JSON contains numeric escapes of characters: PostgreSQL cannot read such an escape of NUL.
     """
     match = _MESSAGE_START.match(body)
     return match is not None and bool(json.loads(match[1]) == text)

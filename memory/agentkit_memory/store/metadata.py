@@ -68,7 +68,7 @@ def is_metadata(stored: object) -> bool:
 
 
 def _is_deep(value: object) -> bool:
-    # Level by level: a recursive function could exhaust the stack.
+    # The value is visited level by level, because a recursive function could exhaust the stack.
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[object] = []

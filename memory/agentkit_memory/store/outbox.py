@@ -1,10 +1,10 @@
 """The outbox: the target state of the index, written in the transaction that writes the items.
 
-Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the target state (`index/index_worker.py`), or extract facts from turns (`facts/fact_worker.py`).
+Code that writes items calls `enqueue` or `withdraw` in the same transaction. Workers then bring the index to the target
+state (`index/index_worker.py`), or extract facts from turns (`facts/fact_worker.py`).
 
-A worker leases rows: `leased_by` is its name, and `leased_until` the end of the lease. Without a name, `leased_until`
-is the earliest time of the next try of a failed row.
+A worker leases rows: `leased_by` is the name of the worker, and `leased_until` the end of the lease. If `leased_by` is
+NULL, `leased_until` is the earliest time of the next try of a failed row.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 MAX_LEASE = 86_400.0
-"""Maximum seconds of a lease. A longer lease was created before the clock was set back, and is void."""
+"""Maximum seconds of a lease. A lease with a later end was created before the clock was set back, and is void."""
 
 _MAX_PAUSE = 300.0
 """Maximum seconds between two tries of a failed row."""
 
 WORTH_INDEXING = 2048
-"""Items to index at once without a model: a flush takes as long for few items as for many."""
+"""Number of items to index at once without a model: a flush takes as long for few items as for many."""
 
 _SPACES_LOCK = 0x61676E7370
 """Key of the advisory lock, an arbitrary number that is the same in every process."""
@@ -57,7 +57,7 @@ _WRITTEN = (
     .order_by(vector_spaces.c.space)
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
-# The error is cleared too, since it may quote the old text.
+# The problem is cleared too, since it may quote the old text.
 _NO_FAILURE = {"attempts": 0, "problem": None}
 _NEXT = {"want": func.abs(_state.want) + 1, **_NO_FAILURE}
 _ADD = upserts(vector_state, _NEXT)
@@ -89,7 +89,9 @@ _one = (_this_space, _state.item_id == bindparam("item"))
 HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
 """The rows that a worker still leases, locked until the transaction ends."""
 RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
+"""Extends the leases of a worker."""
 RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
+"""Ends the leases of a worker."""
 DONE = (
     update(vector_state)
     .where(*_one)
@@ -105,15 +107,15 @@ FAILED = (
 
 
 def worker_name() -> str:
-    """Return a new name of a worker: short, as SQLite does not reuse the space that it takes in leased rows."""
+    """Return a new name of a worker. It is short, as SQLite does not reuse the bytes of the name in leased rows."""
     return uuid.uuid4().hex[:12]
 
 
 def hold_spaces(connection: Connection, *, change: bool = False) -> None:
     """Lock the set of spaces until the transaction ends; with `change`, exclusively.
 
-    Otherwise an item could be written while a space is being added, and never reach it. SQLite has one writer at a
-    time anyway.
+    Without this lock, an item that is written while a space is being added could be missing in the queue of the space.
+    SQLite needs no lock, because it has one writer at a time.
     """
     if connection.dialect.name == "sqlite":
         return
@@ -160,7 +162,7 @@ def backfill(connection: Connection, space: str, now: float) -> None:
 
 
 def reset(connection: Connection, space: str, now: float) -> None:
-    """Queue everything again for a space whose index is empty."""
+    """Queue all items again for a space whose index is empty."""
     connection.execute(_DROP_TOMBSTONES, {"this": space})
     connection.execute(_NOTHING_INDEXED, {"this": space})
     backfill(connection, space, now)

@@ -30,7 +30,7 @@ _pending = (
     .exists()
 )
 MAX_BEHIND = 1_000
-"""Maximum number of conversations that a reader searches for messages without items: the newest of all scopes."""
+"""Maximum number of conversations, the newest of all scopes, that a recall searches for messages without items."""
 
 QUEUE = (
     select(*branches.c["id", "name", "head_seq", "itemised_seq", "conversation_id"])
@@ -48,7 +48,7 @@ _VIEW = Prepared(
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind, _queued)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
-    # Rows are sorted in Python: to sort by the numbers, SQLite would read every scope.
+    # Rows are sorted in Python, because SQLite would read every scope to sort by the numbers.
     .where(*READABLE)
 )
 
@@ -73,14 +73,14 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return the state of the store for a reader in `scope`."""
-    mine, readable = scope.names, scope.readable_names()
+    own_names, readable = scope.names, scope.readable_names()
     rows = sorted([tuple(row) for row in _VIEW.rows(connection, readable)], key=itemgetter(0))
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)
     own = None
     pending = behind = False
     for row in rows:
-        if row[1:5] == mine:
+        if row[1:5] == own_names:
             own = row[0]
         pending, behind = pending or bool(row[10]), behind or bool(row[11])
     space = Space(SPACE)

@@ -1,4 +1,4 @@
-"""Recall logs in SQL: each question with its candidates, their scores, and the reasons why each was used or not."""
+"""Recall logs in SQL: questions with their candidates, the scores, and the reasons why each was used or not."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from agentkit_prompts.errors import brief
 __all__ = ["LOG_READERS", "RecallLogs", "used_items"]
 
 _END = 2**62
+"""Number above the number of every log."""
 _TRIM_EVERY = 64
 """Number of logs that a process writes between two deletions of the oldest logs."""
 
@@ -53,7 +54,7 @@ _TOO_OLD = delete(recall_logs).where(
 
 
 class RecallLogs:
-    """The recall logs of a store: about the newest `keep` of all scopes together; None for all, 0 for none."""
+    """The recall logs of a store. About `keep` newest logs of all scopes are kept; None for all, 0 for none."""
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
         self.database = database
@@ -73,13 +74,13 @@ class RecallLogs:
                 f"recall logs: expected a maximum number of logs, 0 or more, or None for all, got {keep!r}", name="keep"
             )
 
-    def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
-        """Queue a log; `Database.deferred.settle` waits for it.
+    def write(self, scope: Scope, scope_number: int | None, make: Callable[[], RecallLog]) -> None:
+        """Queue a log; `Database.deferred.settle` waits until it is written.
 
         Args:
             scope: Scope of the recall.
-            known: Number of the scope at the recall. If that scope is erased meanwhile, the log is dropped.
-            make: Returns the log. Called in another thread.
+            scope_number: Number of the scope, if it was stored. If it is erased meanwhile, the log is dropped.
+            make: Function that returns the log. It is called in another thread.
         """
         if self.keep == 0:
             return
@@ -95,15 +96,15 @@ class RecallLogs:
                 "degraded": _json(log.degraded),
                 "took_us": min(log.took_us, 2**31 - 1),
             }
-            return lambda connection: self._write(connection, scope, known, row)
+            return lambda connection: self._write(connection, scope, scope_number, row)
 
         self.database.deferred.add(prepare)
 
-    def _write(self, connection: Connection, scope: Scope, known: int | None, row: dict[str, object]) -> None:
-        if known is None:
+    def _write(self, connection: Connection, scope: Scope, scope_number: int | None, row: dict[str, object]) -> None:
+        if scope_number is None:
             connection.execute(_ADD, row | {"scope_id": number_of(connection, scope)})
         else:
-            connection.execute(_ADD_IF_THERE, row | {"scope": known})
+            connection.execute(_ADD_IF_THERE, row | {"scope": scope_number})
         self._written += 1
         if self.keep is not None and self._written % _TRIM_EVERY == 1:
             connection.execute(_TOO_OLD, {"keep": self.keep})
@@ -111,10 +112,10 @@ class RecallLogs:
     def page(
         self, scope_ids: Sequence[int] | None, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[RecallLog, ...]:
-        """Return logs in order: the first after a number, the last before one, or with neither the newest.
+        """Return logs, oldest first: the first after a number, the last before a number or, by default, the newest.
 
         Raises:
-            StoreCorrupt: One of them is corrupt.
+            StoreCorrupt: A log is corrupt.
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
@@ -139,7 +140,7 @@ class RecallLogs:
 
 
 def used_items(candidates: object) -> list[str]:
-    """Return the ids of used items from the candidates of a stored log; no ids if these are corrupt."""
+    """Return the ids of used items from the candidates of a stored log; no ids if the candidates are corrupt."""
     try:
         read = _read_candidates(candidates)
     except ValueError:
@@ -212,7 +213,7 @@ LOG_READERS: Mapping[str, Callable[[Any], object]] = {
     "candidates": _read_candidates,
     "degraded": _read_texts,
 }
-"""Readers of the columns of logs with JSON; each raises a ValueError if the JSON is corrupt."""
+"""Readers of the JSON columns of logs; each reader raises a ValueError if the JSON is corrupt."""
 
 
 def _are(kind: type | tuple[type, ...], values: Iterable[object]) -> bool:

@@ -47,14 +47,14 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BranchInfo:
-    """A branch of a conversation, and the place where it was forked."""
+    """A branch of a conversation, and the message at which it was forked."""
 
     name: str
     parent: str | None
     fork_seq: int
-    """Number of messages that it shares with its parent."""
+    """Number of messages that the branch shares with its parent."""
     messages: int
-    """Number of its messages, including shared messages."""
+    """Number of messages of the branch, including shared messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class SessionInfo:
 
     name: str
     messages: int
-    """Number of messages of its branch `main`."""
+    """Number of messages of the branch `main`."""
     created_at: float
     last_at: float | None
-    """Time when its last message was stored; None without messages."""
+    """Time when the last message was stored; None without messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,16 @@ class StoredCall:
     """A tool call of a conversation."""
 
     seq: int
-    """Number of the message that requests it."""
+    """Number of the message with the call."""
     position: int
-    """Its position among the calls of that message, from 0."""
+    """Position of the call among the calls of the message, from 0."""
     id: str
-    """Id from the model; above 2,600 bytes, its start and a hash (the message contains the whole id)."""
+    """Id from the model. Of an id of more than 2,600 bytes, the start and a hash; the message contains the whole id."""
     name: str
     arguments: str
     """JSON as the model wrote it; `{}` after the message was redacted."""
     result_seq: int | None
-    """Number of the message with its result, if any."""
+    """Number of the message with the result; None without a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,16 @@ class StoredFact:
     number: int
     """Number of the fact in its scope, from 1: facts are listed in this order."""
     valid_from: float | None = None
-    """Start of the time in which it is recalled."""
+    """Time from which the fact is recalled; None if it is not limited."""
     valid_to: float | None = None
-    """End of the time in which it is recalled."""
+    """Time until which the fact is recalled; None if it is not limited."""
     superseded_by: str | None = None
-    """Id of the fact that replaced it."""
+    """Id of the fact that replaced this fact, if any."""
     sources: tuple[str, ...] = ()
-    """Ids of the items it was taken from; it is deleted with any of them."""
+    """Ids of the items that the fact was taken from; it is deleted with any of these items."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     written_at: float = 0.0
-    """Time when it was added or last updated. `valid_from` and `valid_to` are the time in which it is true."""
+    """Time when the fact was added or last updated."""
 
 
 @hinted
@@ -116,9 +116,9 @@ class StoredDocument:
     source: str
     """Name of the document, the argument of `forget`."""
     chunks: int
-    """Number of its chunks; 1 if it is an image."""
+    """Number of chunks; 1 for an image."""
     stored_at: float
-    """Time when its content was last written, in seconds since 1970."""
+    """Time when the content was last written, in seconds since 1970."""
     is_file: bool
     """True if it was ingested from a file."""
     metadata: Mapping[str, object] = field(default_factory=dict)
@@ -134,16 +134,16 @@ class Candidate:
     score: float
     used: bool
     why: str
-    """Reason why it was used or not."""
+    """Reason why the item was used or not."""
     slot: str = ""
-    """Part of the context with it: `documents`, `knowledge` or `conversation`; empty if it was not used."""
+    """Field of the context with the item: `documents`, `knowledge` or `conversation`; empty if it was not used."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """The parts of the score, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallLog:
-    """One recall: its question, its candidates, and the reasons why each was used or not."""
+    """One recall: the question, the candidates, and the reasons why each candidate was used or not."""
 
     query: str
     policy: Mapping[str, object]
@@ -151,7 +151,7 @@ class RecallLog:
     candidates: tuple[Candidate, ...]
     took_us: int
     conversation: str = ""
-    """Name of the conversation it was for, if any."""
+    """Name of the conversation of the recall; empty without a conversation."""
     degraded: tuple[str, ...] = ()
     """Problems of the recall."""
     id: int = 0
@@ -186,7 +186,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class CorruptRow:
-    """A corrupt row of a table, or a row that belongs to one."""
+    """A corrupt row of a table, or a row that belongs to a corrupt row."""
 
     table: str
     row: str
@@ -205,7 +205,7 @@ class Verification:
 
     space: str
     items: int = 0
-    """Items that the space should contain or is about to remove."""
+    """Items that the index should contain, or is about to remove."""
     points: int = 0
     """Points in the index."""
     pending: int = 0
@@ -215,21 +215,21 @@ class Verification:
     missing: int = 0
     """Items that are missing in the index, and do not wait for a worker."""
     stale: int = 0
-    """Points of another version than in SQL."""
+    """Points whose version differs from SQL."""
     orphans: int = 0
     """Points and outbox rows of deleted items."""
     unfound: int = 0
-    """Items of the sample that the index contains but does not find by their own texts: its files are corrupt."""
+    """Items of the sample that the index contains, but does not find by their own texts: its files are corrupt."""
     corrupt: int = 0
     """Corrupt rows, with the rows that belong to them."""
     corrupt_rows: tuple[CorruptRow, ...] = ()
-    """The first 1,000 of these rows."""
+    """The first 1,000 corrupt rows."""
     file_problems: tuple[str, ...] = ()
     """Problems of the SQLite file that `PRAGMA integrity_check` finds: restore a backup."""
     examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Some ids of each kind, by its name."""
+    """Some ids for each of the counts above, by its name."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Errors of some failing items, by id."""
+    """Errors of some failing items, by the id of the item."""
 
     @property
     def ok(self) -> bool:
@@ -250,7 +250,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Number of rows and bytes that a tenant stores."""
+    """Numbers of rows, bytes and characters that a tenant stores."""
 
     tenant: str
     users: int
@@ -265,5 +265,4 @@ class Usage:
     recall_logs: int
     image_bytes: int
     characters: int
-    """Characters of messages, items and logs together. On disk, with the index, they take two to three times as much.
-    """
+    """Characters of messages, items and logs together. On disk, with the index: two to three bytes each."""

@@ -1,4 +1,4 @@
-"""Scopes as rows: each is stored once, with a number. Every query lists the numbers of the scopes it may read."""
+"""Rows of scopes. Each scope has a number, and every query lists the numbers of the scopes that it may read."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _find(connection: Connection, scope: Scope) -> int | None:
 def scope_id(database: Database, scope: Scope) -> int:
     """Return the number of a scope; a new scope is stored.
 
-    The number is a hash of the names, so the number of an erased scope is never assigned to another scope: an
-    index or an open conversation could still refer to it.
+    The number is a hash of the names, so that the number of an erased scope is never assigned to another scope: an
+    index or an open conversation may still refer to the number.
     """
     with database.read() as connection:
         number = _find(connection, scope)
@@ -65,7 +65,7 @@ def number_of(connection: Connection, scope: Scope) -> int:
 
 
 def known_ids(database: Database, scope: Scope) -> list[int]:
-    """Return the number of a scope in a list, empty if nothing was ever written to it. No row is added."""
+    """Return a list with the number of a scope, or an empty list for a scope that is not stored. No row is added."""
     with database.read() as connection:
         own = _find(connection, scope)
     if own is None:
@@ -102,8 +102,8 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the scopes with all names of `scope`, which a subject owns."""
-    wanted = [column == name for column, name in zip(_NAMES, Scope.of(scope).names, strict=True) if name]
-    return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
+    conditions = [column == name for column, name in zip(_NAMES, Scope.of(scope).names, strict=True) if name]
+    return list(connection.scalars(select(scopes.c.id).where(*conditions).order_by(scopes.c.id)))
 
 
 def hold_scope(connection: Connection, scope_number: int) -> None:

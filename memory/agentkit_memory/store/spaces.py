@@ -29,12 +29,13 @@ __all__ = [
 ]
 
 FACTS = "facts"
-"""Name and state of a row that is not a space but a queue of turns for the extraction of facts."""
+"""Name and state of a row of `vector_spaces` for the queue of turns for the extraction of facts."""
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _MAX_NAME = 64
+"""Maximum characters of the name of a space."""
 _BATCH = 2000
-"""Outbox rows that are deleted in one transaction."""
+"""Maximum outbox rows that are deleted in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Space:
 
     name: str
     index_id: str = ""
-    """Id of the index that the outbox describes, or empty text."""
+    """Id of the index that the outbox is bound to, else empty."""
     model: str = ""
     dimensions: int = 0
     """Length of the dense vectors; 0 without dense vectors."""
@@ -57,10 +58,10 @@ _KNOWN = _ROW.where(vector_spaces.c.state != FACTS).order_by(vector_spaces.c.spa
 _WRITES = select(vector_spaces.c.writes).where(vector_spaces.c.space == bindparam("this"))
 _ACTIVE = _ROW.where(vector_spaces.c.state == "active")
 _state = vector_state.c
-_SOME = (
+_NEXT_ROWS = (
     select(_state.item_id, _state.space).where(_state.space == bindparam("this")).order_by(_state.item_id).limit(_BATCH)
 )
-_FORGET_SOME = delete(vector_state).where(tuple_(_state.item_id, _state.space).in_(_SOME))
+_FORGET_ROWS = delete(vector_state).where(tuple_(_state.item_id, _state.space).in_(_NEXT_ROWS))
 _FORGET_VECTORS = delete(embeddings).where(embeddings.c.model == bindparam("its_model"))
 _FORGET_SPACE = delete(vector_spaces).where(
     vector_spaces.c.space == bindparam("this"), vector_spaces.c.state == "retired"
@@ -117,7 +118,7 @@ def index_writes(connection: Connection, name: str) -> int:
 
 
 def find_space(connection: Connection, name: str) -> Space | None:
-    """Return the space of a name; None if it was never indexed."""
+    """Return the space with a name; None if the space was never indexed."""
     row = connection.execute(_FIND, {"name": name}).first()
     if row is None:
         return None
@@ -125,7 +126,7 @@ def find_space(connection: Connection, name: str) -> Space | None:
 
 
 def known_spaces(connection: Connection, *states: str) -> list[Space]:
-    """Return every space that was ever indexed; with states, only spaces in these states."""
+    """Return all spaces with a row; with states, only spaces in these states."""
     spaces = [_space(row) for row in connection.execute(_KNOWN)]
     if not states:
         return spaces
@@ -156,10 +157,10 @@ def forget_space(database: Database, space: Space) -> None:
     while True:
         with database.write() as connection:
             stored = find_space(connection, space.name)
-            # In another state, another process builds it again.
+            # If the space is not retired any more, another process builds it again.
             if stored is None or stored.state != "retired":
                 return
-            if not connection.execute(_FORGET_SOME, {"this": space.name}).rowcount:
+            if not connection.execute(_FORGET_ROWS, {"this": space.name}).rowcount:
                 if space.model and not any(each.model == space.model for each in known_spaces(connection, *_IN_USE)):
                     connection.execute(_FORGET_VECTORS, {"its_model": space.model})
                 connection.execute(_FORGET_SPACE, {"this": space.name})

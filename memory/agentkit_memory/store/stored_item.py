@@ -27,7 +27,7 @@ _TYPES: tuple[tuple[str, frozenset[type]], ...] = (
 
 
 class StoredItem(NamedTuple):
-    """An item as recall reads it. Fields that its kind does not have are empty."""
+    """An item as recall reads it. Fields that a kind of items does not have are empty."""
 
     id: str
     kind: str
@@ -53,13 +53,13 @@ class StoredItem(NamedTuple):
     """JSON."""
 
 
-def are_sound(read: Sequence[StoredItem]) -> bool:
-    """Return True if all items are certainly sound; False if each has to be checked with `check_item`."""
-    columns = dict(zip(StoredItem._fields, zip(*read, strict=True), strict=False))
+def are_sound(stored_items: Sequence[StoredItem]) -> bool:
+    """Return True if all items are certainly sound; False if each item has to be checked with `check_item`."""
+    columns = dict(zip(StoredItem._fields, zip(*stored_items, strict=True), strict=False))
     return (
         all(kinds.issuperset(map(type, columns.get(name, ()))) for name, kinds in _TYPES)
         and {"{}"}.issuperset(columns.get("meta", ()))
-        and all(kind != TURN or role in ROLES for kind, role in {(item.kind, item.role) for item in read})
+        and all(kind != TURN or role in ROLES for kind, role in {(item.kind, item.role) for item in stored_items})
     )
 
 
@@ -67,7 +67,7 @@ def check_item(item: StoredItem) -> None:
     """Check the types and values of an item.
 
     Raises:
-        ValueError: A column is corrupt; the message names it.
+        ValueError: A column is corrupt; the message names the column.
     """
     for name, kinds in _TYPES:
         if type(value := getattr(item, name)) not in kinds:

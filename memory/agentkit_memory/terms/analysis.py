@@ -1,7 +1,8 @@
 """Term numbers of texts: Unicode words, folded and stemmed, without stop words; CJK and Hangul as bigrams.
 
-A word has its English stem (in another script: the word), and its stems in the languages of the text; if these are
-unknown, in all languages of its script. So its forms match if the language of either text is known, or of neither.
+The terms of a word are its English stem (in another script: the word itself), and its stems in the languages of the
+text or, if the languages are unknown, in all languages of its script. Therefore the forms of a word match even if the
+language of only one of two texts, or of neither text, is known.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, folded
 
 __all__ = ["count_terms", "find_terms", "split_words"]
 
-# Particles follow Hangul words without a space, so Hangul is treated like scripts without spaces: as pairs.
+# Particles follow Hangul words without a space. Therefore Hangul, like scripts without spaces, is split into pairs.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _PAIRED = _HANGUL + UNSPACED
 _ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
@@ -31,14 +32,14 @@ _MAX_CACHED = 1 << 16
 _MAX_SETS = 64
 """Maximum cached sets of languages."""
 _MAX_WORD = 64
-"""Maximum characters of a word: longer words are hashes and base64, whose start is enough."""
+"""Maximum characters of a word. Longer words are hashes or base64, whose start is sufficient."""
 
 
 def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int]:
     """Return the count of each term of a text, by its 32-bit number, and the number of words.
 
-    Stop words are not terms, and not counted. With `stored`, the first syllable of a Korean word is a term too, as
-    particles follow it.
+    Stop words are not terms, and not counted. With `stored`, the first syllable of a Korean word is a term too, because
+    it may be a word with a particle.
     """
     words = split_words(text, heads=stored)
     cache = _terms_in(find_languages(words))
@@ -61,9 +62,9 @@ def find_terms(text: str, numbers: frozenset[int]) -> tuple[dict[int, int], int]
 
 
 def split_words(text: str, *, heads: bool = False) -> list[str]:
-    """Return the words of `text` in order, folded; pairs of characters in scripts without spaces.
+    """Return the folded words of a text in order; in scripts without spaces, pairs of characters.
 
-    With `heads`, also the first syllable of each Korean word.
+    With `heads`, the first syllable of each Korean word is included.
     """
     if text.isascii():
         # This takes half the time of a regular expression.
@@ -86,7 +87,7 @@ class _Terms(dict[str, tuple[int, ...]]):
         super().__init__()
         self._languages = languages
         self.stop_words: frozenset[str] = frozenset()
-        # Other languages have no stop words: their common words are names in yet other languages, such as Ada.
+        # Only English has stop words: a common word of another language may be a name elsewhere, such as Ada.
         if not languages or ENGLISH in languages:
             self.stop_words = STOP_WORDS
 
@@ -132,7 +133,7 @@ def _numbers(word: str, languages: frozenset[str]) -> tuple[int, ...]:
 
 
 def _other_stems(word: str, languages: frozenset[str]) -> list[str]:
-    """Return the stems in the languages of the text that use the script of the word; else in all that use it."""
+    """Return the stems of a word in the languages of the text with its script; without any, in all of its script."""
     script = script_of(word)
     likely = [each for each in script if each in languages]
     return [_without_accents(stem(word, each)) for each in likely or script if each != ENGLISH]

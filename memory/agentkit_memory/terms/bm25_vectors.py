@@ -1,4 +1,4 @@
-"""BM25 as sparse vectors: terms are numbers, and the weights of a document contain all factors but the IDF.
+"""BM25 as sparse vectors: terms are numbers, and the weights of a document contain all factors except the IDF.
 
 The index multiplies by the IDF at query time, over the scope that is read.
 """
@@ -14,13 +14,13 @@ from agentkit_memory.terms.analysis import count_terms, find_terms
 __all__ = ["SPACE", "SparseVector", "document_vector", "indexed_text", "query_vector", "weights_of_terms"]
 
 SPACE = "bm25-2"
-"""Name of these vectors. Change it together with the analysis or the constants."""
+"""Name of the space of these vectors. Change the name together with the analysis or the constants."""
 
 _FLOAT = Struct("f")
 _K1 = 1.2
 _B = 0.75
 _MEAN_LENGTH = 120
-"""Terms of a typical chunk. A constant: a real mean would reveal the other scopes."""
+"""Number of terms of a typical chunk. It is a constant, because a real mean would depend on other scopes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SparseVector:
 
 
 def indexed_text(title: str, text: str) -> str:
-    """Return the text to index for an item: a chunk is found by its headings too."""
+    """Return the text to index for an item: the title, by which a chunk is found too, and the text."""
     if title:
         return f"{title}\n{text}"
     return text
@@ -56,7 +56,7 @@ def weights_of_terms(text: str, factors: Mapping[int, float]) -> dict[int, float
 
 
 def query_vector(text: str) -> SparseVector:
-    """Return the weights of a question: the count of each term. Empty if it has only stop words."""
+    """Return the weights of a question: the count of each term. A question of stop words has no terms."""
     counts, _ = count_terms(text)
     ordered = sorted(counts)
     return SparseVector(ordered, [float(counts[term]) for term in ordered])
@@ -65,5 +65,5 @@ def query_vector(text: str) -> SparseVector:
 def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
     """Return the weight of each count of a term in a text of `length` words."""
     norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
-    # Rounded to 32 bits, as in an index: the score of a text does not depend on the source of its weights.
+    # Weights are rounded to 32 bits, as in an index, so that scores from the index and from texts are equal.
     return {count: _FLOAT.unpack(_FLOAT.pack(count * (_K1 + 1) / (count + norm)))[0] for count in set(counts)}

@@ -15,7 +15,7 @@ SPACE = re.compile(r"\s")
 
 
 def cut_text(text: str, places: Sequence[re.Pattern[str]] = (SENTENCE_END, SPACE)) -> Iterator[str]:
-    """Yield pieces of at most `PIECE_BYTES` that together are the text.
+    """Yield the pieces of a text, each of at most `PIECE_BYTES`.
 
     A piece ends at the last match of the first pattern that matches in its second half, else at its maximum size.
     """

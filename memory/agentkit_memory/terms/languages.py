@@ -72,7 +72,7 @@ _COMMON: Mapping[str, str] = {
     "tamil": "",
     "yiddish": "",
 }
-"""Common words by language; none if the script identifies the language."""
+"""Common words by language; empty if the script identifies the language."""
 
 LANGUAGES = tuple(_COMMON)
 STOP_WORDS = frozenset(_COMMON[ENGLISH].split())
@@ -95,8 +95,8 @@ _MAX_LATIN = "\u024f"
 _NONE: tuple[str, ...] = ()
 
 _VOTES: dict[str, int] = {}
-"""One byte per language, by word: 1 if the word is common in the language. No language has 256 words, so that sums do
-not carry."""
+"""One byte per language, by word: 1 if the word is common in the language. No language has more than 255 words, so that
+sums do not carry."""
 for _number, _words in enumerate(_COMMON.values()):
     for _word in _words.split():
         _VOTES[_word] = _VOTES.get(_word, 0) | 1 << 8 * _number
@@ -105,8 +105,8 @@ _COMMON_WORDS = frozenset(_VOTES)
 _UNKNOWN: frozenset[str] = frozenset()
 _ONLY_ENGLISH = frozenset((ENGLISH,))
 
-_NEARLY = 0.6
-"""Minimum share of the votes of the first language for another language to be likely too: many are similar."""
+_MIN_SHARE = 0.6
+"""Minimum share of the highest votes for another likely language: many languages have similar words."""
 _LOCK = Lock()
 
 
@@ -117,14 +117,14 @@ def find_languages(words: Iterable[str]) -> frozenset[str]:
         return _UNKNOWN
     votes = sum(map(_VOTES.__getitem__, common)).to_bytes(len(LANGUAGES), "little")
     highest = max(votes)
-    # English is the first language. Most texts end here, without a new set.
+    # English is the first language. For most texts, no new set has to be created.
     if votes[0] == highest and votes.count(highest) == 1:
         return _ONLY_ENGLISH
-    return frozenset([name for name, count in zip(LANGUAGES, votes, strict=True) if count >= _NEARLY * highest])
+    return frozenset([name for name, count in zip(LANGUAGES, votes, strict=True) if count >= _MIN_SHARE * highest])
 
 
 def script_of(word: str) -> tuple[str, ...]:
-    """Return the languages that are written in the script of a word; none if its words are not stemmed."""
+    """Return the languages that are written in the script of a word; none if the script has no stemmer."""
     first = word[0]
     if first <= _MAX_LATIN:
         return _LATIN
@@ -137,7 +137,7 @@ def stem(word: str, language: str) -> str:
     Raises:
         StoreUnavailable: The stemmers are not installed.
     """
-    # A stemmer has state, so threads take turns.
+    # A stemmer has state, so that only one thread may use it.
     with _LOCK:
         return _stemmer(language)(word)
 

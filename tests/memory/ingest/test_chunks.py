@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Part
+from agentkit_memory.ingest.readers.blocks import MAX_PART, MAX_TITLE, Block, SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from tests.cases import for_cases
 
@@ -153,7 +153,7 @@ def test_how_a_text_is_read_in_pieces_makes_no_difference(text: str, markdown: b
 @for_cases("text", ["word " * 50_000, "x" * 300_000, "\n" * 300_000, "# h\n" * 50_000, "```\n" + "a\n" * 99_999])
 def test_no_block_and_no_chunk_is_larger_than_the_limit(text: str) -> None:
     blocks = list(text_blocks([text], markdown=True))
-    assert max(len(block.text) for block in blocks) <= 2 * PART
+    assert max(len(block.text) for block in blocks) <= 2 * MAX_PART
     chunks = list(chunk_blocks(blocks))
     assert max((len(chunk.text) for chunk in chunks), default=0) <= 2 * CHUNK_BYTES
     assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(text.split()))
@@ -180,12 +180,17 @@ def test_long_code_is_cut_at_its_blank_lines() -> None:
 
 
 def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
-    parts = [Part('{"page": 1}', "T"), Block("one\n"), Part('{"page": 2}', "T"), Block("two\n")]
+    parts = [SectionStart('{"page": 1}', "T"), Block("one\n"), SectionStart('{"page": 2}', "T"), Block("two\n")]
     assert [(c.position, c.start, c.title, c.meta) for c in chunk_blocks(parts)] == [
         (0, 0, "T", '{"page": 1}'),
         (1, 0, "T", '{"page": 2}'),
     ]
-    apart = [Part(line=3, apart=True), Block("one\n\ntwo"), Part(line=9, apart=True), Block("three")]
+    apart = [
+        SectionStart(line=3, is_separate=True),
+        Block("one\n\ntwo"),
+        SectionStart(line=9, is_separate=True),
+        Block("three"),
+    ]
     assert [(c.position, c.line) for c in chunk_blocks(apart)] == [(0, 3), (2, 9)]
 
 

@@ -12,7 +12,7 @@ from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.find_files import SourceFile
 from agentkit_memory.ingest.readers import html
-from agentkit_memory.ingest.readers.blocks import PART, Block
+from agentkit_memory.ingest.readers.blocks import MAX_PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from tests.effort import spread
@@ -130,7 +130,7 @@ def test_code_in_a_list_keeps_its_lines(tmp_path: Path) -> None:
 def test_a_long_paragraph_comes_in_parts_and_loses_nothing(tmp_path: Path) -> None:
     words = [f"word{number}" for number in range(5000)]
     blocks = read(tmp_path, f"<p>{' '.join(words)}</p><p>end</p>")
-    assert max(len(block.text) for block in blocks) <= 2 * PART
+    assert max(len(block.text) for block in blocks) <= 2 * MAX_PART
     assert [block.continues for block in blocks][:2] == [False, True]
     chunks = cut(blocks)
     assert " ".join(chunk.text for chunk in chunks).split() == [*words, "end"]

@@ -1,1 +1,1 @@
-"""Alembic revisions of the tables, run when a store is opened on an empty or older database."""
+"""Alembic revisions of the tables, which upgrade an older database when it is opened."""

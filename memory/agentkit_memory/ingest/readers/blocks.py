@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["MAX_TITLE", "PART", "Block", "Kind", "Part"]
+__all__ = ["MAX_PART", "MAX_TITLE", "Block", "Kind", "SectionStart"]
 
-PART = 8192
-"""Characters after which a part of a block is yielded: more than the size up to which a block stays whole."""
+MAX_PART = 8192
+"""Characters after which a part of a long block is yielded. Shorter blocks are never split by a reader."""
 
 MAX_TITLE = 200
-"""Characters of a heading in a title; all of it stays in the text."""
-
+"""Maximum characters of a heading in a title; the text contains the whole heading."""
 
 Kind: TypeAlias = Literal["text", "code", "list", "table", "heading"]
 
@@ -28,17 +27,17 @@ class Block:
     title: str = ""
     """Text of a heading."""
     continues: bool = False
-    """True if it continues the block before."""
+    """True if the block is the next part of the previous block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Start of a page or a record; no chunk crosses it."""
+class SectionStart:
+    """Start of a page or a record. No chunk contains text before and after it."""
 
     meta: str = "{}"
-    """Metadata of its chunks, as JSON."""
+    """Metadata of the chunks of the page or record, as JSON."""
     title: str = ""
     line: int | None = None
-    """Line of the file that contains all of it; None if its lines are counted from 1."""
-    apart: bool = False
-    """True if it is unrelated to the part before: their chunks are not neighbours then."""
+    """Line of the file that contains the whole record; None for a page, whose lines are counted from 1."""
+    is_separate: bool = False
+    """True if the section is unrelated to the section before, so that their chunks are not neighbours."""

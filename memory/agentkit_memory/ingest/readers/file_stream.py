@@ -16,11 +16,12 @@ from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_prompts.system.regular_files import open_inside, open_regular
 
-__all__ = ["PIECE", "FileStream", "GivenStream"]
+__all__ = ["PIECE", "BytesStream", "FileStream"]
 
 PIECE = 256 * 1024
-"""Bytes of one read."""
+"""Bytes that are read at once."""
 _MAX_PROBLEMS = 10
+"""Maximum problems that an error lists; further problems are counted."""
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _BOM = codecs.BOM_UTF8
 
@@ -29,7 +30,7 @@ class FileStream:
     """One pass over a file.
 
     Raises:
-        IngestError: The file is gone, unreadable, not a regular file, or leads out of the folder it was found in.
+        IngestError: The file is gone, unreadable, not a regular file, or leads out of the folder in which it was found.
     """
 
     def __init__(self, file: SourceFile, options: IngestOptions, on_bytes: Callable[[int], None] | None = None) -> None:
@@ -38,13 +39,13 @@ class FileStream:
         self._on_bytes = on_bytes
         self._hash = hashlib.blake2b(digest_size=24)
         self._problems: list[str] = []
-        self._more = 0
+        self._unlisted = 0
         try:
             status = file.path.stat()
             if not stat.S_ISREG(status.st_mode):
-                # Checked before it is opened: opening a pipe would wait for its writer.
+                # The type is checked before opening: opening a pipe would wait for its writer.
                 raise IngestError(file.source, "is not a regular file; pass a text, Markdown, HTML, PDF or JSONL file")
-            self.stream: BinaryIO = self._opened()
+            self.stream: BinaryIO = self._open()
         except OSError as error:
             raise self._unreadable(error) from error
         status = os.fstat(self.stream.fileno())
@@ -61,11 +62,11 @@ class FileStream:
 
     @property
     def digest(self) -> str:
-        """The hash of all bytes read so far."""
+        """Hash of all bytes that were read so far."""
         return self._hash.hexdigest()
 
     def rewind(self) -> None:
-        """Restart the pass."""
+        """Start again at the first byte."""
         self.stream.seek(0)
         self._hash = hashlib.blake2b(digest_size=24)
 
@@ -84,13 +85,13 @@ class FileStream:
             yield piece
 
     def text(self, encoding: str | None = None) -> Iterator[str]:
-        """Yield the text of the file, decoded by its byte order mark, else as `encoding`, else as UTF-8.
+        """Yield the text of the file, decoded by its byte order mark or, without a mark, as `encoding` or UTF-8.
 
         Raises:
             IngestError: The file is binary, or not in the encoding.
         """
         decoder: codecs.IncrementalDecoder | None = None
-        # Offset of the piece in the file.
+        # Offset of the current piece in the file.
         offset = 0
         name = encoding or "utf-8"
         first_bad: int | None = None
@@ -114,26 +115,26 @@ class FileStream:
         if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(text)
         else:
-            self._more += 1
+            self._unlisted += 1
 
     @property
     def refused(self) -> bool:
-        """True if the file will not be stored, as a part of it is corrupt; further reading finds more problems."""
+        """True if the file is corrupt and will not be stored; readers continue only to find more problems."""
         return bool(self._problems) and not self.options.lenient
 
     def finish(self) -> IngestError | None:
-        """Read the rest of the file; return the error of its corrupt parts, if the options allow them.
+        """Read the rest of the file; return the error of its corrupt parts, or None if no part is corrupt.
 
         Raises:
-            IngestError: A part of the file is corrupt, or it was changed while it was read.
+            IngestError: A part is corrupt and the options are not lenient, or the file was changed while it was read.
         """
         for _ in self.pieces():
             pass
         error = None
         if self._problems:
             problems = "; ".join(self._problems)
-            if self._more:
-                problems += f"; and {self._more} more"
+            if self._unlisted:
+                problems += f"; and {self._unlisted} more"
             error = IngestError(self.file.source, problems)
             if not self.options.lenient:
                 raise error
@@ -148,7 +149,7 @@ class FileStream:
             raise self._unreadable(error) from error
         return not now == self.stamp == _stamp(os.fstat(self.stream.fileno()))
 
-    def _opened(self) -> BinaryIO:
+    def _open(self) -> BinaryIO:
         path, folder = self.file.path, self.file.folder
         if folder is None:
             return open_regular(path)
@@ -161,6 +162,11 @@ class FileStream:
     def _decode(
         self, decoder: codecs.IncrementalDecoder, piece: bytes, offset: int, name: str, *, final: bool
     ) -> tuple[str, int | None]:
+        """Return the text of a piece, and the offset of its first invalid byte, or None.
+
+        Raises:
+            IngestError: The file is binary, or a byte is invalid and the options are not lenient.
+        """
         if not name.startswith("utf-16") and 0 in piece:
             at = offset + piece.index(0)
             raise IngestError(
@@ -201,14 +207,14 @@ class FileStream:
         )
 
 
-class GivenStream(FileStream):
-    """One pass over bytes of the caller, in a file without a name, since readers need a file."""
+class BytesStream(FileStream):
+    """One pass over bytes of the caller, which are copied to an unnamed temporary file, since readers need a file."""
 
     def __init__(self, file: SourceFile, content: bytes, options: IngestOptions) -> None:
         self.file, self.options = file, options
         self._on_bytes = None
         self._hash = hashlib.blake2b(digest_size=24)
-        self._problems, self._more = [], 0
+        self._problems, self._unlisted = [], 0
         self.stamp, self.changed_ns = "", 0
         try:
             self.stream = cast("BinaryIO", tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - closed on exit
@@ -222,7 +228,7 @@ class GivenStream(FileStream):
 
 
 def _detected_encoding(head: bytes, default: str) -> tuple[str, int]:
-    """Return the encoding of a text by its byte order mark, and the length of the mark; else the default and 0."""
+    """Return the encoding and the length of a byte order mark; without a mark, `default` and 0."""
     if head.startswith(_BOM):
         return "utf-8", len(_BOM)
     if head[:2] in _UTF_16:

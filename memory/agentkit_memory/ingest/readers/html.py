@@ -1,6 +1,6 @@
 """Reader of HTML: headings, paragraphs, lists, tables and code, without scripts, styles and navigation.
 
-The parser receives pieces and builds no tree. It is lxml, of the extra `ingest`.
+The parser is lxml, of the extra `ingest`. It receives pieces, and builds no tree.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Kind
+from agentkit_memory.ingest.readers.blocks import MAX_PART, MAX_TITLE, Block, Kind
 from agentkit_memory.ingest.readers.file_stream import FileStream
 
 __all__ = ["html_blocks"]
@@ -30,11 +30,11 @@ _BREAKS = frozenset(
 _HEADINGS = {"title": 1, **{f"h{level}": level for level in range(1, 7)}}
 _NESTED: Mapping[str, Kind] = {"ul": "list", "ol": "list", "table": "table", "pre": "code"}
 _SPACE = re.compile(r"[ \t\r\n\f\x0b]+")
-_DECLARED = re.compile(rb"<meta[^>]{1,200}?charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
-_ENCODING = re.compile(
+_CHARSET = re.compile(rb"<meta[^>]{1,200}?charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_LEGACY_ENCODING = re.compile(
     r"(?:windows-|cp)(?:125[0-8]|874)|iso-8859-(?:[2-9]|1[0-6])|koi8-[ru]|gb2312|gbk|gb18030|big5|shift_jis|euc-jp|euc-kr"
 )
-_AS_WESTERN = frozenset({"iso-8859-1", "latin1", "latin-1", "ascii", "us-ascii", "l1"})
+_WESTERN = frozenset({"iso-8859-1", "latin1", "latin-1", "ascii", "us-ascii", "l1"})
 
 
 def html_blocks(reading: FileStream) -> Iterator[Block]:
@@ -50,6 +50,7 @@ def html_blocks(reading: FileStream) -> Iterator[Block]:
 
     page = _Page()
     parser = etree.HTMLParser(target=page, encoding="utf-8", remove_comments=True)
+    # Bytes since the last event of the parser, and all bytes.
     silent = fed = 0
     for text in reading.text(_encoding(reading)):
         data = text.encode()
@@ -79,20 +80,20 @@ def _encoding(reading: FileStream) -> str:
     """Return the encoding that the page declares in its first bytes, or UTF-8."""
     head = reading.stream.read(2048)
     reading.stream.seek(0)
-    match = _DECLARED.search(head)
+    match = _CHARSET.search(head)
     if match is None:
         return "utf-8"
     name = match[1].decode("ascii").lower()
-    if name in _AS_WESTERN:
+    if name in _WESTERN:
         # Browsers read these encodings as windows-1252.
         return "windows-1252"
-    if _ENCODING.fullmatch(name):
+    if _LEGACY_ENCODING.fullmatch(name):
         return name
     return "utf-8"
 
 
 class _Page:
-    """Target of the parser: receives tags and text, and collects blocks."""
+    """Target of the parser: the parser calls it with tags and text, and it collects blocks."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -102,9 +103,9 @@ class _Page:
         self._kind: Kind = "text"
         self._level = 0
         self._continues = False
-        # Depth within an element whose content is skipped.
+        # Number of open elements within a skipped element, including the skipped element.
         self._skipped = 0
-        # Depth within lists, tables and code.
+        # Number of open lists, tables and code elements.
         self._depth: Counter[Kind] = Counter()
 
     def take(self) -> list[Block]:
@@ -123,7 +124,7 @@ class _Page:
         elif tag == "img":
             self._add(attributes.get("alt", ""))
         elif tag in _NESTED:
-            self._edge(tag)
+            self._end_at_edge(tag)
             self._depth[_NESTED[tag]] += 1
             self._kind = self._context()
         elif tag in ("li", "tr", "td", "th"):
@@ -147,7 +148,7 @@ class _Page:
         elif tag in _NESTED:
             kind = _NESTED[tag]
             self._depth[kind] = max(0, self._depth[kind] - 1)
-            self._edge(tag)
+            self._end_at_edge(tag)
         elif tag in _HEADINGS:
             self.end_block()
         elif tag in _BREAKS and not self._depth["code"]:
@@ -159,8 +160,8 @@ class _Page:
             return
         if not self._depth["code"]:
             text = _SPACE.sub(" ", text)
-        for start in range(0, len(text), PART):
-            self._add(text[start : start + PART])
+        for start in range(0, len(text), MAX_PART):
+            self._add(text[start : start + MAX_PART])
 
     def close(self) -> None:
         """End of the page; lxml requires the method."""
@@ -177,7 +178,7 @@ class _Page:
                 return kind
         return "text"
 
-    def _edge(self, tag: str) -> None:
+    def _end_at_edge(self, tag: str) -> None:
         """End the block at the edges of code, and of lists and tables that are not nested."""
         if tag == "pre" or not self._depth["list"] + self._depth["table"]:
             self.end_block()
@@ -193,7 +194,7 @@ class _Page:
             return
         self._texts.append(text)
         self._size += len(text)
-        if self._size >= PART:
+        if self._size >= MAX_PART:
             if self._kind == "heading":
                 self._kind = "text"
             self._emit("")
@@ -221,7 +222,7 @@ def _tidy(text: str, *, open_at_start: bool, open_at_end: bool) -> str:
         if words := " ".join(line.split()):
             lines.append("  " * (len(line) - len(line.lstrip("\t"))) + words)
     tidy = "\n".join(lines)
-    # Parts of one block are joined later: space at an open edge separates words.
+    # The parts of a block are joined later, so that the space between two parts must stay.
     if open_at_start and text[0] in " \n":
         tidy = text[0] + tidy
     if open_at_end and text[-1].isspace():

@@ -1,4 +1,4 @@
-"""Reader of JSON lines: every record is a separate part, with a title and metadata."""
+"""Reader of JSON lines: every record is a separate section, with a title and metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.store.metadata import written_metadata
@@ -18,9 +18,10 @@ from agentkit_prompts.names import nearest
 __all__ = ["record_blocks"]
 
 MAX_RECORD = 16 * 1024 * 1024
-"""Maximum characters of one line, which is stored in memory."""
+"""Maximum characters of one line, which is read into memory."""
 
 _MAX_VALUE = 500
+"""Maximum characters of a text that is metadata by default."""
 _ABSENT = object()
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -29,8 +30,8 @@ class _BadRecord(Exception):
     """A line is not a valid record; the message continues "line N"."""
 
 
-def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
-    """Yield every record as a part. Invalid records are problems of the file."""
+def record_blocks(reading: FileStream) -> Iterator[Block | SectionStart]:
+    """Yield every record as a section. Invalid records are reported as problems of the file."""
     options = reading.options
     for number, line in _lines(reading.text()):
         try:
@@ -39,12 +40,12 @@ def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
             reading.problem(f"line {number} {problem}")
             continue
         if text and not reading.refused:
-            yield Part(meta, title, number, apart=True)
+            yield SectionStart(meta, title, number, is_separate=True)
             yield from text_blocks([text], markdown=False)
 
 
 def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
-    """Yield numbered lines that are not blank; None for a line that is too long."""
+    """Yield number and text of each line that is not blank; None instead of a text that is too long."""
     texts: list[str] = []
     size, number = 0, 1
     for piece in chain(pieces, ["\n"]):
@@ -67,7 +68,7 @@ def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
     """Return the text, the title and the metadata of a record.
 
     Raises:
-        _BadRecord: It cannot be read.
+        _BadRecord: The line is not a valid record.
     """
     record = _parsed(line)
     text = "\n\n".join(_texts(record, options))
@@ -121,6 +122,7 @@ def _metadata(record: Mapping[str, Any], options: IngestOptions) -> dict[str, An
 
 
 def _find(record: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a field; a name with dots may be a path into nested objects. `_ABSENT` if it is missing."""
     if name in record:
         return record[name]
     value: Any = record
@@ -132,7 +134,13 @@ def _find(record: Mapping[str, Any], name: str) -> Any:
 
 
 def _storable(text: str, lenient: bool) -> str:
-    """Return the text, if every database accepts it: escapes can create NUL and unpaired surrogates."""
+    """Return a text that every database accepts: JSON escapes can create NUL and unpaired surrogates.
+
+    With `lenient`, such characters are replaced.
+
+    Raises:
+        _BadRecord: The text contains such characters.
+    """
     if lenient:
         return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     if match := _UNSTORABLE.search(text):

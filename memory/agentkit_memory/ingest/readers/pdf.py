@@ -13,7 +13,7 @@ from threading import Timer
 from typing import IO, cast
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 
@@ -30,14 +30,14 @@ any amount of text; normally text is about five times its compressed size."""
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 
 
-def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
-    """Yield a `Part` for each page, followed by its blocks. Unreadable pages are reported as problems of the file.
+def pdf_blocks(reading: FileStream) -> Iterator[Block | SectionStart]:
+    """Yield a section for each page, followed by its blocks. Unreadable pages are reported as problems of the file.
 
     Raises:
         IngestError: The file is encrypted, corrupt as a whole, has no text or too much for its size, or takes too long.
     """
+    # This pass computes the hash. The separate process reads the file itself, in any order.
     for _ in reading.pieces():
-        # This pass computes the hash; the process reads the file itself, in any order.
         pass
     reading.stream.seek(0)
     title, page, empty = "", 0, True
@@ -52,19 +52,19 @@ def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
             case ["page", int() as number, str() as text] if not reading.refused:
                 if number != page:
                     page = number
-                    yield Part(json.dumps({"page": page}), title)
+                    yield SectionStart(json.dumps({"page": page}), title)
                 empty = empty and not text.strip()
                 yield from text_blocks([text], markdown=False)
     if empty and not reading.refused:
         raise IngestError(reading.file.source, "contains no text, perhaps only images; convert it with OCR first")
-    # The process shares the file position, and all bytes are counted already.
+    # The process shares the file position; all bytes are hashed already.
     reading.stream.seek(0, os.SEEK_END)
 
 
 def _worker_messages(reading: FileStream) -> Iterator[list[object]]:
     """Yield the rows that the process writes, and kill the process if it takes too long or writes too much.
 
-    Only the time of waiting for the process counts.
+    Only the time that this process waits for the other process counts.
 
     Raises:
         IngestError: The process was killed, or exited without a last row.

@@ -15,7 +15,8 @@ __all__ = ["main"]
 _MAX_MEMORY = 1 << 30
 """Maximum bytes of address space."""
 _PIECE = 65536
-_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+"""Maximum characters of a text in one line."""
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def main() -> None:
@@ -28,8 +29,8 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The system does not support such limits.
     except (ImportError, OSError, ValueError):
-        # The system does not support such limits.
         pass
     try:
         _read(sys.stdin.buffer)
@@ -55,7 +56,7 @@ def _read(stream: BinaryIO) -> None:
         _write("no", f"is encrypted in a way that needs another library ({_described(error)})")
         return
     count = len(reader.pages)
-    # The other process reads whole lines into memory, so a long title is cut.
+    # The other process reads whole lines into memory, so that a long title is cut.
     _write("title", _clean(str((reader.metadata and reader.metadata.title) or "")[:_PIECE]))
     for number in range(1, count + 1):
         try:
@@ -72,7 +73,7 @@ def _read(stream: BinaryIO) -> None:
 
 
 def _clean(text: str) -> str:
-    return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _described(error: Exception) -> str:

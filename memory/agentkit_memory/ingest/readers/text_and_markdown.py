@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Kind
+from agentkit_memory.ingest.readers.blocks import MAX_PART, MAX_TITLE, Block, Kind
 
 __all__ = ["text_blocks"]
 
-# Characters: a longer line is cut.
 _MAX_LINE = 4096
-# Characters of a line that can be markup, such as a heading.
-_MAX_MARK = 1000
+"""Maximum characters of a line; a longer line is cut."""
+_MAX_MARKUP = 1000
+"""Maximum characters of a line that can be markup, such as a heading."""
 _MAX_FRONT_MATTER = 10_000
+"""Maximum characters of front matter."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?![^\s])")
 _CLOSING = re.compile(r"(?:^|\s)#+$")
@@ -38,14 +39,14 @@ class _Draft:
         """Add a line; return the part of the block that the line fills, if any."""
         self.lines.append(line)
         self.size += len(line)
-        if self.size < PART:
+        if self.size < MAX_PART:
             return []
         part = Block("".join(self.lines), self.kind, continues=self.continues)
         self.lines, self.size, self.continues = [], 0, True
         return [part]
 
     def end(self, kind: Kind = "text") -> list[Block]:
-        """Return the block, if it has lines, and start the next block, of a kind."""
+        """Return the block, if it has lines, and start the next block, with a kind."""
         blocks = []
         if self.lines:
             blocks.append(Block("".join(self.lines), self.kind, continues=self.continues))
@@ -54,14 +55,14 @@ class _Draft:
 
 
 def text_blocks(pieces: Iterable[str], *, markdown: bool) -> Iterator[Block]:
-    """Yield the blocks of a text without gaps; they do not depend on its pieces."""
+    """Yield the blocks of a text, without gaps. The blocks do not depend on the division of the text into pieces."""
     if markdown:
         return _markdown(_lines(pieces))
     return _plain(_lines(pieces))
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield lines with their ends. A line without a newline at its end continues in the next line."""
+    """Yield lines with their newlines. A long line is cut: its first pieces have no newline."""
     rest = ""
     for piece in pieces:
         rest += piece
@@ -81,15 +82,15 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 
 def _plain(lines: Iterator[str]) -> Iterator[Block]:
     draft = _Draft()
-    blank = fresh = True
+    is_after_blank = is_line_start = True
     for line in lines:
         if line.isspace():
-            blank = blank or fresh
+            is_after_blank = is_after_blank or is_line_start
         else:
-            if blank and fresh:
+            if is_after_blank and is_line_start:
                 yield from draft.end()
-            blank = False
-        fresh = line.endswith("\n")
+            is_after_blank = False
+        is_line_start = line.endswith("\n")
         yield from draft.add(line)
     yield from draft.end()
 
@@ -109,83 +110,83 @@ class _MarkdownReader:
 
     def __init__(self) -> None:
         self.draft = _Draft()
-        # Opening fence of the code that is being read.
+        # Opening fence of the current code block, else empty.
         self._fence = ""
         self._is_after_blank = True
-        # First line of the paragraph, if an underline would make it a heading.
+        # The line that is the whole paragraph so far: an underline would make it a heading.
         self._only_line = ""
-        # False for the rest of a line that was cut.
-        self._starts = True
+        # False if the next line is the rest of a line that was cut.
+        self._is_line_start = True
 
     def read(self, line: str) -> list[Block]:
         """Return the blocks that end with a line."""
-        starts, self._starts = self._starts, line.endswith("\n")
-        mark = ""
-        if starts:
-            mark = line[:_MAX_MARK]
+        is_line_start, self._is_line_start = self._is_line_start, line.endswith("\n")
+        markup = ""
+        if is_line_start:
+            markup = line[:_MAX_MARKUP]
         if self._fence:
-            return self._read_code(line, mark)
+            return self._read_code(line, markup)
         if line.isspace():
-            self._is_after_blank, self._only_line = self._is_after_blank or starts, ""
+            self._is_after_blank, self._only_line = self._is_after_blank or is_line_start, ""
             return self.draft.add(line)
-        if opening := _FENCE.match(mark):
+        if opening := _FENCE.match(markup):
             self._fence = opening[1]
             return [*self.draft.end("code"), *self.draft.add(line)]
-        if len(line) < _MAX_MARK and (heading := _HEADING.match(mark)):
+        if len(line) < _MAX_MARKUP and (heading := _HEADING.match(markup)):
             words = _CLOSING.sub("", line[heading.end() :].strip()).strip()
             self._is_after_blank, self._only_line = True, ""
             return [*self.draft.end(), Block(line, "heading", len(heading[1]), words[:MAX_TITLE])]
-        if self._only_line and (underline := _UNDERLINE.match(mark)):
+        if self._only_line and (underline := _UNDERLINE.match(markup)):
             return [self._underlined(line, _UNDERLINE_LEVELS[underline[1][0]])]
-        return self._read_text(line, mark, starts=starts)
+        return self._read_text(line, markup, is_line_start=is_line_start)
 
-    def _read_code(self, line: str, mark: str) -> list[Block]:
+    def _read_code(self, line: str, markup: str) -> list[Block]:
         blocks = self.draft.add(line)
-        bare = mark.strip()
+        bare = markup.strip()
         if len(bare) < len(self._fence) or bare.strip(self._fence[0]):
             return blocks
         self._fence, self._is_after_blank, self._only_line = "", True, ""
         return [*blocks, *self.draft.end()]
 
     def _underlined(self, line: str, level: int) -> Block:
-        """Return a heading of the paragraph before this line and the line."""
+        """Return the heading that consists of the paragraph before an underline, and the underline."""
         title = self._only_line
         self.draft = _Draft()
         self._is_after_blank, self._only_line = True, ""
         return Block(title + line, "heading", level, title.strip())
 
-    def _read_text(self, line: str, mark: str, *, starts: bool) -> list[Block]:
+    def _read_text(self, line: str, markup: str, *, is_line_start: bool) -> list[Block]:
         self._only_line = ""
         blocks: list[Block] = []
-        if self._is_after_blank and starts:
-            blocks = self.draft.end(_kind_of(mark))
+        if self._is_after_blank and is_line_start:
+            blocks = self.draft.end(_kind_of(markup))
             if len(line) < MAX_TITLE:
                 self._only_line = line
         self._is_after_blank = False
         return [*blocks, *self.draft.add(line)]
 
 
-def _kind_of(mark: str) -> Kind:
+def _kind_of(markup: str) -> Kind:
     """Return the kind of the block that starts with a line."""
-    if _ITEM.match(mark):
+    if _ITEM.match(markup):
         return "list"
-    if _ROW.match(mark):
+    if _ROW.match(markup):
         return "table"
     return "text"
 
 
 def _split_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """Return the front matter, if a text starts with front matter, and the lines after it."""
+    """Return the front matter of a text, else empty text, and the lines after the front matter."""
     head: list[str] = []
     size = 0
     for line in lines:
         head.append(line)
         size += len(line)
-        rule = len(line) < _MAX_MARK and line.strip() == "---" and line.startswith("---")
+        is_rule = len(line) < _MAX_MARKUP and line.strip() == "---" and line.startswith("---")
         if len(head) == 1:
-            if not rule:
+            if not is_rule:
                 break
-        elif rule:
+        elif is_rule:
             return "".join(head), lines
         elif size > _MAX_FRONT_MATTER:
             break

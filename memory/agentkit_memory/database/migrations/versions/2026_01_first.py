@@ -1,4 +1,4 @@
-"""The first revision of a store. New stores are made from the tables at once; later revisions change stored ones."""
+"""The first revision of a store. New stores are created from `tables.py`; later revisions change existing stores."""
 
 revision = "2026_01"
 down_revision = None

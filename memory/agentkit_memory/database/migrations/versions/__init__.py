@@ -1,1 +1,1 @@
-"""One file a revision."""
+"""The revisions, one file each."""
