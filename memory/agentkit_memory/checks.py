@@ -1,4 +1,4 @@
-"""Checks of numbers and times that a database can store, and paths with `~`."""
+"""Checks of numbers, times and limits of pages, and paths with `~`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 from pathlib import Path
 from typing import TypeGuard
 
-__all__ = ["MAX_BYTES", "MAX_DIMENSIONS", "expanded", "is_address", "is_time", "is_whole"]
+from agentkit_memory.errors import InvalidArgument
+from agentkit_prompts.errors import brief
+
+__all__ = ["MAX_BYTES", "MAX_DIMENSIONS", "check_limit", "expanded", "is_address", "is_time", "is_whole"]
 
 MAX_BYTES = 2600
 """Maximum UTF-8 bytes of the names in one row of a database index; PostgreSQL accepts 2,704 with its header."""
@@ -23,6 +26,16 @@ _ADDRESS = re.compile(r"\s*+[A-Za-z][A-Za-z0-9+._-]+:(?:/|\d+/?\s*+$)")
 def is_whole(number: object, least: int = -_MAX_INTEGER - 1, most: int = _MAX_INTEGER) -> TypeGuard[int]:
     """Return True if a value is a whole number within bounds, by default the bounds of a database column."""
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+
+
+def check_limit(where: str, limit: object) -> None:
+    """Check the maximum number of rows of a page; `where` is the operation, for the error.
+
+    Raises:
+        InvalidArgument: The limit is not a whole number, or is below 1.
+    """
+    if not is_whole(limit, 1):
+        raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}", name="limit")
 
 
 def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, func, select
 
-from agentkit_memory.checks import is_whole
+from agentkit_memory.checks import check_limit
 from agentkit_memory.conversations.message_rows import MAIN
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import sound_rows
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
-from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import SessionInfo
 from agentkit_memory.store.scope_rows import known_ids
-from agentkit_prompts.errors import brief
 
 __all__ = ["newest_sessions", "sessions_of"]
 
@@ -47,7 +45,7 @@ def sessions_of(
     for each in (name, after):
         if each is not None:
             check_name("sessions", each)
-    _check_limit("sessions", limit)
+    check_limit("sessions", limit)
     query = _LISTED.order_by(conversations.c.name).limit(limit)
     if name is not None:
         query = query.where(conversations.c.name == name)
@@ -61,7 +59,7 @@ def sessions_of(
 
 def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
     """Return user and name of each conversation of a tenant; see `Memory.newest_sessions`."""
-    _check_limit("newest_sessions", limit)
+    check_limit("newest_sessions", limit)
     query = _NEWEST.limit(limit)
     if scope.user:
         query = query.where(scopes.c.user == scope.user)
@@ -69,8 +67,3 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
         bound = {"tenant": scope.tenant, "now": database.clock()}
         rows = sound_rows(connection, query, bound, conversations.c.name)
     return tuple([(row.user, row.name) for row in rows])
-
-
-def _check_limit(where: str, limit: object) -> None:
-    if not is_whole(limit, 1):
-        raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}", name="limit")

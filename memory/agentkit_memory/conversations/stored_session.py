@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from agentkit_memory.checks import is_whole
+from agentkit_memory.checks import check_limit
 from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.session_arguments import check_append, check_number
 from agentkit_memory.conversations.unread_append import append_unread, check_same, read_appended
@@ -224,8 +224,7 @@ class StoredSession(metaclass=Hinted):
             InvalidArgument: The limit is less than 1, or a number is invalid.
             StoreError: The database cannot be read, or the conversation was deleted.
         """
-        if not is_whole(limit, 1):
-            raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}", name="limit")
+        check_limit("page", limit)
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             check_number(f"page: {name}", number)

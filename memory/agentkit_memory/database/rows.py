@@ -85,7 +85,7 @@ def decode_rows(
 
 
 def _checked_as(selected: ColumnElement[Any]) -> Column[Any]:
-    """Return a selected column or, for an expression, a column of the same type that may be NULL."""
+    """Return the column to check values with: the selected column or, for an expression, a column of its type."""
     if isinstance(selected, Column):
         return selected
     return Column(selected.key, selected.type)
@@ -237,7 +237,7 @@ def _decoded(stored: bytes) -> str:
 
 
 def is_decoded(value: object) -> bool:
-    """Return False for text with half of a surrogate pair, from `raw_texts`; True for all other values."""
+    """Return False for a text that is not UTF-8, which `raw_texts` marks by surrogates; True for all other values."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

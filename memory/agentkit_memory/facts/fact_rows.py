@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select, update
 
-from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.checks import check_limit, is_time, is_whole
 from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
@@ -305,8 +305,7 @@ class Facts(metaclass=Hinted):
         Raises:
             InvalidArgument: An argument is invalid.
         """
-        if not is_whole(limit, 1):
-            raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}", name="limit")
+        check_limit("facts", limit)
         if not is_whole(after):
             raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}", name="after")
         statement = _CURRENT

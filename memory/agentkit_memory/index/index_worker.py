@@ -1,4 +1,4 @@
-"""`IndexWorker`: brings the index of one space to the state that SQL requires; any number of workers may run at once.
+"""`IndexWorker`: writes the items that wait in the outbox of a space to its index. Many workers may run at once.
 
 A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges the rows. After
 a crash, a write may be repeated, but no write is lost. An expired lease may be taken over. A worker that lost its lease
@@ -89,6 +89,7 @@ _STATE = select(vector_spaces.c.state).where(vector_spaces.c.space == bindparam(
 """State of the space, locked until the transaction ends."""
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _QUEUE_AGAIN = upserts(vector_state, _REWRITE)
+"""Inserts the removal of an item or, if the row of the item exists, increases its target version."""
 _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )

@@ -29,7 +29,7 @@ else:
 __all__ = ["QdrantIndex", "connect"]
 
 _ID_KEY = "agentkit_index"
-"""Name of the metadata of a collection with the id of the index."""
+"""Key of the metadata of a collection whose value is the id of the index."""
 _PAGE = 1000
 """Points that are read at once."""
 _BATCH = 128
@@ -218,19 +218,19 @@ class QdrantIndex:
         if not server.collection_exists(self.collection):
             self._create(server)
         info = server.get_collection(self.collection)
-        name = (info.config.metadata or {}).get(_ID_KEY)
+        index_id = (info.config.metadata or {}).get(_ID_KEY)
         dense = info.config.params.vectors
         size = 0
         if isinstance(dense, dict) and DENSE in dense:
             size = dense[DENSE].size
-        if not isinstance(name, str):
+        if not isinstance(index_id, str):
             raise self._foreign("is not an index of agentkit")
         if size != self.dimensions:
             raise self._foreign(f"has {size} dimensions")
         if not self._is_local:
             for field in {SCOPE, VERSION}.difference(info.payload_schema or {}):
                 server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)
-        return name
+        return index_id
 
     def _create(self, server: QdrantClient) -> None:
         dense: dict[str, models.VectorParams] = {}

@@ -84,12 +84,14 @@ class _Packer:
         self._title = ""
 
     def start(self, section: SectionStart) -> Iterator[Chunk]:
+        """Start a page or a record."""
         yield from self.flush()
         self._section, self._headings, self._title = section, [], section.title
         self._start, self._line = 0, section.line or 1
         self._position += section.is_separate and self._position > 0
 
     def head(self, block: Block) -> Iterator[Chunk]:
+        """Add a heading, which ends the chunk before it."""
         if self._has_body or self._size > CHUNK_BYTES:
             yield from self.flush()
         while self._headings and self._headings[-1][0] >= block.level:
@@ -100,11 +102,13 @@ class _Packer:
         self._add(block.text)
 
     def space(self, text: str) -> Iterator[Chunk]:
+        """Add blank lines."""
         if self._size + len(text) > _MAX_WHOLE:
             yield from self.flush()
         self._add(text)
 
     def fill(self, block: Block) -> Iterator[Chunk]:
+        """Add a block, which is cut if it is too long for one chunk."""
         text, size = block.text, _size(block.text)
         if block.continues and self._has_body:
             # The rest of the previous part is cut together with this part, so that cuts do not depend on the parts.
@@ -123,6 +127,7 @@ class _Packer:
         self._has_body = True
 
     def flush(self) -> Iterator[Chunk]:
+        """Yield the chunk, unless it is blank, and start the next chunk."""
         text = "".join(self._texts)
         body = text.strip()
         if body:

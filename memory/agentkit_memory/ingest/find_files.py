@@ -52,7 +52,7 @@ class SourceFile:
     path: Path
     source: str
     folder: Path | None = None
-    """Folder, without links, in which the file was found: the file must be inside of it. None for a named file."""
+    """Real path of the folder in which the file was found, and which it must not leave. None for a named file."""
 
     @property
     def uri(self) -> str:
@@ -105,7 +105,7 @@ def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[Sourc
     it leads to. A link in a folder counts as a file of that folder, and its document is removed with the link. A link
     that leads out of the folder is not read: the writer of the folder could choose any file of this machine.
     """
-    # Digests take less memory than paths.
+    # Digests of the paths so far, which take less memory than the paths.
     seen: set[bytes] = set()
     for path in paths:
         for file in _find(path, images):
@@ -140,7 +140,7 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return True if a path, after following all links, is in a folder whose own path contains no links."""
+    """Return True if the real path (without links) of a file is in a folder. The path of the folder must be real."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(folder)
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from agentkit_memory.checks import is_whole
+from agentkit_memory.checks import check_limit, is_whole
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import corrupt_row, sound_rows
 from agentkit_memory.database.tables import recall_logs, scopes
@@ -118,8 +118,7 @@ class RecallLogs:
             StoreCorrupt: A log is corrupt.
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
-        if not is_whole(limit, 1):
-            raise InvalidArgument(f"recall logs: expected a limit of 1 or more, got {limit!r}", name="limit")
+        check_limit("recall logs", limit)
         for name, number in (("after", after), ("before", before)):
             if number is not None and not is_whole(number):
                 raise InvalidArgument(

@@ -28,8 +28,8 @@ _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
 READABLE = tuple([column.in_(bindparam(column.name, expanding=True)) for column in _NAMES])
-"""One IN condition per name column, bound to `Scope.readable_names`: SQLite uses its index for these conditions,
-but not for a list of tuples."""
+"""Conditions of a readable scope, one per name column, with `Scope.readable_names` as parameters. SQLite uses an index
+for these conditions, but not for a condition on tuples of names."""
 _READABLE = select(scopes.c.id).where(*READABLE).order_by(scopes.c.id)
 _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
