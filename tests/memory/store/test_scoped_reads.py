@@ -95,8 +95,8 @@ def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory, d
 
 def test_the_number_of_a_scope_is_its_own_even_when_another_holds_it(either: Memory) -> None:
     a, z = StoreProbe(either.within("a")), StoreProbe(either.within("z"))
-    number = a.scope_id
+    number = a.scope_number
     a.execute("DELETE FROM scopes")
     a.execute(f"INSERT INTO scopes (id, tenant, \"user\", session, agent) VALUES ({number}, 'z', '', '', '')")
-    assert a.scope_id == number + 1
-    assert z.scope_id == number and a.scope_id == number + 1
+    assert a.scope_number == number + 1
+    assert z.scope_number == number and a.scope_number == number + 1
