@@ -166,18 +166,34 @@ class AnthropicReader(Reader):
         return Reply(message, self.usage, clean(reason or "stop"), clean(self.model or model))
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
-        """Read a whole message."""
+        """Read a whole message, which may repeat the blocks of its events."""
         self._start(data)
         content = data.get("content")
         if not isinstance(content, list):
             raise ProtocolError(f"content: expected a list of blocks, got {brief(content)}")
         deltas: list[Delta] = []
-        for index, block in enumerate(content):
-            deltas += self._start_block(index, object_of(block, "content"))
-            self._by_index[index].is_over = True
+        read = [*self._blocks]
+        for position, item in enumerate(content):
+            block = object_of(item, "content")
+            if position < len(read) and read[position].data.get("type") == block.get("type"):
+                deltas += self._add_rest(read[position], block)
+            else:
+                deltas += self._start_block(self._last + 1, block)
+                self._blocks[-1].is_over = True
         self._finish(data, data)
         self.is_over = True
         return deltas
+
+    def _add_rest(self, block: _Block, whole: dict[str, Any]) -> list[Delta]:
+        """Add the part of a repeated block that no event contained."""
+        block.is_over = True
+        kind = str(whole["type"])
+        if kind == "tool_use":
+            return nonempty(_arguments_delta(block, block.arguments.replace(whole.get("input"))))
+        before, text = str(block.texts.get(kind, "")), whole.get(kind)
+        if isinstance(text, str) and text.startswith(before) and self._by_index[block.index] is block:
+            return self._add_delta(block.index, {"type": f"{kind}_delta", kind: text[len(before) :]})
+        return []
 
     def _start(self, data: dict[str, Any]) -> None:
         self.has_started = True
