@@ -72,7 +72,7 @@ class ConnectionLimits:
             del self._counts[address]
 
     def _close_idle(self, address: str | None) -> bool:
-        """Close the oldest idle connection of an address, or of all addresses; False if there is none."""
+        """Close the oldest idle connection, of an address if set; return False without an idle connection."""
         for connection, its_address in self._addresses.items():
             if connection.is_idle and address in (None, its_address):
                 self.remove(connection)

@@ -63,7 +63,7 @@ class LocalRequests:
         await error_answer(error)(scope, receive, send)
 
     def _refusal(self, request: Request) -> str | None:
-        """Return why a request is refused; None if it is accepted."""
+        """Return the reason to refuse a request; None for an accepted request."""
         client = request.client
         # The name in the Host header counts too: a web page may let its own name resolve to 127.0.0.1.
         hosts = request.headers.getlist("host")
