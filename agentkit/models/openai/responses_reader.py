@@ -62,7 +62,7 @@ class ResponsesReader(Reader):
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
-        # Servers send events of their own, such as rate limits.
+        # Some servers add other events, such as rate limits.
         if isinstance(kind, str) and ("." in kind or kind in ("keepalive", "ping")):
             return self._add_event(kind, data)
         if data.get("object") == "response" or isinstance(data.get("output"), list):
