@@ -1,11 +1,11 @@
 """Limits of the prompt and tool packages, in one table.
 
-A limit protects the process from data that came from outside: a file, a model, a server, a template. A new limit first
-looks for its row here: the same idea, such as characters in a message or entries of a list, has one number everywhere.
+A limit protects the process from external data: a file, a model, a server, a template. Before you add a limit, search
+for its row here: limits of the same kind, such as characters of a value in a message, share one number.
 
-A constant is next to its code only if its number follows from one algorithm: the cost of a step of it, a limit of
-Python or of another library, or a document such as the API of a provider. The limits of rendering a template, which a
-program can change, are in `templates`.
+A constant is next to its code only if its number follows from one algorithm, such as the cost of a step, from Python or
+another library, or from a document, such as the API of a provider. The limits of rendering a template, which a program
+can change, are in `templates`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = [
 MAX_DEPTH = 100
 """Levels of nested data, schemas, prompts or calls."""
 MAX_VALUES = 1_000_000
-"""Values of one piece of data: numbers, texts, items and entries, counted at all levels."""
+"""Values in one object, counted at all levels: numbers, texts, items of lists and entries of mappings."""
 MAX_DIGITS = 4_000
 """Digits of an integer."""
 MAX_COUNT = 2**63 - 1
-"""A count, a position or a number of tokens: databases store 64 bits."""
+"""Maximum of a count, a position or a number of tokens: the largest integer of 64 bits, which databases can store."""
 MAX_ENTRIES = 20_000
 """Entries of a list: files of a folder, imports of a configuration, tools of a server."""
 MAX_FOREIGN_NAME_CHARS = 1_000
@@ -50,9 +50,9 @@ MAX_FOREIGN_NAME_CHARS = 1_000
 MAX_PATH_CHARS = 4_096
 """Characters of a path or a web address."""
 MAX_WIRE_NAME_CHARS = 64
-"""Characters of the name of a tool or of a property that every provider accepts."""
+"""Characters of the name of a tool or property; every provider accepts a name of this length."""
 MAX_INPUT_BYTES = 64_000_000
-"""Bytes of one answer, message or configuration file of a program or server."""
+"""Bytes of one answer or message of a program or server, or of one configuration file."""
 
 # Size of files and texts that users write.
 MAX_FILE_BYTES = 1 << 20
@@ -68,18 +68,18 @@ MAX_SCHEMA_PATTERN_CHARS = 10_000
 MAX_SHOWN_CHARS = 80
 """Characters of a value in a message."""
 MAX_REASON_CHARS = 300
-"""Characters of a foreign reason or name inside a message."""
+"""Characters of an external reason or name, which is a part of a message."""
 MAX_MESSAGE_CHARS = 1_000
-"""Characters of a foreign message, such as the error text of a server, in a message."""
+"""Characters of an external message, such as the error text of a server, in a message."""
 MAX_LISTED = 20
 """Names or problems in a message."""
 MAX_PROBLEMS = 1_000
-"""Problems in the attribute of an error."""
+"""Problems in the attribute `problems` of an error."""
 MAX_NAME_CHARS = 64
 """Characters of a name in a message, and of a name that is compared with valid names."""
 
 # Caches.
 MAX_CACHED = 256
-"""Entries of a cache that is shared by all agents of a process."""
+"""Entries of a cache that all agents of a process share."""
 MAX_CACHED_PER_OBJECT = 8
 """Entries of a cache inside one object, such as a context or a conversation."""

@@ -1,4 +1,4 @@
-"""Unknown names: the nearest valid name, and messages that list valid names."""
+"""Messages about unknown names: they suggest the most similar valid name and list the valid names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_prompts.limits import MAX_NAME_CHARS
 __all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
 
 _MAX_NAMES = 100
-"""Maximum number of valid names to compare with a name."""
+"""Maximum number of valid names that are compared with a name."""
 _MAX_LISTED = 12
 """Maximum number of valid names in a message."""
 
@@ -30,7 +30,7 @@ def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message: the valid name that is most similar to `name`, and the valid names."""
+    """Return the end of a message about an unknown name: the most similar valid name, and the valid names."""
     valid = list(names)[:_MAX_NAMES]
     if not valid:
         return ""
@@ -43,25 +43,25 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {match!r}? Valid names: {listing}"
 
 
-def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
-    """Return a problem for each name in `given` that is not in `names`; `what` is the start of its text."""
+def misnamed(start: str, received: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """Return a message for each name in `received` that is not in `names`; each message begins with `start`."""
     valid = list(names)
-    return [f"{what} {name!r}{nearest(str(name), valid)}" for name in given if name not in valid]
+    return [f"{start} {name!r}{nearest(str(name), valid)}" for name in received if name not in valid]
 
 
 def unknown_fields(
-    where: str, given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}
+    where: str, received: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return at most one message, which lists the unknown fields and the valid fields.
+    """Return one message, which lists the unknown fields and the valid fields; empty if all fields are valid.
 
     Args:
-        where: Class that has the fields; its rows in `OPTIONS` are hints.
-        given: Names to check.
+        where: Name of the class that has the fields; the rows for it in `OPTIONS` are hints.
+        received: Names to check.
         names: Valid names.
-        elsewhere: Name of a field that belongs to another object -> advice.
+        elsewhere: Mapping from the name of a field of another object to advice.
     """
     valid = list(names)
-    unknown = [name for name in given if name not in valid]
+    unknown = [name for name in received if name not in valid]
     if not unknown:
         return []
     listing = [_with_advice(where, name, valid, elsewhere) for name in unknown]
@@ -83,7 +83,7 @@ def _with_advice(where: str, name: str, valid: list[str], elsewhere: Mapping[str
 
 
 def reject_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[str, str] = {}) -> Callable[[C], C]:
-    """Return a decorator of dataclasses: unknown keyword arguments raise `error`; see `unknown_fields`."""
+    """Return a decorator of dataclasses that raises `error` for unknown keyword arguments; see `unknown_fields`."""
 
     def decorate(cls: C) -> C:
         dataclass: Any = cls
@@ -116,7 +116,7 @@ def _checked_init(
 
 
 def _named(error: Exception, names: Iterable[str]) -> Exception:
-    """Return the error with the names of unknown fields."""
+    """Set the attribute `name` of the error to the unknown fields, and return the error."""
     if isinstance(error, Picklable):
         error.name = ", ".join(names)
     return error

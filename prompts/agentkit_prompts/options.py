@@ -1,4 +1,4 @@
-"""`options`: the decorator of classes of options. Pydantic checks the fields; an error lists all problems at once."""
+"""`options`: decorator of classes of options. Pydantic checks the fields, and one error lists all problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 """A whole number, 0 or more."""
 PositiveNumber: TypeAlias = Annotated[float, Field(gt=0)]
-"""A number above 0, such as a time in seconds. Infinity is no limit."""
+"""A number above 0, such as a time in seconds; infinity means no limit."""
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
@@ -33,14 +33,14 @@ Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 Error: TypeAlias = Callable[[str], Exception]
 """Function that returns the exception for a message."""
 UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
-"""Function that returns the exception for a message and the nearest option of each unknown option."""
+"""Function that returns the exception for a message and a mapping from each unknown option to the most similar one."""
 
 T = TypeVar("T")
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 _UNKNOWN = "unexpected_keyword_argument"
-_SAYS_ALL = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
-"""Types of errors whose message does not show the value."""
+_WITHOUT_VALUE = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
+"""Types of errors whose message does not contain the type of the value."""
 _EXPECTED = {
     "bool_type": "True or False",
     "callable_type": "a function",
@@ -64,7 +64,7 @@ _EXPECTED = {
     "too_short": "{min_length} or more items",
     "tuple_type": "a tuple",
 }
-"""Expected value for each type of error of pydantic; `{name}` is a value of the context of the error."""
+"""Expected value for each type of error of pydantic; `{name}` is replaced by the value in the context of the error."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field, field))
@@ -77,14 +77,13 @@ def options(
 ) -> Callable[[type[T]], type[T]]:
     """Return a decorator that creates a frozen dataclass whose fields pydantic checks in strict mode.
 
-    Text is never read as a number. A whole number, a `Decimal` or a `Fraction` becomes a float in a field of type
-    float, and validators of a field may convert its value. The fields of a dataclass that extends the class are checked
-    by its own code.
+    Text is never converted to a number. A field of type float converts a whole number, a `Decimal` or a `Fraction` to
+    float, and validators of a field can convert its value. A dataclass that extends the class checks its own fields.
 
     Args:
         error: Function that creates the exception for invalid values.
         unknown: Function that creates the exception for unknown options; by default `error`.
-        elsewhere: Name of an option in other libraries -> name of the option here.
+        elsewhere: Mapping from the name of an option in another library to its name here.
         kw_only: True if all options are keyword arguments.
     """
 
@@ -95,18 +94,18 @@ def options(
         all_fields = fields(option_class)
         has_required = any(item.default is MISSING and item.default_factory is MISSING for item in all_fields)
         places = sum(not item.kw_only for item in all_fields)
-        # Build validators late: each takes milliseconds, and most programs use few of the classes.
+        # Each validator is built at its first use, which takes milliseconds; most programs use few of the classes.
         validator: Any = None
 
         @wraps(init)
         def checked_init(self: Any, *args: Any, **values: Any) -> None:
             nonlocal validator
-            # Modules create default options at import, without a validator.
+            # Defaults are valid. Modules create default options at import, which must not build a validator.
             if not args and not values and not has_required:
                 init(self)
                 return
             if len(args) > places:
-                # Raises the `TypeError` of any function that gets too many positional arguments.
+                # This call raises the usual `TypeError` for too many positional arguments.
                 init(self, *args, **values)
             if validator is None:
                 validator = TypeAdapter(option_class).validator
@@ -116,11 +115,12 @@ def options(
                 raised = _error_of(failure, option_class, error, unknown, elsewhere)
             else:
                 return
-            # Outside of `except`: the error of pydantic contains the values, which may be secrets.
+            # Outside of `except`, because the error of pydantic would be the context of this error, and it contains
+            # the values, which can be secrets.
             raise raised
 
         def checked_post_init(self: Any) -> None:
-            # A dataclass that extends this one has its own `__init__`, which only sets the fields.
+            # A dataclass that extends this one has its own `__init__`, which sets the fields without checks.
             if type(self).__init__ is not checked_init:
                 valid = option_class(**{item.name: getattr(self, item.name) for item in all_fields})
                 for item in all_fields:
@@ -137,7 +137,7 @@ def options(
 def unknown_option(
     where: str, name: str, valid: list[str], elsewhere: Mapping[str, str] = {}
 ) -> tuple[str, str | None]:
-    """Return the problem of an unknown option of `where`, and the name of the nearest option."""
+    """Return the problem of an unknown option of the class `where`, and the most similar option if there is one."""
     hint = option_hint(where, name)
     if hint is not None:
         option = hint.partition("=")[0]
@@ -187,7 +187,7 @@ def _error_of(
 def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
     """Yield the option and the problem for each place with an invalid value.
 
-    The members of a union are alternatives for one place.
+    The errors of all members of a union at one place are one problem.
     """
     places: dict[tuple[str, str], list[Any]] = {}
     for detail in details:
@@ -195,7 +195,7 @@ def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> 
     for (name, inner), errors in places.items():
         reason = errors[0].get("ctx", {}).get("error")
         if isinstance(reason, Picklable) and reason.problems:
-            # A validator of one field can report several problems inside its value.
+            # A validator of a field can report several problems inside the value.
             for place, text in reason.problems:
                 yield name + place, Problem(name + place, text)
             continue
@@ -203,19 +203,19 @@ def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> 
 
 
 def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]:
-    """Return the name of an option, and the place inside of its value, such as ``[0]``."""
+    """Return the name of an option, and the place inside its value, such as ``[0]``."""
     if not location:
         return "", ""
     first, *inner = location
     if isinstance(first, int):
-        # An argument without its name.
+        # The index of a positional argument.
         first = names[first]
-    # A text inside is the label of a member of a union.
+    # A text in `inner` is the label of a member of a union, which is not a place.
     return first, "".join([f"[{step}]" for step in inner if isinstance(step, int)])
 
 
 def _value_of(detail: Any) -> str | int | float | None:
-    """Return the invalid value if it is a number, the value in the error of a validator, or the type of the value."""
+    """Return the value in the error of a validator, else the invalid value if it is a number, else its type."""
     if detail["type"] in (_UNKNOWN, "missing"):
         return None
     reason = detail.get("ctx", {}).get("error")
@@ -236,7 +236,7 @@ def _text(details: list[Any], is_optional: bool) -> str:
     expected = " or ".join(dict.fromkeys([_expected(detail) for detail in details]))
     if is_optional:
         expected += ", or None"
-    if first["type"] in _SAYS_ALL:
+    if first["type"] in _WITHOUT_VALUE:
         return f"expected {expected}"
     # A value of another type can be a secret.
     received = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])

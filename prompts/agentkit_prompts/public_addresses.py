@@ -1,4 +1,4 @@
-"""IP addresses of the public internet."""
+"""`is_public`: whether an IP address belongs to the public internet."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ __all__ = ["is_public"]
 _NOT_PUBLIC_4 = """
 0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"""
-"""This network, private, shared, loopback, cloud services, link-local, documentation, 6to4 relays, benchmarks,
-multicast, reserved: IANA's registry of special addresses, and one address that a large cloud keeps for itself."""
+"""IANA's registry of special addresses (this network, private, shared, loopback, link-local, documentation, 6to4
+relays, benchmarks, multicast, reserved), and 168.63.129.16, which a large cloud uses for its own services."""
 _NOT_PUBLIC_6 = "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
-"""Special ranges inside the public range: Teredo and other protocols, documentation, 6to4 (encoded IPv4 addresses)."""
+"""Special ranges inside `_PUBLIC_6`: Teredo and other protocols, documentation, and 6to4, which encodes IPv4
+addresses."""
 _PUBLIC_6 = IPv6Network("2000::/3")
 _CLOSED = [ip_network(network) for network in f"{_NOT_PUBLIC_4} {_NOT_PUBLIC_6}".split()]
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""IPv4 addresses for a network without IPv4: the last 32 bits are the address."""
+"""Addresses that represent IPv4 addresses in a network without IPv4; their last 32 bits are the IPv4 address."""
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

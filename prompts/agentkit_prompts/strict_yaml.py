@@ -1,6 +1,6 @@
-"""A YAML loader in which `no`, dates and times are text, keys are unique, and aliases are not allowed.
+"""`StrictLoader`: a YAML loader that reads `no`, dates and times as text, and rejects duplicate keys and aliases.
 
-Import this module at its use: it imports yaml, which is slow.
+Import this module inside the function that uses it, because it imports yaml, which is slow.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _DROPPED = ("tag:yaml.org,2002:timestamp", _BOOL)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """A safe loader in which `no`, dates and times are text, keys are unique, and aliases are not allowed."""
+    """A safe loader that reads `no`, dates and times as text, and rejects duplicate keys and aliases."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.depth += 1
         if self.check_event(yaml.AliasEvent):
-            # Nested aliases grow exponentially.
+            # A short file with nested aliases can describe data of exponential size.
             self.refuse_event("aliases are not allowed: repeat the value")
         if self.depth > MAX_DEPTH:
             self.refuse_event(f"nests deeper than {MAX_DEPTH} levels")
@@ -35,10 +35,10 @@ class StrictLoader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
-    def refuse_event(self, what: str) -> None:
-        """Raise an error at the place of the next event."""
+    def refuse_event(self, reason: str) -> None:
+        """Raise an error with `reason` at the place of the next event."""
         event: Any = self.get_event()  # type: ignore[no-untyped-call]  # yaml has no type for it
-        raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
+        raise yaml.MarkedYAMLError(None, None, reason, event.start_mark)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
@@ -58,7 +58,7 @@ class StrictLoader(yaml.SafeLoader):
         return mapping
 
     def construct_number(self, node: Any) -> Any:
-        """Return a number, or the text of a time, which YAML 1.1 reads as a number of base 60."""
+        """Return a number, or the text of a time such as `12:30`, which YAML 1.1 reads as a number of base 60."""
         text = self.construct_scalar(node)
         if ":" in text:
             return text

@@ -1,7 +1,7 @@
 """`compose`: layers and a context become a composition.
 
-The `RenderCache` of a session stores each rendered prompt together with the context values that the prompt reads. The
-next turn renders only prompts whose values are other objects.
+The `RenderCache` of a session stores each rendered prompt together with the context values that the prompt reads. In
+the next turn, a prompt is rendered only if at least one of these values is not the same object as before.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def compose(
         cache: Fragments of earlier turns of the same session, reused if their inputs are the same objects.
         output_schema: JSON Schema of the answer, for targets that can request it from the model; or an
             `OutputRequest`, which also contains the mode of the request.
-        declares_tools: False if the model reads tools only in the text of a prompt: the tools are then neither sent
-            nor counted a second time.
+        declares_tools: False if a prompt contains the tools as text, so that the request does not contain them, and
+            their tokens are not counted twice.
         text_tokens: Function that counts the tokens of the text that a chat template writes; this text must fit the
             budget. None if no chat template is used.
 
@@ -74,7 +74,7 @@ def compose(
         ctx = _context(ctx)
     _check_options(budget, counter, cache)
     plan = plan_of(layers)
-    # Without a history, no earlier request exists whose prefix the provider could have cached.
+    # Volatile text breaks the cache of a provider for the prefix of an earlier request; a first request has none.
     if not plan.is_checked and len(ctx.conversation):
         plan.warn_of_volatility(layers)
     if ctx.documents or ctx.knowledge or ctx.recalled or ctx.examples:
@@ -97,7 +97,7 @@ def compose(
 
 @lru_cache(maxsize=64)
 def _budget(limit: int) -> Budget:
-    """Return the budget of a limit. A session has the same limit every turn."""
+    """Return the budget of a limit, cached because all turns of a session have the same limit."""
     return Budget(limit)
 
 

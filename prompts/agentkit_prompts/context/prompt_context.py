@@ -141,10 +141,10 @@ class _WithNonce(DerivedSlot):
 class PromptContext(_WithNonce):
     """Input of every prompt; frozen. Templates receive the objects in its fields, not copies of them.
 
-    Documents, facts, messages, examples and tools can be passed as mappings of their fields, documents and facts also
-    as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes a context as JSON and reads
-    it back. The argument `allow_media=True`, which is not a field, accepts messages in the format of a provider with
-    media in local files or at private addresses.
+    Documents, facts, messages, examples and tools can be passed as mappings of their fields. Documents and facts can
+    also be passed as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes a context as
+    JSON and reads it back. The argument `allow_media=True`, which is not a field, accepts messages in the format of a
+    provider with media in local files or at private addresses.
 
     Raises:
         ContextError: A value has the wrong type, or a field is unknown; names all problems with their places.
@@ -196,7 +196,8 @@ class PromptContext(_WithNonce):
         def __init__(self, user_input: _Input, *, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
 
     else:
-        # The input is a part of `args`, because an error lists its problems in the order of the arguments.
+        # `user_input` is not a separate parameter: an error lists problems in the order of `values`, in which the
+        # caller can pass the input at any position.
         def __init__(self, *args, allow_media=False, **values):
             if args:
                 values = _with_input(args, values)
@@ -211,7 +212,7 @@ class PromptContext(_WithNonce):
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
-        """Read-only mapping of the names that templates can read to their values, built once.
+        """Read-only mapping from the names that templates can read to their values; it is built once.
 
         A hash is appended to labels of documents that are not unique.
         """
@@ -320,7 +321,7 @@ def _readers(allow_media: object, problems: Problems) -> Mapping[str, Reader]:
 def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
     """Store the nonce of a context, and break the copies of the nonce in its untrusted fields."""
     nonce = nonce_of(cast("str", context.session_key))
-    # Fields of a source with the same key have no copies; with a new key, all fields must be searched.
+    # With the key of `source`, only new values can contain copies of the nonce. With a new key, all values can.
     names = _UNTRUSTED if "session_key" in values else _UNTRUSTED & values.keys()
     for name in names:
         vars(context)[name] = without_nonce(getattr(context, name), nonce)

@@ -189,17 +189,17 @@ class InContext:
         if not ids:
             return self.end
         template = self._checked(ids)
-        return self._joined([self._example(template, number, keep_separator) for number in ids])
+        return self._join_examples([self._example(template, number, keep_separator) for number in ids])
 
-    def _joined(self, items: Sequence[Any]) -> Any:
+    def _join_examples(self, items: Sequence[Any]) -> Any:
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
         # Between messages of a chat API no text is possible, so they have no separator.
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
-        return self._joined_turns(items)
+        return self._join_turns(items)
 
-    def _joined_turns(self, items: Sequence[Any]) -> PromptList:
+    def _join_turns(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
             # As in OpenCompass, the separator is a part of an item that is text, and a separate item after turns.

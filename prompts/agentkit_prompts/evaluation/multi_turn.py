@@ -1,6 +1,7 @@
-"""`MultiTurnPromptTemplate`: dialogue of a row with several questions, requested turn by turn.
+"""`MultiTurnPromptTemplate`: dialogue of a row with several questions; each turn is one request.
 
-The document: AISBench, multi-turn prompt. This module calls no model: `requests` yields prompts and receives answers.
+See the AISBench document about multi-turn prompts. This module calls no model: `requests` yields prompts and receives
+the answers.
 """
 
 from __future__ import annotations
@@ -20,17 +21,26 @@ from agentkit_prompts.names import nearest
 __all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "in_turns"]
 
 InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
-"""`every`: request each turn after the answers of the model. `every_with_gt`: each turn after the true answers. `last`:
-only the last turn, after the true answers."""
+"""Mode of the requests of a dialogue: the requested turns, and the earlier answers that a prompt shows.
+
+`every`: each turn, with the answers of the model. `every_with_gt`: each turn, with the true answers. `last`: only the
+last turn, with the true answers.
+"""
 
 REPLY = "BOT"
-"""The role whose items are the answers of the model."""
+"""Role of the items that are answers of the model."""
 
 
 def in_turns(
     chat: list[Item], infer_mode: InferMode, prompt: Callable[[list[Item]], PromptList]
 ) -> Generator[PromptList, str | None, list[str | None]]:
-    """Yield the prompts of a dialogue, whose items of role BOT are the answers; see `requests`."""
+    """Yield the prompt before each item of role BOT of a dialogue, and receive its answer; see `requests`.
+
+    Args:
+        chat: The items of the dialogue; in mode `every`, received answers replace the prompts of items of role BOT.
+        infer_mode: Which turns are requested.
+        prompt: Function that returns the prompt for the items before an answer.
+    """
     places = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == REPLY]
     answers: list[str | None] = []
     if infer_mode == "last":
@@ -39,7 +49,7 @@ def in_turns(
         answer = yield prompt(chat[:place])
         _check_answer(len(answers), answer)
         answers.append(answer)
-        # Only in this mode do later turns see the answers of the model.
+        # In the other modes, the prompts of later turns contain the true answers.
         if infer_mode == "every":
             if answer is None:
                 break
@@ -58,15 +68,16 @@ def _check_answer(number: int, answer: object) -> None:
 
 
 class MultiTurnPromptTemplate(RowTemplate):
-    """A dialogue whose `round` is repeated for each question of a row (AISBench document).
+    """A dialogue whose `round` is repeated for each question of a row (see the AISBench document).
 
-    The columns `question` and `answer` contain lists with one entry per turn. The items of role BOT are the answers.
+    The columns `question` and `answer` contain lists with one entry for each turn. The items of role BOT are the
+    answers.
 
     Args:
         template: `begin`, `round` and `end`, of texts and role items.
 
     Raises:
-        InContextError: The template has another form; names all problems.
+        InContextError: The template has another form; the error lists all problems.
     """
 
     def __init__(self, template: Mapping[str, Any]) -> None:
@@ -76,9 +87,9 @@ class MultiTurnPromptTemplate(RowTemplate):
     def item(
         self, row: Mapping[str, Any], *, ice: object = "", hide: str | None = None, instead: str = ""
     ) -> PromptList:
-        """Return the dialogue of all questions with a true answer.
+        """Return the dialogue of all questions that have a true answer.
 
-        `hide` and `instead` have no effect: `requests` selects the answers in a prompt.
+        `hide` and `instead` have no effect, because `requests` selects the answers of a prompt.
 
         Raises:
             InContextError: The row has no questions or answers, or `ice` is not empty.
@@ -95,13 +106,13 @@ class MultiTurnPromptTemplate(RowTemplate):
     def requests(
         self, row: Mapping[str, Any], infer_mode: InferMode = "every"
     ) -> Generator[PromptList, str | None, list[str | None]]:
-        """Yield the prompt of each request and receive the answer of the model, or None for a failed request.
+        """Yield the prompt of each request, and receive the answer of the model, or None if the request failed.
 
-        A failed request ends the dialogue in mode `every`, because the next turn needs its answer. A row without
-        questions, and a dialogue without items of role BOT, have no requests.
+        In mode `every`, a failed request ends the dialogue, because the next turn needs its answer. A row without
+        questions and a dialogue without items of role BOT have no requests.
 
         Returns:
-            The answers, in order.
+            The received answers, in order.
 
         Raises:
             InContextError: The mode is unknown, the row lacks a column or a required answer, or an answer is not text.
@@ -117,7 +128,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         return (yield from in_turns(chat, infer_mode, lambda items: self._prompt(row, items)))
 
     def _turns(self, row: Mapping[str, Any], infer_mode: InferMode) -> tuple[list[Any], list[Any]]:
-        """Return the questions of a row, and the true answers that the mode needs."""
+        """Return the questions of a row and the true answers, which mode `every` does not need."""
         if infer_mode == "every":
             return _columns(row, ("question",))[0], []
         questions, answers = _columns(row, ("question", "answer"))
@@ -130,7 +141,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         return questions, answers
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        """Return the pairs of question and answer of a row; warn of questions without an answer."""
+        """Return the pairs of question and answer of a row; warn if their numbers differ."""
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
             text = (
@@ -158,10 +169,10 @@ class MultiTurnPromptTemplate(RowTemplate):
 
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
-    """Return the entries of each column, one for each turn.
+    """Return the list of entries of each column; an entry belongs to one turn.
 
     Raises:
-        InContextError: A column is missing or has no entries; lists all of them.
+        InContextError: Columns are missing or do not contain lists; the error lists all problems.
     """
     problems: Problems = []
     for name in names:

@@ -1,6 +1,6 @@
 """`MMPromptTemplate`: prompt of content parts for a row with text, images, videos and audio.
 
-The document: AISBench, multimodal prompt.
+See the AISBench document about multimodal prompts.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from agentkit_prompts.evaluation.row_template import located, problems_of
 __all__ = ["KINDS", "MMPromptTemplate", "read_tags"]
 
 KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio"}
-"""Kind of content -> its placeholder in a part of that kind."""
+"""Mapping from a kind of content to the placeholder in a part of that kind."""
 
 _STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
-"""Tag -> the kind of content after it."""
+"""Mapping from a tag to the kind of the content that follows it."""
 
 _END = "<AIS_CONTENT_TAG>"
-"""Tag after each piece."""
+"""Tag at the end of each piece of content."""
 
 _TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
 
 _TWO_SCHEMES = re.compile(r"(?:file://|data:[^,]{0,80};base64,)(?:file|https?|data):")
-"""An address after `file://`, or instead of base64."""
+"""An address in a place for a path (after `file://`) or for base64 data."""
 
 _CONTENT = ("content", "question")
-"""Columns of the tagged content; the first existing column is used."""
+"""Columns that can contain the tagged content; the first existing column is used."""
 
 
 class MMPromptTemplate(PromptTemplate):
-    """A dialogue whose items have `prompt_mm`: the content part for each kind of content (AISBench document).
+    """A dialogue whose items have `prompt_mm`, which has a content part for each kind of content (AISBench document).
 
-    The column `content`, else `question`, of a row contains pieces between tags,
-    `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`. Each piece becomes one part, in order: a copy of the part for its kind, in
-    which `{question}` is the text, `{image}`, `{video}` or `{audio}` the address or base64 data, and any other
-    `{column}` the value of the row. Content without tags is text. An item's plain `prompt` is filled as in every
-    template.
+    The column `content` of a row, or `question` if it does not exist, contains pieces between tags, such as
+    `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`. Each piece becomes one part, in order. The part is a copy of the part for
+    the kind of the piece, with these replacements: `{question}` by the text; `{image}`, `{video}` or `{audio}` by the
+    address or base64 data; any other `{column}` by the value in the row. Content without tags is text. The `prompt` of
+    an item is filled as in every template.
 
     Args:
         template: `begin`, `round` and `end`, of texts and role items.
         ice_token: Place of worked examples.
 
     Raises:
-        InContextError: The template has another form, or `prompt_mm` contains an unknown kind of content; names all
-            problems.
+        InContextError: The template has another form, or `prompt_mm` contains an unknown kind of content; the error
+            lists all problems.
     """
 
     def __init__(self, template: Mapping[str, Any], ice_token: str | None = None) -> None:
@@ -63,13 +63,13 @@ class MMPromptTemplate(PromptTemplate):
         content = self._content(row)
         prompt = super()._render(label, form, row, ice)
         for item in prompt:
-            # The parts of worked examples are a list, and contain their values already.
+            # The `prompt_mm` of a worked example is a list, because its parts are already filled.
             if isinstance(item, dict) and isinstance(item.get("prompt_mm"), Mapping):
                 item["prompt_mm"] = _parts(item["prompt_mm"], content, row)
         return prompt
 
     def _content(self, row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-        """Return (kind, text or address) of each piece of a row's content."""
+        """Return (kind, text or address) of each piece of the content of a row."""
         if not self._kinds:
             return ()
         name, tagged = _tagged_text(row)
@@ -124,7 +124,7 @@ def _problems_of_parts(parts: object) -> Problems:
 
 
 def _parts(parts: Mapping[str, Any], content: Sequence[tuple[str, str]], row: Mapping[str, Any]) -> list[Any]:
-    """Return a part for each piece of the content; warn of addresses that become invalid in the template."""
+    """Return a part for each piece of the content; warn of addresses that the template makes invalid."""
     filled = [_fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts]
     if any(map(_has_two_schemes, filled)):
         text = "MMPromptTemplate: an address has two schemes; remove the scheme in the template"
@@ -135,8 +135,8 @@ def _parts(parts: Mapping[str, Any], content: Sequence[tuple[str, str]], row: Ma
 def read_tags(content: str) -> list[tuple[str, str]]:
     """Return (kind, text or address) of each piece, in order.
 
-    A piece goes from its tag to the end tag, to the tag of another kind, or to the end. Text outside of pieces is also
-    a piece, except white space between pieces; content without tags is one text.
+    A piece starts at its tag and ends at the end tag, at the tag of another kind, or at the end of the content. Text
+    outside of tags is also a piece, except white space. Content without tags is one piece of text.
     """
     if not _TAG.search(content):
         return [("text", content)]
@@ -146,7 +146,7 @@ def read_tags(content: str) -> list[tuple[str, str]]:
         text += content[start : tag.start()]
         start = tag.end()
         next_kind = _STARTS.get(tag[0], "")
-        # Ignore a repeated tag: AISBench searches for the end tag, or the tag of another kind.
+        # A repeated tag of the same kind is ignored, as in AISBench.
         if not kind or next_kind != kind:
             pieces.append((kind, text))
             kind, text = next_kind, ""
@@ -155,7 +155,7 @@ def read_tags(content: str) -> list[tuple[str, str]]:
 
 
 def _without_separators(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pieces; white space outside of tags only separates pieces, but a piece in tags can be empty."""
+    """Return the pieces without white space outside of tags; a piece inside tags can be empty."""
     return [(kind or "text", text) for kind, text in pieces if kind or text.strip()]
 
 

@@ -1,4 +1,4 @@
-"""BM25 with the scores of `rank_bm25` and the words of NLTK, so that evaluations show the same rows as OpenCompass."""
+"""BM25 with the scores of `rank_bm25` and the words of NLTK, so that evaluations select the rows of OpenCompass."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _STOP = re.compile(
 
 
 def terms(text: str) -> list[str]:
-    """Return the words and punctuation of a text like `nltk.word_tokenize`, case-sensitive.
+    """Return the words and punctuation of a text as `nltk.word_tokenize` does; the case of letters is unchanged.
 
-    A rule finds the ends of sentences, not the abbreviation model of NLTK.
+    A rule finds the ends of sentences, instead of the model of abbreviations in NLTK.
     """
     words: list[str] = []
     text = _OPENING.sub("' ", _OPENING_QUOTE.sub("``", text).replace('"', "''"))
@@ -45,7 +45,7 @@ def terms(text: str) -> list[str]:
 
 
 class Okapi(BM25):
-    """Index of texts with the parameters of `BM25Okapi`: k1 1.5, b 0.75, epsilon 0.25.
+    """Index of texts with the parameters of `BM25Okapi`: k1 = 1.5, b = 0.75, epsilon = 0.25.
 
     Args:
         texts: Texts to rank.
@@ -60,7 +60,7 @@ class Okapi(BM25):
         super().__init__(texts, tokenize=tokenize)
         counts = {term: len(postings) for term, postings in self._postings.items()}
         idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
-        # `sum` is more exact in Python 3.12, but the original is not, and equal scores must be equal here.
+        # Not `sum`, which rounds less since Python 3.12: scores that are equal in `rank_bm25` must be equal here.
         total = reduce(add, idf.values(), 0.0)
         floor = _FLOOR * total / len(idf) if idf else 0.0
         self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}
@@ -68,7 +68,7 @@ class Okapi(BM25):
     def scores(self, query: str) -> list[float]:
         """Return the score of each text; it can be negative."""
         scores = [0.0] * self.size
-        # Add term by term, so that the sums equal the original sums to the last digit.
+        # In the order of the terms, so that the sums equal the sums of `rank_bm25` to the last digit.
         for term in self._tokenize(query):
             idf = self._idf_of.get(term, 0.0)
             for position, score in self._postings.get(term, ()):

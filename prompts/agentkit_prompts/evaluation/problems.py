@@ -13,22 +13,22 @@ from agentkit_prompts.names import nearest
 __all__ = ["at_row", "inside", "problems_of_error", "some", "unknown_names", "wrong_type"]
 
 
-def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
-    """Return a problem for each name in `given` at `place` that is not in `names`."""
+def unknown_names(place: str, received: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
+    """Return a problem for each name in `received`, the keys at `place`, that is not in `names`."""
     valid = list(names)
-    unknown = [str(name) for name in given if name not in valid]
+    unknown = [str(name) for name in received if name not in valid]
     return inside(place, [Problem(name, f"{problem}{nearest(name, valid)}") for name in unknown])
 
 
 def wrong_type(place: str, value: object, kinds: type | UnionType, expected: str) -> Problems:
-    """Return a problem if a value is not of a type in `kinds`."""
+    """Return a problem if the type of a value is not in `kinds`."""
     if isinstance(value, kinds):
         return []
     return [Problem(place, f"must be {expected}, got {brief(value)}")]
 
 
 def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:
-    """Return the problems of the part at `place` as problems of the whole."""
+    """Return the problems of a part, with places that start at the value that contains the part at `place`."""
     if not place:
         return [Problem(*problem) for problem in problems]
     placed: Problems = []
@@ -39,12 +39,12 @@ def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:
 
 
 def problems_of_error(place: str, error: PromptError) -> Problems:
-    """Return the problems of an error about the part at `place`."""
+    """Return the problems of an error about the part at `place`, as `inside` does."""
     return inside(place, error.problems or [(error.name or "", str(error))])
 
 
 def at_row(number: int, error: InContextError) -> InContextError:
-    """Return an error with the position of its row."""
+    """Return the error with the number of its row in the message and the path."""
     return InContextError(
         f"row {number}: {error}",
         path=f"rows[{number}]",
@@ -55,7 +55,7 @@ def at_row(number: int, error: InContextError) -> InContextError:
 
 
 def some(texts: Sequence[str], separator: str) -> str:
-    """Join texts; after the first texts of a long list, write the number of the remaining texts."""
+    """Join texts; of a long list, only the first texts and the number of the others."""
     listing = [*texts[:MAX_LISTED]]
     if len(texts) > MAX_LISTED:
         listing.append(f"and {len(texts) - MAX_LISTED:,} more")

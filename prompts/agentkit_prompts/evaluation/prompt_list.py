@@ -1,4 +1,4 @@
-"""`PromptList`: evaluation prompt independent of a model: texts, role items and section markers."""
+"""`PromptList`: evaluation prompt that does not depend on a model: texts, role items and section markers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Item: TypeAlias = str | dict[str, Any]
 
 
 class PromptList(list[Item]):
-    """Items of a prompt, in order (OpenCompass document).
+    """Items of a prompt, in order (see the OpenCompass document).
 
-    Methods return new lists with copied dicts; only `+=` changes the list. A text is one item, not a sequence of
-    characters.
+    Methods return new lists with copies of the dicts; only `+=` changes the list. A text is one item, not a sequence
+    of characters.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class PromptList(list[Item]):
     def replace(self, src: str, dst: str | PromptList) -> PromptList:
         """Return the list with `src` replaced by `dst` in all texts and prompts.
 
-        The items of a `PromptList` replace `src`; empty texts are removed.
+        If `dst` is a `PromptList`, its items are put between the pieces of each text, and empty texts are removed.
 
         Raises:
             InContextError: `src` is empty, or is inside the prompt of a role item, which cannot contain items.
@@ -73,7 +73,7 @@ class PromptList(list[Item]):
                 continue
             prompt = _prompt(position, item)
             copy = dict(item)
-            # Do not add a prompt: the item uses the default text of the role.
+            # An item without a prompt uses the default text of its role, so no prompt is added.
             if prompt:
                 copy["prompt"] = change(prompt)
             items.append(copy)
@@ -99,7 +99,7 @@ class PromptList(list[Item]):
         return PromptList([item for _ in range(times.__index__()) for item in copies(self)])
 
     def __str__(self) -> str:
-        """All texts and prompts, joined without a separator.
+        """Return all texts and prompts, joined without a separator.
 
         Raises:
             InContextError: An item is neither text nor dict, or its prompt is not text.
@@ -125,12 +125,12 @@ def copies(items: Iterable[Item]) -> list[Item]:
 
 
 def _replaced(text: str, src: str, dst: PromptList) -> list[Item]:
-    """Return the pieces of a text, with items between them."""
+    """Return the pieces of a text around `src`, with copies of the items of `dst` between them."""
     items: list[Item] = []
     for number, piece in enumerate(text.split(src)):
         if number:
             items += copies(dst)
-        # An empty text would be a line without text in a prompt without roles.
+        # In a prompt without roles, an empty text would be an empty line.
         if piece:
             items.append(piece)
     return items
@@ -150,7 +150,11 @@ def _items(other: object) -> list[Item]:
 
 
 def _prompt(position: int, item: object) -> str:
-    """Return the text of a role item, or an empty text."""
+    """Return the prompt of a role item, or empty text if it has none.
+
+    Raises:
+        InContextError: The item is not a dict, or its prompt is not text.
+    """
     if not isinstance(item, dict):
         raise InContextError(
             f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300],

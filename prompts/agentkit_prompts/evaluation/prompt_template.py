@@ -1,4 +1,4 @@
-"""`PromptTemplate`: template of a dataset row as a prompt, or as a worked example in the prompt of another row."""
+"""`PromptTemplate`: template that converts a dataset row to a prompt, or to a worked example for another row."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from agentkit_prompts.names import nearest
 __all__ = ["PromptTemplate", "Shown"]
 
 Shown: TypeAlias = str | PromptList
-"""Worked examples, rendered: text, or items with roles."""
+"""A rendered prompt or rendered worked examples: text, or items with roles."""
 
 
 class _PlannedItem(NamedTuple):
-    """An item, compiled for rows with the same columns."""
+    """An item of a prompt, compiled for rows that have the same columns."""
 
     item: dict[str, Any] | None
     """Role item or marker; None for text."""
     parts: tuple[Slots, ...]
-    """The text, cut at the places of examples; empty if the item has no text."""
+    """The text, split at the places of examples; empty if the item has no text."""
 
 
 class PromptTemplate(RowTemplate):
-    """A text, a dialogue, or a text or dialogue per label, with columns of a row in braces (OpenCompass document).
+    """A text or a dialogue with columns of a row in braces, or one for each label (see the OpenCompass document).
 
     Args:
         template: Text; a dialogue `{"begin", "round", "end"}` of texts and role items; or a dict from labels to texts
             or dialogues.
-        ice_token: Place of worked examples. Without the token, a prompt shows no examples.
-        sep_token: Start of the scored answer; removed from the prompt.
-        column_token_map: Column name -> token with the meaning of `{column}`.
+        ice_token: Token at the place of worked examples. Without it, a prompt shows no examples.
+        sep_token: Token at the start of the scored answer; it is removed from prompts that are not scored.
+        column_token_map: Mapping from a column name to a token that has the same meaning as `{column}`.
 
     Raises:
-        InContextError: An argument is invalid; names all problems.
+        InContextError: An argument is invalid; the error lists all problems.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class PromptTemplate(RowTemplate):
         problems = _problems_of_tokens(ice_token, sep_token, column_token_map)
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         raise_problems(InContextError, type(self).__name__, problems)
-        if doubt := _doubt(template, ice_token):
-            warn(InContextWarning(f"{type(self).__name__}: {doubt.text}", name=doubt.place))
+        if mistake := _probable_mistake(template, ice_token):
+            warn(InContextWarning(f"{type(self).__name__}: {mistake.text}", name=mistake.place))
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None
         self.tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
-        """Other spellings of columns."""
+        """Pairs of a token and the column that it means."""
         self._has_labels = _is_labelled(template)
         self._plans: dict[Hashable, list[_PlannedItem]] = {}
 
@@ -85,7 +85,7 @@ class PromptTemplate(RowTemplate):
                 texts.append(item)
             else:
                 texts_of_roles.append(item.get("prompt", ""))
-        # The text of a role can only contain text, so one place inside a role decides.
+        # Only text can be put inside the text of a role, so one place inside a role requires text examples.
         if self._has_place(texts_of_roles):
             return "text"
         if self._has_place(texts):
@@ -99,7 +99,7 @@ class PromptTemplate(RowTemplate):
         """Return the prompt of `row`, for the first label if the template has labels.
 
         Raises:
-            InContextError: The examples have roles and their place is inside text, or a value cannot become text.
+            InContextError: The examples have roles but their place is inside text, or a value cannot become text.
         """
         first = next(iter(self.labels), None)
         if hide is not None:
@@ -112,7 +112,7 @@ class PromptTemplate(RowTemplate):
         """Return the prompt that a model scores for `label`, with the answer of `row` visible.
 
         Raises:
-            InContextError: The template has label prompts, but not for `label`; or as `item`.
+            InContextError: The template has labels, but not `label`; or for the reasons of `item`.
         """
         return self._render(label, "scored" if keep_separator else "prompt", row, ice)
 
@@ -134,9 +134,15 @@ class PromptTemplate(RowTemplate):
         return prompt
 
     def _plan(self, prompt: Any, label: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
-        """Return the items of a prompt, compiled for rows with these columns.
+        """Return the items of a prompt, compiled for rows whose columns are `names`.
 
-        Rows with the same columns share a plan: a text is cut at its columns once, and filled for each row.
+        The plan is cached: each text is split at its columns once, and filled for each row.
+
+        Args:
+            prompt: Text or dialogue.
+            label: The label of `prompt`.
+            form: `prompt`, `scored` (with `sep_token`), `ice` (a worked example) or `clean ice` (without `sep_token`).
+            names: Names of the columns.
         """
         key = (label if self._has_labels else None, form, names)
         plan = self._plans.get(key)
@@ -155,7 +161,7 @@ class PromptTemplate(RowTemplate):
         return _PlannedItem(item, ())
 
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
-        """Cut a text at the places of examples, and each piece at its columns."""
+        """Split a text at the places of examples, and each piece at its columns."""
         pieces = self._around_examples(text)
         # A worked example contains no worked examples.
         if form.endswith("ice"):
@@ -173,21 +179,21 @@ class PromptTemplate(RowTemplate):
         prompt = self._prompt_of(label)
         plan = self._plan(prompt, label, form, tuple(row))
         if isinstance(prompt, str):
-            return self._joined(plan[0].parts, row, ice, None)
+            return self._join_parts(plan[0].parts, row, ice, None)
         result = PromptList()
         for item, parts in plan:
             if item is None:
                 self._add_text(result, parts, row, ice)
             elif parts:
-                result.append({**item, "prompt": self._joined(parts, row, ice, item["role"])})
+                result.append({**item, "prompt": self._join_parts(parts, row, ice, item["role"])})
             else:
                 result.append(dict(item))
         return result
 
     def _add_text(self, result: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown) -> None:
-        """Append a text without a role: worked examples with roles go between its parts."""
+        """Append a text without a role; worked examples with roles are put between its parts."""
         if self.ice_token is None or isinstance(ice, str):
-            result.append(self._joined(parts, row, ice, None))
+            result.append(self._join_parts(parts, row, ice, None))
             return
         for number, part in enumerate(parts):
             if number:
@@ -195,7 +201,7 @@ class PromptTemplate(RowTemplate):
             if part.text:
                 result.append(part.fill(row))
 
-    def _joined(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, role: str | None) -> str:
+    def _join_parts(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, role: str | None) -> str:
         if len(parts) == 1:
             return parts[0].fill(row)
         if not isinstance(ice, str):
@@ -249,7 +255,7 @@ def _problems_of_tokens(ice_token: object, sep_token: object, columns: object) -
 
 
 def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
-    """Return the problems of one text or dialogue; problems of a dialogue contain places."""
+    """Return the problems of one text, at `place`, or of one dialogue, at the places of its items."""
     if isinstance(prompt, list):
         prompt = {"round": prompt}
     if isinstance(prompt, Mapping):
@@ -264,15 +270,15 @@ def _is_labelled(template: object) -> bool:
     return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
 
 
-def _doubt(template: Any, ice_token: str | None) -> Problem | None:
-    """Return a warning about a part of a template that probably has an unexpected effect."""
+def _probable_mistake(template: Any, ice_token: str | None) -> Problem | None:
+    """Return the problem of a part of a template that is valid but probably has an unexpected effect."""
     if _is_labelled(template):
         return _mixed_keys(template)
     return _text_in_round(template, ice_token)
 
 
 def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
-    """Return a problem if some labels of a template are names of sections: another key is probably misspelt."""
+    """Return a problem if some labels of a template are names of sections, since another key is probably misspelt."""
     labels = [key for key in template if key not in SECTIONS]
     sections = [key for key in template if key in SECTIONS]
     if not sections:
@@ -284,7 +290,7 @@ def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
 
 def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
     items = [item for place, item in located(template) if place.startswith("round")]
-    # The place of worked examples is a text, too.
+    # A text that only contains the token of worked examples is correct.
     texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "", "")]
     if not texts:
         return None

@@ -14,21 +14,22 @@ from agentkit_prompts.evaluation.row_template import RowTemplate
 __all__ = ["Messages", "RawPromptTemplate", "is_messages"]
 
 Messages: TypeAlias = list[dict[str, Any]]
-"""Messages with `role` and `content`, in a plain list, which parsers return unchanged."""
+"""A list of messages with `role` and `content`, which parsers of prompts return unchanged."""
 
 _ROLES = ("system", "user", "assistant")
 
 
 class RawPromptTemplate(RowTemplate):
-    """Messages with columns of a row in the text of their content (OpenCompass document).
+    """Messages with columns of a row in the text of their content (see the OpenCompass document).
 
     Args:
-        messages: `{"role", "content"}`, `{"expand_column": name}` for a column with messages, or `ice_token`.
-        format_variables: True to fill `{column}` in the text of a content or of its parts.
+        messages: Each item is `{"role", "content"}`, `{"expand_column": name}`, which the messages in this column
+            replace, or `ice_token`.
+        format_variables: True to fill `{column}` in the content if it is text, or in the texts of its parts.
         ice_token: Item that worked examples replace.
 
     Raises:
-        InContextError: A message is invalid; names all problems.
+        InContextError: Messages are invalid; the error lists all problems.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class RawPromptTemplate(RowTemplate):
         return ""
 
     def item(self, row: Mapping[str, Any], *, ice: object = (), hide: str | None = None, instead: str = "") -> Messages:
-        """Return the messages of `row`; `instead` replaces the column `hide`.
+        """Return the messages of `row`; `instead` replaces the value of the column `hide`.
 
         Raises:
-            InContextError: A column to expand is missing or contains no messages, or the examples are text.
+            InContextError: A column of `expand_column` is missing or contains no messages, or the examples are text.
         """
         if hide is not None:
             row = {**row, hide: instead}
@@ -86,7 +87,7 @@ class RawPromptTemplate(RowTemplate):
 
 
 def _filled(content: Any, row: Mapping[str, Any]) -> Any:
-    """Return a content with the columns in its text, or in the texts of its parts."""
+    """Return a content with the columns filled in, in its text or in the texts of its parts."""
     if isinstance(content, str):
         return safe_format(content, row)
     if isinstance(content, list):

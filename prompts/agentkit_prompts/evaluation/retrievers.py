@@ -1,4 +1,4 @@
-"""Selectors of rows as worked examples: by position, and in one call for a whole split."""
+"""Selectors of rows as worked examples, and `retrieve`, which selects for all rows of a split."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ __all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "fixed_rows", "re
 
 _SEED = 43
 _STATE_WORDS = 624
+"""Number of words in the state of a Mersenne Twister."""
 _WORD = 0xFFFFFFFF
+"""Largest word: 32 bits."""
 
 
 class BM25Selector(KeywordSelector):
-    """The `k` examples with the highest BM25 scores for the query, best first, with the scores of `rank_bm25`.
+    """Selects the `k` examples with the highest BM25 scores for the query, best first.
 
-    The examples are the same as in OpenCompass. Among equal scores, the later row is first.
+    The scores equal the scores of `rank_bm25`, and the examples are the same as in OpenCompass. Of examples with equal
+    scores, the last one is first.
 
     Args:
         k: Number of examples.
-        tokenize: Function that splits text into terms; by default similar to `nltk.word_tokenize`, which can be passed
-            for exact results.
+        tokenize: Function that splits text into terms. The default is similar to `nltk.word_tokenize`, which you can
+            pass for exactly the same results.
     """
 
     __slots__ = ()
@@ -39,16 +42,17 @@ class BM25Selector(KeywordSelector):
         super().__init__(k, tokenize=tokenize)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
-        """Return the best examples."""
+        """Return the `k` examples with the highest scores."""
         scores = self.index(examples).scores(query)
         order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
         return tuple([examples[position] for position in order[: self.k]])
 
 
 class RandomSelector:
-    """`k` examples drawn without replacement, determined by the seed and the row of a split.
+    """Draws `k` examples without replacement; the seed and the position of the query determine the draw.
 
-    The draws equal the legacy generator of NumPy, so the examples are the same as in OpenCompass and AISBench.
+    The random numbers equal the numbers of NumPy's legacy generator, so the examples are the same as in OpenCompass and
+    AISBench.
 
     Args:
         k: Number of examples.
@@ -64,11 +68,11 @@ class RandomSelector:
             raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}", name="seed", value=seed)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
-        """Return the first draw of the seed."""
+        """Return the first draw."""
         return self.select_all([query], examples)[0]
 
     def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
-        """Return one draw per query, in order.
+        """Return one draw for each query, in order.
 
         Raises:
             InContextError: The pool has fewer than `k` examples.
@@ -81,7 +85,7 @@ class RandomSelector:
 
 
 class WindowSelector:
-    """The `k` examples before the position of a row, in order; the first row gets the last examples.
+    """Selects the `k` examples before the position of the query, in order; the first query gets the last examples.
 
     Args:
         k: Number of examples.
@@ -97,7 +101,7 @@ class WindowSelector:
         return self.select_all([query], examples)[0]
 
     def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
-        """Return the window of each query by its position; after the last example it continues with the first.
+        """Return the `k` examples before the position of each query; the last example precedes the first one.
 
         Raises:
             InContextError: The pool has fewer than `k` examples.
@@ -110,14 +114,15 @@ class WindowSelector:
 
 
 def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[int, ...]]:
-    """Return, for each query, the positions of the examples that a selector chooses.
+    """Return the positions of the selected examples for each query.
 
-    A selector that depends on the position of a query defines `select_all(queries, examples)` in addition to `select`.
+    A selector that depends on the position of a query has the method `select_all(queries, examples)`, which is called
+    instead of `select`.
 
     Args:
         selector: Any example selector.
         queries: Queries of the rows, in order.
-        examples: The pool; the id of each is its position.
+        examples: The examples to select from.
 
     Raises:
         InContextError: The selector failed, is async, or returned an example that is not in the pool.
@@ -125,15 +130,15 @@ def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequen
     name = type(selector).__name__
     positions = {example.id: position for position, example in enumerate(examples)}
     try:
-        rows = _chosen(selector, queries, examples)
+        rows = _select_for_all(selector, queries, examples)
         return [tuple([positions[example.id] for example in row]) for row in rows]
     except InContextError:
         raise
     except Exception as error:
-        raise _refused(name, error) from error
+        raise _selection_error(name, error) from error
 
 
-def _chosen(
+def _select_for_all(
     selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]
 ) -> Sequence[Sequence[Example]]:
     select_all = getattr(selector, "select_all", None)
@@ -143,7 +148,7 @@ def _chosen(
     return [_at_once(type(selector).__name__, selector.select(query, examples)) for query in queries]
 
 
-def _refused(name: str, error: Exception) -> InContextError:
+def _selection_error(name: str, error: Exception) -> InContextError:
     if isinstance(error, PromptError):
         return InContextError(str(error), name=error.name, value=error.value)
     if isinstance(error, KeyError):
@@ -161,9 +166,9 @@ def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example
 
 
 def fixed_rows(retriever: ExampleSelector, size: int) -> list[str] | None:
-    """Return the numbers of the fixed rows of a retriever; None if its rows depend on the query.
+    """Return the numbers of the rows that a retriever always selects; None if its rows depend on the query.
 
-    A negative number is converted to the number from the start, if the row exists.
+    A negative number counts from the end. It is converted to the number from the start, if the row exists.
     """
     if type(retriever) is not StaticSelector:
         return None
@@ -174,14 +179,14 @@ def fixed_rows(retriever: ExampleSelector, size: int) -> list[str] | None:
 
 
 def _position(name: str, size: int) -> str:
-    """Return the number of a row, counted from the front if it exists."""
+    """Return the number of a row, counted from the start if the row exists."""
     if name.startswith("-") and name[1:].isdecimal() and 0 < -int(name) <= size:
         return str(size + int(name))
     return name
 
 
 def _legacy_generator(seed: int) -> Random:
-    """Return a Mersenne Twister with the seeding of `numpy.random.seed`, which differs from Python's seeding."""
+    """Return a Mersenne Twister that is seeded as by `numpy.random.seed`; `random.seed` sets another state."""
     state = [seed]
     for number in range(1, _STATE_WORDS):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + number) & _WORD)
@@ -194,7 +199,7 @@ def _shuffled(generator: Random, size: int) -> list[int]:
     order = list(range(size))
     for last in range(size - 1, 0, -1):
         mask = (1 << last.bit_length()) - 1
-        # NumPy draws 32 bits and rejects numbers that are too large; any other method selects other rows.
+        # NumPy draws 32 bits and rejects numbers that are too large. Another method would select other rows.
         other = generator.getrandbits(32) & mask
         while other > last:
             other = generator.getrandbits(32) & mask

@@ -1,4 +1,4 @@
-"""Checks of rows and templates of an evaluation: contradictions, and probable mistakes."""
+"""Checks of rows and templates of an evaluation. They report contradictions, and warn of probable mistakes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
-"""Braces that look like a column."""
+"""Braces around a name that can be a column."""
 
 
 def problems_of_rows(
     reader: DatasetReader, retriever: ExampleSelector, fixed_ids: Sequence[str] | None, train: Sequence[Row]
 ) -> Problems:
-    """Return a problem if training rows are missing, and a problem for each missing column.
+    """Return a problem if there are too few training rows, and a problem for each missing column.
 
     Args:
         reader: Reader with the column names.
@@ -76,7 +76,7 @@ def _missing_ids(reader: DatasetReader, ids: Sequence[str], row_count: int) -> P
 
 
 def _advice_without_rows(reader: DatasetReader) -> str:
-    # The names of the splits can be equal.
+    # Both splits can have the same name.
     names = dict.fromkeys((reader.train_split, reader.test_split))
     splits = ", ".join(f"{name!r}: [...]" for name in names)
     return (
@@ -109,7 +109,7 @@ def no_place_message(name: str) -> str:
 
 
 def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> str:
-    """Return the column of the answers; every row needs it to become a fine-tuning row.
+    """Return the answer column, which every row must have to become a fine-tuning row.
 
     Raises:
         InContextError: The inferencer has no single reply, the rows are not one split, or an answer is missing.
@@ -156,7 +156,7 @@ def warn_of_own_answers(
     Args:
         rows: Test rows.
         train: Rows of the worked examples.
-        ids: For each row, the indexes in `train` of its worked examples.
+        ids: Positions in `train` of the worked examples of each row.
         answer: Name of the answer column.
     """
     if answer is None:
@@ -191,7 +191,7 @@ def warn_of_columns(
     """
     columns = set[str]().union(*rows)
     templates = {"prompt_template": (prompt_template, columns)}
-    # Without a prompt_template the ice_template also serves as the prompt_template: warn once.
+    # Without a prompt_template, the ice_template is used for both. Warn once.
     if ice_template is not prompt_template:
         templates["ice_template"] = (ice_template, columns.union(*train))
     suspects: Problems = []
@@ -206,7 +206,7 @@ def warn_of_columns(
 
 def _suspects_of(name: str, template: Any, columns: set[str], input_columns: Sequence[str]) -> Problems:
     tokens = getattr(template, "tokens", ())
-    # Braces inside the token of a column do not name a column.
+    # Braces inside a token of `column_token_map` do not name a column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
     spellings = {**{f"{{{column}}}": column for column in columns}, **dict(tokens)}
     suspects: Problems = []
@@ -217,12 +217,12 @@ def _suspects_of(name: str, template: Any, columns: set[str], input_columns: Seq
 
 
 def _misspelt(text: str, columns: set[str], unused: set[str], input_columns: Sequence[str]) -> Problems:
-    """Return the probably misspelt columns of one prompt, each with a description."""
+    """Return a problem for each name in braces of one prompt that is probably a misspelt column."""
     missing = ", ".join([repr(name) for name in input_columns if name in unused])
     suspects: Problems = []
     for match in _NAME.finditer(text):
         braces, column = match[0], _intended_column(match[1], unused)
-        # If no column is missing, unknown braces are literal text.
+        # If no input column is unused and no column is similar, the braces are literal text.
         if braces[1:-1] not in columns and (column or missing):
             suspects.append(Problem(braces, _unknown_column_message(braces, column, missing)))
     return suspects
@@ -238,10 +238,10 @@ def _unknown_column_message(braces: str, column: str | None, missing: str) -> st
 
 
 def _intended_column(name: str, columns: set[str]) -> str | None:
-    """Return the column that a correct or misspelt name in braces probably refers to."""
+    """Return the column that a name in braces probably means, which can be misspelt."""
     if name in columns:
         return name
-    # `similar` is case-sensitive, so compare case-folded names here.
+    # `similar` distinguishes the case of letters, so names are also compared without case.
     by_folded_name = {column.casefold(): column for column in sorted(columns, reverse=True)}
     return similar(name, sorted(columns)) or by_folded_name.get(name.casefold())
 

@@ -1,4 +1,4 @@
-"""`RowTemplate`: base of templates of dataset rows, and the form of a dialogue."""
+"""`RowTemplate`: base of templates of dataset rows; and functions that read and check a dialogue."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ SECTIONS = ("begin", "round", "end")
 
 
 class RowTemplate(Protocol):
-    """Base of templates that convert a row (column name -> value) to a prompt. Inheritance is optional.
+    """Base of templates that convert a row, a mapping from column names to values, to a prompt.
 
-    By default it is one dialogue, without labels and without a place for worked examples.
+    A template need not inherit from this class. The defaults describe one dialogue, without labels and without a place
+    for worked examples.
     """
 
     ice_token: str | None = None
-    """Place of worked examples."""
+    """Token at the place of worked examples."""
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """Labels with a separate prompt; empty for one common prompt."""
+        """Labels that have their own prompts; empty if the template has one prompt."""
         return ()
 
     @property
     def is_dialogue(self) -> bool:
-        """True for one dialogue with roles; no separator is added between examples of dialogues."""
+        """True for one dialogue with roles. Worked examples that are dialogues are joined without a separator."""
         return True
 
     def places(self, label: Any = None) -> str:
-        """Return the places for examples: "" nowhere, "text" inside text of a role or a text, "items" among items."""
+        """Return the places for worked examples: "text" (inside a text), "items" (between items) or "" (none)."""
         return ""
 
     def item(self, row: Mapping[str, Any], *, ice: Any = "", hide: str | None = None, instead: str = "") -> Any:
         """Return the prompt of `row`.
 
         Args:
-            row: Column name to value. Unknown names in braces are unchanged.
+            row: Mapping from column names to values. Unknown names in braces are unchanged.
             ice: Worked examples, which replace `ice_token` unchanged.
             hide: Answer column, whose value is not shown.
-            instead: The text that replaces it.
+            instead: Text that replaces the value.
 
         Raises:
-            InContextError: The row lacks a column, or the examples do not fit.
+            InContextError: A column is missing in the row, or the examples cannot be put into the template.
         """
         ...
 
@@ -58,7 +59,7 @@ class RowTemplate(Protocol):
         return self.item(row, ice=ice)
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Any:
-        """Return `row` as a worked example with its answer; for a dialogue only the rounds."""
+        """Return `row` as a worked example with its answer; of a dialogue, only the section `round`."""
         ...
 
 

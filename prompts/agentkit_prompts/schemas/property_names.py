@@ -1,4 +1,4 @@
-"""Replacement of property names that a provider refuses, and conversion of the replacements to the original names."""
+"""Replacement of property names that a provider rejects, and conversion of the replacements to the original names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wire_property(name: str, accepted: str) -> str:
 
 
 def original_names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names in a schema that a provider refuses, by their replacements."""
+    """Return a mapping from replacements to the original names, for the names in a schema that a provider rejects."""
     refused = [name for name in dict.fromkeys(_names(schema)) if not _PLAIN.fullmatch(name)]
     return {wire: name for name in refused for pattern in _PATTERNS if (wire := wire_property(name, pattern)) != name}
 

@@ -35,8 +35,8 @@ _SPEC_WORDS = frozenset(
         *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
     )
 )
-"""Words that chat templates compare with keys and types of tools or documents. As a key or a type they are trusted:
-broken words would not be equal."""
+"""Words that chat templates compare with keys and types of tools or documents. They are trusted as keys and types,
+because untrusted text can be changed, and a changed word would not equal the word of the template."""
 _WORDS_AT = frozenset(("type", "required"))
 """Keys of a schema whose value can be one of `_SPEC_WORDS`."""
 _LITERAL = re.compile(r'(?<!\\)"((?:[^"\\]|\\.)*+)"')
@@ -61,10 +61,10 @@ class TreeReader:
     trusted_words: frozenset[str]
     """Names of tools and parameters that the developer wrote. A text that equals one of the names is trusted."""
     is_split: bool
-    """True if the JSON of arguments is split into its strings, which are untrusted, and its syntax."""
+    """True if the JSON text of arguments is split into the content of strings (untrusted) and the syntax (trusted)."""
 
     def __call__(self, message: Message) -> CheckedTree:
-        """Return the tree of a stored message, with empty JSON pointers, so that the tree can be cached."""
+        """Return the tree of a stored message, whose pointers start at the message, so that the tree can be cached."""
         return checked(self.message(message), self.tokens)
 
     def message(self, message: Message, pointer: str = "") -> dict[str, Tree]:

@@ -14,7 +14,7 @@ from agentkit_prompts.errors import InContextError, InContextWarning, Problem, P
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
-from agentkit_prompts.evaluation.meta.walk import Script, Turn, read_prompt
+from agentkit_prompts.evaluation.meta.walk import FormattedTurn, Script, read_prompt
 from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
@@ -87,7 +87,7 @@ class ApiMetaTemplate(MetaParser):
         content: str | list[Any] = ""
         for part in without_roles(prompt):
             addition: str | list[Any] = part if isinstance(part, str) else [deepcopy(part)]
-            content = _joined(content, addition)
+            content = _join_contents(content, addition)
         return content
 
     def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
@@ -120,7 +120,7 @@ class ApiMetaTemplate(MetaParser):
                 _add(messages, turn.api_role, self._content(turn))
         return messages
 
-    def _content(self, turn: Turn) -> str | list[Any]:
+    def _content(self, turn: FormattedTurn) -> str | list[Any]:
         """Return the content of a message: text with its markers, or content parts."""
         if not turn.media:
             return f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}"
@@ -142,7 +142,7 @@ class ApiMetaTemplate(MetaParser):
                 result.append(deepcopy(ahead))
                 continue
             message = rest[position]
-            result += [*rest[:position], {**message, "content": _joined(ahead["content"], message["content"])}]
+            result += [*rest[:position], {**message, "content": _join_contents(ahead["content"], message["content"])}]
             del rest[: position + 1]
         return [*result, *rest]
 
@@ -151,7 +151,7 @@ def _add(messages: PromptList, api_role: str, content: str | list[Any]) -> None:
     """Append a message, or join it to the last message of the same role."""
     last = messages[-1] if messages else None
     if isinstance(last, dict) and last["role"] == api_role:
-        last["prompt"] = _joined(last["prompt"], content, "\n")
+        last["prompt"] = _join_contents(last["prompt"], content, "\n")
     else:
         messages.append({"role": api_role, "prompt": content})
 
@@ -163,10 +163,10 @@ def _without_texts(script: Script) -> Script:
         listing = ", ".join(map(brief, texts))
         problem = f"prompt: text without a role is omitted: {listing}; keep_text=True sends it"
         warn(InContextWarning(problem, name=texts[0]))
-    return [turn for turn in script if isinstance(turn, Turn)]
+    return [turn for turn in script if isinstance(turn, FormattedTurn)]
 
 
-def _joined(first: Any, second: Any, separator: str = "") -> Any:
+def _join_contents(first: Any, second: Any, separator: str = "") -> Any:
     """Return two contents joined to text, or to content parts if one of them has parts."""
     # The content of a message that only calls tools is None.
     if isinstance(first, str) and isinstance(second, str | None):

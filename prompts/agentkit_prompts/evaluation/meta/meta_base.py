@@ -139,10 +139,10 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     problems: Problems = []
     lines = [_line(position, item, problems) for position, item in enumerate(items) if not is_marker(item)]
     raise_problems(InContextError, "prompt", problems)
-    return _joined(lines)
+    return _join_lines(lines)
 
 
-def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
+def _join_lines(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
     """Return the texts and the media of lines; texts without media between them are joined."""
     parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""

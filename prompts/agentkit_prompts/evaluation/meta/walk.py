@@ -17,14 +17,14 @@ from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, Rol
 from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.names import nearest
 
-__all__ = ["Script", "Turn", "read_prompt"]
+__all__ = ["FormattedTurn", "Script", "read_prompt"]
 
 _SECTIONS = ("begin", "round", "ice", "end")
 _DIALOGUES = ("round", "ice")
 
 
 @dataclass(slots=True)
-class Turn:
+class FormattedTurn:
     """Text of one role and its format. `media` contains content parts, `prompt` the text before them."""
 
     role: str
@@ -39,7 +39,7 @@ class Turn:
     """True if the prompt ends with this turn, of which only `begin` is written, so that the model continues it."""
 
 
-Script: TypeAlias = list[str | Turn]
+Script: TypeAlias = list[str | FormattedTurn]
 """Turns, and texts without a role."""
 
 
@@ -66,16 +66,16 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
     Raises:
         InContextError: Sections or items are invalid, or a role is unknown; lists all problems.
     """
-    cutter = _Cutter()
-    cutter.cut(items)
-    problems = cutter.problems
+    splitter = _SectionSplitter()
+    splitter.cut(items)
+    problems = splitter.problems
     script: Script = []
-    for section in cutter.sections:
+    for section in splitter.sections:
         if isinstance(section, str):
             script.append(section)
             continue
         turns = _turns(meta, section, problems)
-        is_cut = gen and section is cutter.last_round and _cut_at_reply(meta, turns)
+        is_cut = gen and section is splitter.last_round and _cut_at_reply(meta, turns)
         script += turns
         # Items after the reply are not sent, so errors in them are not reported.
         if is_cut:
@@ -88,7 +88,7 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
 
 
 @dataclass
-class _Cutter:
+class _SectionSplitter:
     """Splitter of a prompt list, at its section markers, into texts and sections.
 
     A section is added when its end is read, so texts inside a dialogue are before the dialogue.
@@ -182,7 +182,7 @@ def _warn_of_open_section(section: _Section) -> None:
 
 def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
     """Return the turns of a section; a dialogue is completed to rounds if the meta template has a round."""
-    turns: list[Turn] = []
+    turns: list[FormattedTurn] = []
     for item in section.items:
         turn = _turn(meta, item, problems)
         if turn is not None:
@@ -192,7 +192,7 @@ def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
     return [*turns]
 
 
-def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
+def _in_rounds(meta: MetaFormat, turns: Iterable[FormattedTurn]) -> Script:
     """Return the turns of a dialogue, completed by the missing entries of the round of the meta template."""
     script: Script = []
     place = 0
@@ -217,13 +217,15 @@ def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
         if isinstance(entry, str):
             script.append(entry)
         else:
-            script.append(Turn(entry.role, entry.api_role, entry.begin, entry.prompt, entry.end, entry.generate))
+            script.append(
+                FormattedTurn(entry.role, entry.api_role, entry.begin, entry.prompt, entry.end, entry.generate)
+            )
     return script
 
 
 def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
     """Cut a dialogue after the turn of the model in its last round; return False if the model has no turn there."""
-    for turn in _last_round(meta, [turn for turn in script if isinstance(turn, Turn)]):
+    for turn in _last_round(meta, [turn for turn in script if isinstance(turn, FormattedTurn)]):
         if turn.replies:
             turn.opens = True
             position = next(number for number, entry in enumerate(script) if entry is turn)
@@ -232,7 +234,7 @@ def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
     return False
 
 
-def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
+def _last_round(meta: MetaFormat, turns: list[FormattedTurn]) -> list[FormattedTurn]:
     """Return the turns of the last round; if the meta template has no round, all turns in reverse order."""
     if not meta.round:
         return turns[::-1]
@@ -243,7 +245,7 @@ def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
 # Turns
 
 
-def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
+def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> FormattedTurn | None:
     """Return the turn of an item, with the format of its role; None for an unknown role, with a problem."""
     fields, place = item.fields, f"[{item.position}]"
     role = _role(meta, item, problems)
@@ -252,7 +254,7 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
     for key, (kinds, expected) in _FIELDS.items():
         if key in fields:
             problems += wrong_type(f"{place}.{key}", fields[key], kinds, expected)
-    turn = Turn(
+    turn = FormattedTurn(
         role=role.role,
         api_role=fields.get("api_role") or role.api_role,
         begin=_marker(item, "begin", role.begin, problems),
@@ -276,7 +278,7 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 """Types, and their name in errors, by the key of an item."""
 
 
-def _use_default_text(turn: Turn) -> None:
+def _use_default_text(turn: FormattedTurn) -> None:
     """Keep the default text of the role; warn if the role has none, unless the model writes the turn."""
     # The default text is for items without content, and media are content.
     if turn.media:
