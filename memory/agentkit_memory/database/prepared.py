@@ -66,6 +66,7 @@ class _CompiledSql:
         self._names = None
         if state.positiontup is None:
             self._names = [*positions]
+        # `itemgetter` returns a tuple only for two or more positions, so that two parameters are required.
         self._ordered = itemgetter(*[positions[name] for name in state.positiontup or positions])
 
     def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:

@@ -89,9 +89,11 @@ _SCRIPTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("\u1f00", "\u1fff", ("greek",)),
 )
 """First and last letter of a script, and the languages that are written in it."""
-_OTHERS = frozenset(chain.from_iterable(names for _, _, names in _SCRIPTS)) - {"serbian"}
-_LATIN = tuple(name for name in LANGUAGES if name not in _OTHERS)
+_NOT_LATIN = frozenset(chain.from_iterable(names for _, _, names in _SCRIPTS)) - {"serbian"}
+"""Languages that are never written in Latin script; Serbian is written in both scripts."""
+_LATIN = tuple(name for name in LANGUAGES if name not in _NOT_LATIN)
 _MAX_LATIN = "\u024f"
+"""Last letter of the Latin script."""
 _NONE: tuple[str, ...] = ()
 
 _VOTES: dict[str, int] = {}
