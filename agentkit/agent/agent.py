@@ -68,8 +68,8 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         instructions: Text or a prompt: the system prompt, the first layer of `system`. With a memory, recalled items
             are shown before the input.
         layers: The full tree of prompts, instead of `instructions`: `Layers`, or a `Prompter`.
-        settings: Default settings of the model, such as `ModelSettings(temperature=0)` or a dict. The settings of a run
-            replace them field by field, and they replace the settings of the model.
+        settings: Default settings of the model, such as `ModelSettings(temperature=0)` or a dict. A field that is set
+            replaces the field of the model; a field in the settings of a run replaces both.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset that creates the tools of each run:
             `DynamicToolset`, `MCPToolset`.
         memory: Memory that is searched before each run; its scope must cover the scopes of the runs, see `RunOptions`.
@@ -86,7 +86,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         ToolDefinitionError: Two tools have the same name, or a tool cannot be sent to a model.
         PromptError: A prompt can never render.
         AgentDefinitionError: The model does not support the output type or a setting, both `instructions` and `layers`
-            are set, or a `Chain` has its own; no prompt shows recalled items; or the name of the model is unknown.
+            are set, or one of them for a `Chain`; no prompt shows recalled items; or the name of the model is unknown.
     """
 
     __slots__ = ("definition", "runs")

@@ -85,7 +85,12 @@ def compose(
         writer = writer.writer or writer
     if as_json:
         _put_request(composition, writer)
-        return
+    else:
+        _put_prompt(composition, writer, as_text=as_text)
+
+
+def _put_prompt(composition: Composition, writer: Model, *, as_text: bool) -> None:
+    """Print the text or the table of layers of a prompt, with a note about the chat template."""
     text = composition.text
     # Rendered even for the table, so that a template that cannot render the prompt is an error.
     if isinstance(writer, CompletionModel):

@@ -137,10 +137,7 @@ def eval(
     scores = scores_by_dataset(score, every)
     chosen = chosen_datasets(every, dataset)
     sources = rows_of(rows, chosen, every, config, root_of(config, root))
-    listed = dict(load_config(config, root=root)).get("models")
-    models = []
-    if isinstance(listed, list):
-        models = [entry for entry in listed if isinstance(entry, Mapping)]
+    models = _configured_models(config, root)
     has_labels = any(_scores_labels(entry) for entry in chosen.values())
     target = with_model_entry(
         models, _model(model, chat_template, model_name, sends=show is None, has_labels=has_labels)
@@ -175,6 +172,14 @@ def eval(
     results.put(target, files, as_json=as_json)
     if results.failures:
         raise typer.Exit(1)
+
+
+def _configured_models(config: Path, root: Path | None) -> list[Mapping[str, Any]]:
+    """Return the models of a configuration; other entries of `models` are ignored."""
+    models = dict(load_config(config, root=root)).get("models")
+    if not isinstance(models, list):
+        return []
+    return [entry for entry in models if isinstance(entry, Mapping)]
 
 
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -59,11 +60,10 @@ def inspect(
         agents = named or [default_agent(choose_model(), memory)]
         stores = _stores(memory, named)
         runs, sessions = _runs_and_sessions(names or (), stores)
-        agent_names = {each.name for each in agents}
-        for journal in runs:
-            if journal.agent not in agent_names:
-                note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to show the sent prompts")
-        new_session = memory.session if memory is not None else _unstored_session
+        _note_missing_agents(runs, agents)
+        new_session: Callable[[str], SessionProtocol] = _unstored_session
+        if memory is not None:
+            new_session = memory.session
         source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
 
         def ready(address: str) -> None:
@@ -76,6 +76,14 @@ def inspect(
                 webbrowser.open(address)
 
         serve_locally(source, port=port, where=_first_page(runs, sessions), on_ready=ready)
+
+
+def _note_missing_agents(runs: list[Journal], agents: list[Agent]) -> None:
+    """Print the runs whose prompts cannot be shown, because their agent is not loaded."""
+    names = {agent.name for agent in agents}
+    for journal in runs:
+        if journal.agent not in names:
+            note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to show the sent prompts")
 
 
 def _unstored_session(name: str) -> SessionProtocol:

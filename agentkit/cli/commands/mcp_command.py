@@ -46,9 +46,7 @@ def mcp(
             loaded.append(closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder)))
         tools = [each.agent.as_tool(name=each.name, description=each.description or _about(each)) for each in loaded]
         names = [tool.name for tool in tools]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            fail(f"several agents have the name {', '.join(duplicates)}: give each agent a unique name")
+        _check_unique(names)
         name = "agentkit"
         if len(names) == 1:
             name = names[0]
@@ -57,6 +55,13 @@ def mcp(
         else:
             note(f"http://127.0.0.1:{port}/mcp serves {', '.join(names)}; Ctrl-C stops it")
             serve_mcp(tools, name=name, port=port)
+
+
+def _check_unique(names: list[str]) -> None:
+    """Exit with an error if several agents have the same name."""
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        fail(f"several agents have the name {', '.join(duplicates)}: give each agent a unique name")
 
 
 def _about(loaded: LoadedAgent) -> str:

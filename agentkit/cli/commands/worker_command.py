@@ -21,6 +21,7 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.runs_facade import Runs
+from agentkit.durable.worker import Worker
 
 __all__ = ["runs_of", "worker"]
 
@@ -71,6 +72,23 @@ def worker(
     executor = runs.worker(
         concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll
     )
+    _execute(executor, [added.key for added in runs.agents.all], as_json)
+    closing.close()
+    if executor.is_lost:
+        complain(f"worker {executor.id}: it lost its lease, and other workers continue its runs: restart it")
+        sys.stderr.flush()
+        # The exit ends all threads: a tool in a thread must not act after another worker took over the run.
+        os._exit(1)
+
+
+def _execute(executor: Worker, keys: list[tuple[str, str]], as_json: bool) -> None:
+    """Execute runs until a signal arrives or the worker loses its lease.
+
+    Args:
+        executor: The worker.
+        keys: Names and versions of its agents, to print.
+        as_json: True to print the id and the agents of the worker as JSON.
+    """
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -79,7 +97,6 @@ def worker(
     for name in ("SIGTERM", "SIGINT"):
         signal.signal(getattr(signal, name), stop)
     executor.start()
-    keys = [added.key for added in runs.agents.all]
     if as_json:
         put(json.dumps({"worker": executor.id, "agents": [list(key) for key in keys]}))
     else:
@@ -89,12 +106,6 @@ def worker(
     while not stopped.wait(0.2) and not executor.is_lost:
         pass
     executor.stop()
-    closing.close()
-    if executor.is_lost:
-        complain(f"worker {executor.id}: it lost its lease, and other workers continue its runs: restart it")
-        sys.stderr.flush()
-        # The exit ends all threads: a tool in a thread must not act after another worker took over the run.
-        os._exit(1)
 
 
 def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:

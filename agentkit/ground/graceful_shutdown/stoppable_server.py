@@ -33,6 +33,7 @@ class StoppableServer(uvicorn.Server):
     """
 
     def __init__(self, config: uvicorn.Config, grace_seconds: float) -> None:
+        # Longer than `_end_requests` takes, so that uvicorn does not end the requests first.
         config.timeout_graceful_shutdown = math.ceil(grace_seconds) + 3 * _ANSWER_SECONDS
         super().__init__(config)
         self._grace_seconds = grace_seconds
@@ -58,6 +59,7 @@ class StoppableServer(uvicorn.Server):
             await asyncio.sleep(_STEP)
         self._cancel()
         await asyncio.sleep(_ANSWER_SECONDS)
+        # Connections whose response has started and is still incomplete.
         self._close(lambda connection: connection.cycle is not None and connection.cycle.response_started)
         await asyncio.sleep(_STEP)
         self._cancel()  # requests that ignored the first cancellation

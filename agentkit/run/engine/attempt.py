@@ -81,6 +81,7 @@ class Attempt(Generic[Output]):
             if error is not raised:
                 raise error from error.__cause__
             partial_result = None
+            # If results of tools could not be stored, the caller must receive the error.
             if isinstance(error, LimitExceeded) and limits.on_limit == "return" and not self._steps.round_problem:
                 partial_result = self._partial_result(error)
             if partial_result is None:

@@ -20,7 +20,7 @@ _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 _PIECE = re.compile(r"[^,;]+")
 """Text between the separators in brackets."""
 _LABEL = '"label"'
-"""Text that each tool result with documents contains: a cheap check before the JSON is parsed."""
+"""Text that is part of each tool result with documents; other results are not parsed as JSON."""
 _POINTER = re.compile(r"documents(?:\[(\d+)\])?")
 """Pointer of a span that shows one document or all documents."""
 
@@ -62,7 +62,7 @@ def citations(text: str, composition: Composition) -> tuple[Citation, ...]:
 
 
 def unknown_labels(text: str, composition: Composition) -> tuple[str, ...]:
-    """Return texts in brackets of the form `SOURCE#CHUNK` that are the label of no document in the composition."""
+    """Return the texts in brackets, such as `SOURCE#CHUNK`, that are no label of a document in the composition."""
     documents = _documents(composition)
     cited = {text[start:end] for start, end in _label_spans(text, documents)}
     candidates: list[str] = []
@@ -93,7 +93,7 @@ def _label_spans(text: str, documents: dict[str, Document]) -> Iterator[tuple[in
 def _documents(composition: Composition) -> dict[str, Document]:
     """Return the documents that a composition shows, whole or cut, and the documents in its tool results, by label.
 
-    If both have a label, the shown document is returned.
+    If a shown document and a document of a tool result have the same label, the shown document is returned.
     """
     from_tools = {
         document.label: document for message in composition.intermediate for document in _tool_documents(message)
