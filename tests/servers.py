@@ -265,6 +265,9 @@ def responses_problems(body: Any) -> Iterator[str]:
             thought = item.get("id", "?")
             if not item.get("encrypted_content") or not isinstance(item.get("summary"), list):
                 yield f"{where}: reasoning without its encrypted_content or summary"
+        elif kind == "image_generation_call":
+            if not item.get("id") or not isinstance(item.get("result"), str):
+                yield f"{where}: an image without its id or result"
         elif kind != "message" or item.get("role") not in ("user", "assistant", "system", "developer"):
             yield f"{where}: {kind} of {item.get('role')}"
         elif not isinstance(item.get("content"), str | list):

@@ -12,14 +12,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
-from agentkit.errors import UNREADABLE_CALL, AgentDefinitionError, OutputError, OutputStopped
+from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.output.output_spec import OutputSpec, OutputValidator
-from agentkit_prompts.composition.targets.tools_in_text import has_unreadable_call
+from agentkit.output.reply_parts import image_of_reply, text_of_reply
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Image
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
@@ -73,7 +74,7 @@ class AnswerReader:
             call the function.
     """
 
-    __slots__ = ("_name", "_schemas", "mode", "prompt", "request", "schema", "tool", "validators")
+    __slots__ = ("_is_image", "_name", "_schemas", "mode", "prompt", "request", "schema", "tool", "validators")
 
     def __init__(self, output: Any, model: Model) -> None:
         spec: OutputSpec[Any] = output
@@ -87,7 +88,8 @@ class AnswerReader:
         self.tool = _function(spec)
         self._schemas: _OutputSchemas | None = None
         self._name = _type_name(spec.output)
-        if spec.output is str:
+        self._is_image = spec.output is Image
+        if spec.output is str or self._is_image:
             if spec.mode is not None:
                 raise AgentDefinitionError(
                     f"output mode {spec.mode!r}: text has no mode; remove the mode",
@@ -176,9 +178,9 @@ class AnswerReader:
             OutputError: The answer does not match the output type, and the error lists every problem; or the reply is a
                 tool call that cannot be read, and the `name` of the error is `tool_call`.
         """
-        text = reply.message.text
-        if has_unreadable_call(reply.message):
-            raise OutputError("tool call", text, "its text cannot be read in the format of the model", UNREADABLE_CALL)
+        text = text_of_reply(reply)
+        if self._is_image:
+            return image_of_reply(reply, self._name)
         if self._schemas is None:
             return text
         if reply.finish_reason in _INCOMPLETE:

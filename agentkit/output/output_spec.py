@@ -31,7 +31,8 @@ class OutputSpec(Generic[Answer]):
     Args:
         output: Any type that pydantic validates, such as `City`, `list[int]` or `Invoice | Line`. Or a function or
             tool, which the model calls with its answer: the call finishes the run, and the return value is the output.
-            Or a JSON Schema of an object, as a mapping: the answer is JSON data that matches the schema.
+            Or a JSON Schema of an object, as a mapping: the answer is JSON data for the schema. Or `Image`: the
+            last image that the model generated.
         mode: `native` (structured output of the endpoint), `tool` (the model calls a tool with its answer) or
             `prompted` (the prompt contains the schema). None selects the first mode of the model. A function is always
             a tool.

@@ -25,6 +25,8 @@ class Content(NamedTuple):
     """True if the content is text, also if it is empty."""
     is_thought_last: bool
     """True if all thinking follows the text."""
+    images: Sequence[JsonObject] = ()
+    """Parts with images."""
 
 
 def content_of(content: object) -> Content:
@@ -39,15 +41,18 @@ def content_of(content: object) -> Content:
         raise ProtocolError(f"content: expected text, got {brief(content)}")
     texts: list[str] = []
     thoughts: list[JsonObject] = []
+    images: list[JsonObject] = []
     is_thought_last = False
     # Parts of other types are not text.
     for part in content:
         if isinstance(part, dict) and part.get("type") in THOUGHT_PARTS:
             is_thought_last = is_thought_last or (bool(texts) and not thoughts)
             thoughts.append(part)
+        elif isinstance(part, dict) and part.get("type") == "image_url":
+            images.append(part)
         elif isinstance(text := _plain_text(part), str):
             texts.append(text)
-    return Content("".join(texts), thoughts, bool(texts) or not thoughts, is_thought_last)
+    return Content("".join(texts), thoughts, bool(texts) or not thoughts, is_thought_last, images)
 
 
 def _plain_text(part: object) -> object:

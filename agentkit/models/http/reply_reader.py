@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from agentkit.models.http.chat_call import ChatCall
 from agentkit.models.http.chat_content import Content, content_of, joined_parts, thought_text
 from agentkit.models.http.finish_reasons import check_reason
+from agentkit.models.http.generated_images import image_at, with_images
 from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import (
     JsonObject,
@@ -27,6 +28,7 @@ from agentkit.models.http.reader import (
 from agentkit.models.http.sent_usage import chat_usage, usage_in
 from agentkit.models.model import NO_USAGE, Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
@@ -56,6 +58,8 @@ class ReplyReader(Reader):
         """Parts of the content with thinking, before and after the text."""
         self._usage: Usage = NO_USAGE
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
+        self._image_parts: list[JsonObject] = []
+        """Parts of the content with images."""
         self._refused = self._has_content = self._has_message = False
         self._has_deltas = False
         """True if a piece of the message arrived as `delta`."""
@@ -101,7 +105,10 @@ class ReplyReader(Reader):
             self._check_empty(reason)
         if not calls and reason == "tool_calls":
             reason = "stop"
-        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
+        message = self._message(calls)
+        if images := self._images():
+            message = with_images(message, images)
+        return Reply(message, self._usage, clean(reason or "stop"), clean(self.model or model))
 
     def _reason(self, calls: tuple[ToolCall, ...]) -> str | None:
         """Return the finish reason; raises IncompleteCall if the reply was cut too early to be used."""
@@ -119,7 +126,7 @@ class ReplyReader(Reader):
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless its content or its finish reason explains that."""
-        if self._has_content or reason not in (None, "stop", "tool_calls"):
+        if self._has_content or reason not in (None, "stop", "tool_calls") or self._images():
             return
         problem = "no message"
         if self._has_message:
@@ -127,6 +134,14 @@ class ReplyReader(Reader):
             if thought_in(self._unknown) or any(self._thought_parts):
                 problem += ", only thinking"
         raise ProtocolError(f"the reply has {problem} (finish_reason: {reason})")
+
+    def _images(self) -> list[Image]:
+        """Return the generated images: servers send them in the field `images`, or in the content."""
+        field = self._unknown.get("images")
+        entries = [*field] if isinstance(field, list) else []
+        images = [image for entry in [*entries, *self._image_parts] if (image := image_at(entry)) is not None]
+        # The last event of a stream can repeat the whole message.
+        return list({image.source: image for image in images}.values())
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
         unknown = sendable(self._unknown)
@@ -245,6 +260,7 @@ class ReplyReader(Reader):
     def _add_parts(self, content: Content) -> list[Delta]:
         """Add a content of parts, which may contain thinking."""
         self._has_content = self._has_content or content.has_text
+        self._image_parts += content.images
         deltas: list[Delta] = []
         for part in content.thoughts:
             self._thought_parts[bool(self._text) or content.is_thought_last].append(part)

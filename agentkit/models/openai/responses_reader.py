@@ -8,6 +8,7 @@ from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.finish_reasons import check_reason
+from agentkit.models.http.generated_images import image_in_item, with_images
 from agentkit.models.http.reader import ProtocolError, Reader, brief, object_of, sendable
 from agentkit.models.http.reply_checks import checked_calls, messages_in, without_empty_calls
 from agentkit.models.http.sent_usage import chat_usage, usage_in
@@ -99,11 +100,14 @@ class ResponsesReader(Reader):
         # A call that was only announced has no arguments yet.
         items = without_empty_calls([item.content() for item in self._items if not item.is_announced(reason)])
         calls = checked_calls(items, "call", reason, has_text=bool(self.text))
-        if reason == "stop" and not calls and all(item.get("type") != "message" for item in items):
+        images = [image for item in items if (image := image_in_item(item)) is not None]
+        if reason == "stop" and not calls and not images and all(item.get("type") != "message" for item in items):
             raise ProtocolError("the response has neither text nor tool calls")
         message = _message([item for item in map(_sendable_item, items) if item], self._owner)
         if reason == "stop":
             reason = _completed_reason(message)
+        if images:
+            message = with_images(message, images)
         return Reply(message, self._usage, clean(reason), clean(self.model or model))
 
     def end(self) -> list[Delta]:

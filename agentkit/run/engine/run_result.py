@@ -12,6 +12,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.citations import Citation, citations, unknown_labels
+from agentkit.run.parts.web_citations import web_citations
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.short_repr import short_repr
@@ -61,8 +62,13 @@ class RunResult(Generic[Output], metaclass=Hinted):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Labels of documents in the answer, such as `[source#chunk]`, in order, with their documents and positions."""
-        return citations(self._text, self.composition)
+        """Labels of documents in the answer, such as `[source#chunk]`, in order, with their documents and positions;
+        then the web pages that the provider of the model cited, with their addresses.
+        """
+        own = citations(self._text, self.composition)
+        if self._reply is None:
+            return own
+        return (*own, *web_citations(self._reply))
 
     @property
     def unknown_labels(self) -> tuple[str, ...]:
@@ -70,7 +76,13 @@ class RunResult(Generic[Output], metaclass=Hinted):
         return unknown_labels(self._text, self.composition)
 
     @property
+    def _reply(self) -> Message | None:
+        """The last reply with text."""
+        replies = (message for message in reversed(self.messages) if message.role == "assistant" and message.text)
+        return next(replies, None)
+
+    @property
     def _text(self) -> str:
         """Text of the last reply; the output can have another type."""
-        replies = (message for message in reversed(self.messages) if message.role == "assistant" and message.text)
-        return next((message.text for message in replies), "")
+        reply = self._reply
+        return "" if reply is None else reply.text

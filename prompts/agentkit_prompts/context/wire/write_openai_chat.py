@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
@@ -45,10 +46,10 @@ def openai_writer(owner: Owner = _ANY_HOST, required: Required | None = None) ->
     """
     keys = owner.keys
     if required is not None:
-        return lambda message: _completed(_message(message, keys), required)
+        return lambda message: _completed(_message(_without_media(message, keys), keys), required)
     if keys == _FORM:
         return openai_message
-    return lambda message: _message(message, keys)
+    return lambda message: _message(_without_media(message, keys), keys)
 
 
 def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
@@ -83,6 +84,25 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
         wire["content"] = content
     _add_thoughts(wire, message.thinking, providers)
     return with_opaque(wire, message.opaque, providers)
+
+
+def _without_media(message: Message, providers: tuple[str, ...]) -> Message:
+    """Return a reply without media, which most servers refuse in a reply, and any other message unchanged.
+
+    Generated images are sent back to their endpoint under the key of the endpoint; any other endpoint receives the alt
+    text.
+    """
+    if message.role != "assistant" or not any(isinstance(part, Media) for part in message.parts):
+        return message
+    data = (message.opaque.get(key) for key in providers)
+    is_own = any(isinstance(entries, Mapping) and "images" in entries for entries in data)
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            parts.append(part)
+        elif not is_own:
+            parts.append(Text(part.alt))
+    return replace(message, content=tuple(parts))
 
 
 def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:

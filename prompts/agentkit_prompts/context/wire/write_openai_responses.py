@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,11 +17,13 @@ from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["ITEMS", "responses_items", "responses_writer"]
+__all__ = ["GENERATED", "ITEMS", "responses_items", "responses_writer"]
 
 ITEMS = "items"
 """Key in the opaque data of a reply for the original order of its items. An entry of the order describes one item: the
 keys and the number of parts of a message, or the type of another item."""
+GENERATED = "image_generation_call"
+"""Type of the items with generated images."""
 _ANY_HOST = Owner("responses")
 _FORM = _ANY_HOST.keys
 Keys: TypeAlias = tuple[str, ...]
@@ -46,7 +49,7 @@ def responses_writer(owner: Owner = _ANY_HOST) -> Callable[[Message], tuple[Froz
     keys = owner.keys
     if keys == _FORM:
         return responses_items
-    return lambda message: _items_of(message, keys)
+    return lambda message: _items_of(_without_media(message, keys), keys)
 
 
 def _items_of(message: Message, keys: Keys) -> tuple[FrozenDict, ...]:
@@ -61,6 +64,22 @@ def _items_of(message: Message, keys: Keys) -> tuple[FrozenDict, ...]:
     if items is None:
         return _items(message, None, keys)
     return items
+
+
+def _without_media(message: Message, keys: Keys) -> Message:
+    """Return a reply without media, which the API refuses in a reply, and any other message unchanged: the item of a
+    generated image is sent back to its endpoint, any other endpoint receives the alt text.
+    """
+    if message.role != "assistant" or not any(isinstance(part, Media) for part in message.parts):
+        return message
+    is_own = any(thought.item.get("type") == GENERATED for thought in _thoughts(message, keys))
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            parts.append(part)
+        elif not is_own:
+            parts.append(Text(part.alt))
+    return replace(message, content=tuple(parts))
 
 
 class _PlacedItem(NamedTuple):
