@@ -33,7 +33,7 @@ async def ended(future: Future[Any], *, is_last: bool = False) -> None:
         raise
     finally:
         if not future.done():
-            _threads.leave(future)
+            _threads.abandon(future)
             waiting.cancel()
         elif waiting.done() and not waiting.cancelled():
             waiting.exception()  # read, so that asyncio logs nothing: the caller reads the exception of `future`

@@ -243,9 +243,9 @@ class ContextError(PromptError, ValueError):
         problems: Every problem, with its place.
     """
 
-    def __init__(self, what: str, problems: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, subject: str, problems: Iterable[tuple[str, str]]) -> None:
         self.problems: tuple[Problem, ...] = tuple([Problem(*problem) for problem in problems])
-        message = f"{what}: {listed(self.problems[:MAX_LISTED])}"
+        message = f"{subject}: {listed(self.problems[:MAX_LISTED])}"
         more = len(self.problems) - MAX_LISTED
         if more > 0:
             message = f"{message}; and {more} more"
@@ -383,19 +383,19 @@ def check_types(
     error: Callable[[str], Exception],
     where: str,
     /,
-    **given: tuple[object, type | tuple[type, ...], str],
+    **arguments: tuple[object, type | tuple[type, ...], str],
 ) -> None:
     """Raise an error if arguments have invalid types; it lists all of them, also in its `problems`.
 
     Args:
         error: Function that creates the exception from its message.
         where: Name of the function or class in errors.
-        **given: For each argument its value, its valid types, and their name for errors. True and False are only
+        **arguments: For each argument its value, its valid types, and their name for errors. True and False are only
             accepted as `bool`, not as `int`.
     """
     problems = [
         Problem(name, f"expected {expected}, got {kind_of(value)}")
-        for name, (value, kinds, expected) in given.items()
+        for name, (value, kinds, expected) in arguments.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
     ]
     if problems:

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import chain, pairwise
 
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
-from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, folded
+from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, fold_text
 
 __all__ = ["count_terms", "find_terms", "split_words"]
 
@@ -70,7 +70,7 @@ def split_words(text: str, *, heads: bool = False) -> list[str]:
         # This takes half the time of a regular expression.
         return text.encode().translate(_ASCII).decode().split()
     words: list[str] = []
-    for word in _WORD.findall(folded(text)):
+    for word in _WORD.findall(fold_text(text)):
         if len(word) > 1 and _RUN.match(word):
             if heads and _SYLLABLE.match(word):
                 words.append(word[0])

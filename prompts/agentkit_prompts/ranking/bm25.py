@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, folded
+from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, fold_text
 
 __all__ = ["BM25", "words"]
 
@@ -24,7 +24,7 @@ def words(text: str) -> list[str]:
     a script without spaces, such as Chinese, is split into pairs of characters.
     """
     terms: list[str] = []
-    for run in _RUN.findall(folded(text)):
+    for run in _RUN.findall(fold_text(text)):
         if len(run) > 1 and _IS_UNSPACED.match(run):
             terms += [first + second for first, second in pairwise(run)]
         else:

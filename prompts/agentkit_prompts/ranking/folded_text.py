@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["MARKS", "UNSPACED", "folded"]
+__all__ = ["MARKS", "UNSPACED", "fold_text"]
 
 UNSPACED = (
     "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -20,7 +20,7 @@ _VOICED = "\uff9e\uff9f"
 _RUN = re.compile(rf"(?:[^\w\s\x00-\x7f]|[{_VOICED}]){{{_MAX_MARKS + 1},}}")
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the text in NFKC and folded case, in linear time.
 
     After 30 marks on a character, further marks are removed, because normalisation sorts marks in quadratic time.

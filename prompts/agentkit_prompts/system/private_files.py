@@ -36,10 +36,10 @@ def private_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> None:
-    """Create an empty file that only its owner can access; of an existing file of this user, remove the rights of other
-    users.
+    """Create an empty file that only its owner can access, or remove the rights of other users from an existing file.
 
-    Errors are ignored, because opening the file reports them later. A folder, a device or a pipe keeps its rights.
+    The rights of a file of another user, a folder, a device or a pipe are not changed. Errors are ignored, because the
+    code that opens the file later reports them.
     """
     with suppress(OSError, ValueError):
         with suppress(FileExistsError):
@@ -74,7 +74,7 @@ def keep_private(folder: Path) -> None:
 def _take_from_others(path: Path) -> None:
     if os.name != "posix":
         return
-    # For example, the file was removed by another process.
+    # Another process can remove the file.
     with suppress(OSError, ValueError):
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):

@@ -29,10 +29,10 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def open_inside(path: str | os.PathLike[str], folder: Path) -> BufferedReader:
-    """Open a file for reading that is inside a folder after resolving links.
+    """Open a file for reading if its path, after links are resolved, is inside a folder.
 
-    Links are resolved first. Then the folders from `folder` to the file are opened one after the other without
-    following links, so that another process cannot exchange a folder for a link after the check.
+    The folders from `folder` to the file are then opened one after the other without following links, so that another
+    process cannot replace a folder by a link after the check.
 
     Raises:
         OSError: As `open_regular`; or the file is outside of the folder.
@@ -86,7 +86,7 @@ def is_folder(path: Path) -> bool:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> bytes:
-    """Return the bytes of a file; unless `folder` is None, the file must be inside it, as for `open_inside`.
+    """Return the bytes of a file, opened with `open_inside` if a folder is passed, else with `open_regular`.
 
     Raises:
         OSError: The file cannot be read, is not a regular file, or is larger than `limit` bytes.

@@ -58,7 +58,7 @@ class Threads:
         self._lock = Lock()
         self._waiting: deque[_Job] = deque()
         self._idle: list[_Worker] = []
-        self._left: set[Future[Any]] = set()
+        self._abandoned: set[Future[Any]] = set()
         self._threads = 0
 
     @property
@@ -67,9 +67,9 @@ class Threads:
         return self._threads - len(self._idle)
 
     @property
-    def left(self) -> int:
+    def abandoned(self) -> int:
         """Number of threads with an abandoned call."""
-        return len(self._left)
+        return len(self._abandoned)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread; return its value or raise its exception.
@@ -80,7 +80,7 @@ class Threads:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            self.leave(future)
+            self.abandon(future)
             raise
 
     async def finish(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -136,13 +136,13 @@ class Threads:
         try:
             await waiting
         except BaseException:
-            self.leave(future)
+            self.abandon(future)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
         if not future.done():
-            self.leave(future)
+            self.abandon(future)
             raise TimeoutError
         # The future has an exception if the call did not start or its thread was killed.
         error = future.exception()
@@ -158,8 +158,8 @@ class Threads:
         future: Future[T] = Future()
         job = future, copy_context(), call
         with self._lock:
-            if self._refusal is not None and len(self._left) >= self.limit:
-                future.set_exception(self._refusal(len(self._left)))
+            if self._refusal is not None and len(self._abandoned) >= self.limit:
+                future.set_exception(self._refusal(len(self._abandoned)))
             elif self._idle:
                 worker = self._idle.pop()
                 worker.job = job
@@ -171,22 +171,22 @@ class Threads:
                 self._start_waiting()
         return future
 
-    def leave(self, future: Future[Any]) -> None:
+    def abandon(self, future: Future[Any]) -> None:
         """Stop waiting for a call: a started call continues, and a waiting call never starts."""
         with self._lock:
             if future.cancel() or future.done():
                 return
-            self._left.add(future)
+            self._abandoned.add(future)
             self._threads -= 1
             self._start_waiting()
-            while self._refusal is not None and self._waiting and len(self._left) >= self.limit:
+            while self._refusal is not None and self._waiting and len(self._abandoned) >= self.limit:
                 refused, *_ = self._waiting.popleft()
                 if refused.set_running_or_notify_cancel():
-                    refused.set_exception(self._refusal(len(self._left)))
+                    refused.set_exception(self._refusal(len(self._abandoned)))
 
     def _start_waiting(self) -> None:
         """Start threads for waiting calls, up to the limit; the caller has the lock."""
-        occupied = 0 if self._refusal is None else len(self._left)
+        occupied = 0 if self._refusal is None else len(self._abandoned)
         while self._waiting and self._threads + occupied < self.limit:
             self._start(self._waiting.popleft())
 
@@ -225,16 +225,16 @@ class Threads:
         else:
             future.set_result(result)
             del result
-        was_left = self._was_left(future)
+        was_abandoned = self._was_abandoned(future)
         # The traceback of the error refers to this frame, which would keep the future alive.
         del future
-        return not was_left
+        return not was_abandoned
 
-    def _was_left(self, future: Future[Any]) -> bool:
+    def _was_abandoned(self, future: Future[Any]) -> bool:
         with self._lock:
-            if future not in self._left:
+            if future not in self._abandoned:
                 return False
-            self._left.remove(future)
+            self._abandoned.remove(future)
             self._start_waiting()
             return True
 
@@ -262,7 +262,7 @@ class Threads:
         with self._lock:
             if worker in self._idle:
                 self._idle.remove(worker)
-        if job is None or not self._was_left(job[0]):
+        if job is None or not self._was_abandoned(job[0]):
             with self._lock:
                 self._threads -= 1
                 # A job that had not started gets a new thread.

@@ -28,7 +28,7 @@ __all__ = ["isolated_program", "main", "start_process"]
 _ONLY_DATA = "isolated=True passes data to the template, not {}: place it in a trusted template"
 _WORKER = "agentkit_prompts.templates.isolated_program"
 _MAX_ANSWER_CHARS = DEFAULT.output_chars * len(BREAK + MEDIA_OPENING) // len(MEDIA_OPENING)
-"""Maximum characters of the output: the usual limit, with a zero-width space in every marker."""
+"""Maximum characters of the output: more than the usual limit, because the process adds a character to each marker."""
 
 
 def start_process() -> IsolatedProcess:

@@ -76,9 +76,9 @@ ESTIMATE = EstimateCounter()
 """The default counter."""
 
 
-def is_counter(given: object) -> bool:
+def is_counter(value: object) -> bool:
     """True if a value is a token counter, which a `str` with its method `count` is not."""
-    return hasattr(given, "estimated") and callable(getattr(given, "count", None))
+    return hasattr(value, "estimated") and callable(getattr(value, "count", None))
 
 
 def prompt_count(counter: TokenCounter) -> Callable[[str], int]:

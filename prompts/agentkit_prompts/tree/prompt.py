@@ -112,10 +112,10 @@ class BasePrompt(FrozenModel, ABC):
     @field_validator("template", mode="before")
     @classmethod
     def _of_text(cls, template: object) -> object:
-        """Refuse a value that belongs to the context: the constructor takes a template."""
+        """Reject a template that is neither a `Template`, text, nor a mapping from locales to texts."""
         received = type(template).__name__
         if isinstance(template, Mapping):
-            # A mapping of other names would be sent as the text of a locale.
+            # Without this check, each value of any mapping would become the text of a locale.
             unknown_keys = [str(name) for name in template if not _LOCALE.fullmatch(str(name))]
             if not unknown_keys:
                 return template
@@ -133,7 +133,7 @@ class BasePrompt(FrozenModel, ABC):
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
-        """Reject a prompt that can never render: an error at construction, not at its first use."""
+        """Reject a prompt that can never render, so that the error is raised at construction, not at the first use."""
         if self.template.params_schema is not None:
             from agentkit_prompts.schemas.params import check_params_schema
 
@@ -227,9 +227,7 @@ class BasePrompt(FrozenModel, ABC):
         return _render_to_format(self, BasePrompt, ctx).plain
 
     def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
-        """Render to text with a marker for each use of a media part, and a table of payloads by prompt_class and then
-        by id.
-        """
+        """Render to text with a marker for each use of a media part, and a table of payloads by kind and then by id."""
         rendered = _render_to_format(self, BasePrompt, ctx)
         return rendered.text, media_table(rendered.media)
 

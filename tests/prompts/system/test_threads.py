@@ -28,10 +28,10 @@ def test_a_call_that_is_left_has_its_place_taken() -> None:
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
     assert not second.done() and threads.busy == 1
-    threads.leave(first)
+    threads.abandon(first)
     assert second.result(LONG) == "second"
     release.set()
-    until(lambda: not threads.left)
+    until(lambda: not threads.abandoned)
     assert first.done()
 
 
@@ -40,13 +40,13 @@ def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
     until(first.running)
-    threads.leave(first)
+    threads.abandon(first)
     for waiting in (second, threads.submit(lambda: "third")):
         with pytest.raises(Hanging) as caught:
             waiting.result(LONG)
         assert caught.value.args == (1,)
     release.set()
-    until(lambda: not threads.left)
+    until(lambda: not threads.abandoned)
     assert threads.submit(lambda: "fourth").result(LONG) == "fourth"
 
 
@@ -54,7 +54,7 @@ def test_a_call_that_was_left_before_it_began_never_begins() -> None:
     threads, release, begun = Threads(1, "t", refusal=lambda _: ValueError()), threading.Event(), list[int]()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: begun.append(2))
-    threads.leave(second)
+    threads.abandon(second)
     assert second.cancelled()
     release.set()
     first.result(LONG)
@@ -89,7 +89,7 @@ def test_a_thread_that_cannot_be_started_leaves_its_place_to_the_next_call(monke
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_after_a_failure)
-    threads.leave(hanging)
+    threads.abandon(hanging)
     with pytest.raises(RuntimeError, match="new thread"):
         refused.result(LONG)
     assert waiting.result(LONG) == "waiting"
@@ -169,8 +169,8 @@ def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_
     first = threads.submit(lambda: _hang(release))
     left, waiting = threads.submit(str), threads.submit(str)
     until(first.running)
-    threads.leave(left)
-    threads.leave(first)
+    threads.abandon(left)
+    threads.abandon(first)
     assert left.cancelled()
     with pytest.raises(Hanging):
         waiting.result(LONG)
@@ -226,7 +226,7 @@ def test_a_thread_that_is_killed_after_its_call_was_left_is_counted_once() -> No
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     threads._threads = 1
-    threads.leave(future)
+    threads.abandon(future)
     threads._replace(_Worker((future, contextvars.copy_context(), str)))
-    assert (threads._threads, threads.left) == (0, 0)
+    assert (threads._threads, threads.abandoned) == (0, 0)
     assert threads.submit(lambda: "free again").result(LONG) == "free again"

@@ -37,7 +37,7 @@ from agentkit.prompts.example_selectors import (
     StaticSelector,
     VectorSelector,
 )
-from agentkit_prompts.ranking.folded_text import folded
+from agentkit_prompts.ranking.folded_text import fold_text
 from agentkit_prompts.ranking.mmr import mmr
 from tests.prompts.laws import law
 
@@ -512,11 +512,11 @@ def test_examples_stay_whole_under_any_budget() -> None:
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\uff9e", "\u0f73", "\u064c\u064b"])
 def test_a_character_with_a_million_marks_is_folded_as_one_with_few(marks: str) -> None:
     few, many = (f"stra\u00dfe a{marks * times} End" for times in (30, 500_000))  # normalising many takes minutes
-    assert folded(f"STRASSE A{marks} END") == unicodedata.normalize("NFKC", f"strasse a{marks} end")
-    assert folded(many) == folded(few)
-    assert folded(many).startswith("strasse ") and folded(many).endswith(" end")
+    assert fold_text(f"STRASSE A{marks} END") == unicodedata.normalize("NFKC", f"strasse a{marks} end")
+    assert fold_text(many) == fold_text(few)
+    assert fold_text(many).startswith("strasse ") and fold_text(many).endswith(" end")
 
 
 @given(st.text())
 def test_a_usual_text_is_folded_as_unicode_says(text: str) -> None:
-    assert folded(text) == unicodedata.normalize("NFKC", text).casefold()
+    assert fold_text(text) == unicodedata.normalize("NFKC", text).casefold()

@@ -36,7 +36,7 @@ _tools, _recalls = _threads(_MAX_TOOLS), _threads(_MAX_RECALLS)
 
 def abandoned_threads() -> int:
     """Return the number of threads that run an abandoned sync tool or recall, at most 64."""
-    return _tools.left + _recalls.left
+    return _tools.abandoned + _recalls.abandoned
 
 
 def busy_threads() -> int:

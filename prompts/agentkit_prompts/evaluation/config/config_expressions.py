@@ -26,7 +26,7 @@ from agentkit_prompts.evaluation.config.config_values import (
     bounded,
     is_scalar,
     items_of,
-    joined,
+    join_texts,
     key,
     text_of,
 )
@@ -208,7 +208,7 @@ class ExpressionReader(ast.NodeVisitor):
         return values
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        return self.new(joined(map(self.visit, node.values)))
+        return self.new(join_texts(map(self.visit, node.values)))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> str:
         if node.format_spec is not None or node.conversion != -1:

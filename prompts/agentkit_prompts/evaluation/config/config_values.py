@@ -32,7 +32,7 @@ __all__ = [
     "bounded",
     "is_scalar",
     "items_of",
-    "joined",
+    "join_texts",
     "key",
     "text_of",
 ]
@@ -125,7 +125,7 @@ def items_of(values: Any) -> Sequence[Any]:
     return list(bounded(values))
 
 
-def joined(texts: Iterable[str], separator: str = "") -> str:
+def join_texts(texts: Iterable[str], separator: str = "") -> str:
     """Return the joined texts; raise `Unreadable` before the result becomes too large."""
     pieces: list[str] = []
     size = 0
@@ -179,7 +179,7 @@ COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], bool]] = {
 
 
 def _format(text: str, *args: Any, **kwargs: Any) -> str:
-    return joined(_formatted(text, args, kwargs))
+    return join_texts(_formatted(text, args, kwargs))
 
 
 def _formatted(text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
@@ -233,7 +233,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         "endswith": lambda text, end: text.endswith(end),
         "format": _format,
-        "join": lambda separator, values: joined(map(text_of, items_of(values)), separator),
+        "join": lambda separator, values: join_texts(map(text_of, items_of(values)), separator),
         "replace": _replace,
         "split": lambda text, *limits: text.split(*limits),
         "startswith": lambda text, start: text.startswith(start),
