@@ -19,6 +19,7 @@ from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
+from agentkit.ground.contained import contained
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import JournalWriter
@@ -26,6 +27,7 @@ from agentkit.run.parts.citations import citation_form
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit_tools.errors import RunInterrupt
 
 if TYPE_CHECKING:
     from agentkit.run.parts.decisions import Decision
@@ -44,8 +46,8 @@ _MAX_ATTEMPTS = 100
 _log = logging.getLogger("agentkit")
 
 
-class TakenOver(BaseException):
-    """Another worker may have taken over the run. Not an `Exception`, so that tools do not catch it."""
+class TakenOver(RunInterrupt):
+    """Another worker may have taken over the run."""
 
 
 class _StoreWriter(JournalWriter):
@@ -153,7 +155,7 @@ class RunAttempt:
 
     async def _execute(self) -> None:
         try:
-            outcome = await self._outcome()
+            outcome = await contained(self._outcome())
             if outcome is not None:
                 await self._end(outcome)
         except AttemptEnded:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
+from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
 from agentkit.ground.request_json import request_json
 from agentkit.inspector import answers, page_requests
@@ -111,7 +112,7 @@ def routes(source: SourceOf) -> list[Route]:
                 caller_source = source(request)
                 if inspect.isawaitable(caller_source):
                     caller_source = await caller_source
-                return _json(await answer(caller_source, request))
+                return _json(await contained(answer(caller_source, request)))
             except ClientDisconnect:
                 return Response(status_code=400)
             except Exception as error:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
+from agentkit.ground.contained import contained
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.source import empty_journal
 from agentkit.run.journal.journal import Journal
@@ -193,7 +194,7 @@ class LocalSource:
         waiting: tuple[WaitingCall, ...] = ()
         error: RunError | None = None
         try:
-            result = await running
+            result = await contained(running)
             journal = result.journal
             if result.limit is not None:
                 state, error = "failed", RunError(type(result.limit).__name__, str(result.limit))

@@ -24,6 +24,7 @@ from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.durable.runs_facade import Runs
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.inspector import routes as inspector_routes
 from agentkit.runs.executor import Executor
@@ -230,7 +231,7 @@ class Server(metaclass=Hinted):
             caller = self.caller(request)
             self.limits.admit(caller)
             caller.check(endpoint.permission)
-            return await endpoint.call(request, caller)
+            return await contained(endpoint.call(request, caller))
         except ClientDisconnect:
             # The client has left, so this response reaches only the counts.
             return Response(status_code=400)

@@ -34,14 +34,19 @@ from agentkit import (
 )
 from agentkit.models import Delta, OnDelta
 from agentkit.testing import controlled_time
+from agentkit_tools.errors import RunInterrupt
 from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
 MANY = 100_000
 
 
-class Stop(BaseException):
-    """What an engine for durable execution controls its flow with."""
+class Stop(RunInterrupt):
+    """An exception of the runtime."""
+
+
+class Panic(BaseException):
+    """A panic of Rust code."""
 
 
 async def echo(text: str = "") -> str:
@@ -280,6 +285,25 @@ def test_a_listener_may_return_something_to_await_for_some_events_only() -> None
 
     scripted().run_sync("x", on_event=listen)
     assert kinds(mixed) == kinds(plain)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_panic_of_a_listener_is_reported_or_ends_the_stream(is_async: bool) -> None:
+    def hear(event: Event) -> None:
+        raise Panic(type(event).__name__)
+
+    async def hear_later(event: Event) -> None:
+        await asyncio.sleep(0)
+        hear(event)
+
+    listener: Any = hear_later if is_async else hear
+    result = await scripted().run("x", on_event=listener, on_event_error="report")
+    assert {type(error) for error in result.listener_errors} == {Panic}
+    with pytest.raises(Panic):
+        async for _ in scripted().stream("x", on_event=listener):
+            pass
+    with pytest.raises(Panic):
+        list(scripted().stream_sync("x", on_event=listener))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Stop])

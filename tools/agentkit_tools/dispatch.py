@@ -37,8 +37,8 @@ async def call_tools(
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the running calls were cancelled too.
-        BaseException: `on_start` or `on_end` raised an exception, or a tool raised an exception that does not derive
-            from `Exception`. The other calls were cancelled.
+        BaseException: `on_start` or `on_end` raised an exception, or a tool ended the run, see `ends_run`. The other
+            calls were cancelled.
     """
     round_ = _Round(tools, context, on_start, on_end)
     results: list[ToolResult] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
@@ -14,6 +15,7 @@ __all__ = [
     "ArgumentProblem",
     "MCPServerError",
     "MCPServerLost",
+    "RunInterrupt",
     "ToolArgumentError",
     "ToolDefinitionError",
     "ToolDescriptionWarning",
@@ -22,6 +24,10 @@ __all__ = [
     "describe_error",
     "ends_run",
 ]
+
+
+class RunInterrupt(BaseException):
+    """Base of the exceptions with which the runtime ends a run from inside of a tool, such as of an agent as a tool."""
 
 
 class ToolError(Picklable):
@@ -171,11 +177,23 @@ def describe_error(error: BaseException) -> str:
 def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:
     """True if an exception of a tool is raised to the caller of the run instead of becoming a result.
 
-    These are exceptions that do not derive from `Exception`: `KeyboardInterrupt`, `SystemExit`, and exceptions for the
-    control flow of engines for durable execution. A cancellation, and a panic of Rust code, do not end the run. In a
-    thread, `SystemExit` and `KeyboardInterrupt` end only the call, as in any thread of Python.
+    These are `RunInterrupt`, and `KeyboardInterrupt` and `SystemExit` of a run for which the main thread waits. Any
+    other exception concerns the tool only, also if it does not derive from `Exception`, such as a panic of Rust code.
+
+    Args:
+        error: The exception.
+        in_thread: True if a thread of a tool raised the exception: there, `SystemExit` ends only the call.
     """
-    # A panic of Rust code derives from BaseException, but concerns the tool only.
-    if isinstance(error, Exception | CancelledError) or type(error).__module__ == "pyo3_runtime":
+    if isinstance(error, Exception):
         return False
-    return not (in_thread and isinstance(error, KeyboardInterrupt | SystemExit))
+    if isinstance(error, BaseExceptionGroup):
+        return any(ends_run(inner, in_thread=in_thread) for inner in error.exceptions)
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return not in_thread and _is_for_main_thread()
+    return isinstance(error, RunInterrupt)
+
+
+def _is_for_main_thread() -> bool:
+    """True if the main thread executes the current code, or waits for it."""
+    thread = waiting_thread.get() or threading.get_ident()
+    return thread == threading.main_thread().ident

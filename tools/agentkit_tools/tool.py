@@ -366,8 +366,7 @@ class Tool(ToolForms, Generic[P, R, D]):
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
-            BaseException: The tool raised an exception that does not derive from `Exception`: `KeyboardInterrupt`,
-                `SystemExit`, or an exception for the control flow of an engine for durable execution.
+            BaseException: The tool ended the run, see `ends_run`.
         """
         policy = self.policy
         if self._semaphores is not None:

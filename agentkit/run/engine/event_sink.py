@@ -13,6 +13,7 @@ from agentkit.models.model import Delta
 from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.tools_and_output import OutputRequest
+from agentkit_tools.errors import ends_run
 
 __all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "calling_both", "streaming"]
 
@@ -63,7 +64,7 @@ class EventSink:
             raise TypeError(f"on_event: expected a function that takes an event, got {type(listener).__name__}")
         if error_mode not in ("raise", "report"):
             raise TypeError(f"on_event_error: expected 'raise' or 'report', got {error_mode!r:.80}")
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         """The first exceptions of the listener, if `error_mode` is `report`."""
         self._listener = listener
         self._raises = error_mode == "raise"
@@ -169,8 +170,7 @@ class EventSink:
 
     def _fail(self, error: BaseException) -> None:
         """Raise an error of the listener, or report it."""
-        # KeyboardInterrupt and SystemExit always end the run.
-        if self._raises or not isinstance(error, Exception):
+        if self._raises or ends_run(error):
             self._failure, self._is_synchronous = error, False
             raise error
         # A listener can fail at every delta: the list would fill the memory, and tracebacks would hide other messages.

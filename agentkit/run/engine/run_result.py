@@ -44,7 +44,7 @@ class RunResult(Generic[Output], metaclass=Hinted):
     """Record of all steps, from which `Agent.resume` can resume the run."""
     limit: LimitExceeded | None = None
     """The limit that ended the run, if `Limits.on_limit` is `return`."""
-    listener_errors: Sequence[Exception] = ()
+    listener_errors: Sequence[BaseException] = ()
     """Errors of `on_event`, if `on_event_error` is `report`; at most the first 16."""
 
     def __str__(self) -> str:

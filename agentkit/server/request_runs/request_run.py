@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, ApprovalError, OutputStopped, Paused
+from agentkit.ground.contained import contained
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
@@ -219,7 +220,7 @@ class RequestRun:
         if self.paused is not None:
             await self.paused.claim()
         try:
-            result = await self._run(agent, options)
+            result = await contained(self._run(agent, options))
         except Paused as paused:
             return self._pause(paused, names)
         except OutputStopped as stopped:

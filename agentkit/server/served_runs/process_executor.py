@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
+from agentkit.ground.contained import contained
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_result import RunResult
@@ -251,28 +252,34 @@ class ProcessExecutor:
     async def _drive(self, live: LiveRun) -> None:
         """Execute a run until it finishes or pauses, and store its outcome."""
         before = live.record.usage
-        changes, last = await self._outcome(live)
-        live.record = replace(live.record, **changes, updated_at=time.time())
-        if last is not None:
-            live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
-        storing = asyncio.ensure_future(self._store_outcome(live))
-        while not storing.done():
-            # The outcome is stored even if the task is cancelled.
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(storing)
-        usage = usage_since(before, live.record.usage)
-        self._limits.add_usage(live.record.tenant, usage, has_ended=live.record.has_ended)
-        self._forget(live)
+        try:
+            changes, last = await self._outcome(live)
+            live.record = replace(live.record, **changes, updated_at=time.time())
+            if last is not None:
+                live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
+            storing = asyncio.ensure_future(self._store_outcome(live))
+            while not storing.done():
+                # The outcome is stored even if the task is cancelled.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(storing)
+            usage = usage_since(before, live.record.usage)
+            self._limits.add_usage(live.record.tenant, usage, has_ended=live.record.has_ended)
+        finally:
+            # A run that stays live would keep its session, and a cancellation would wait for it without end.
+            self._forget(live)
 
     async def _store_outcome(self, live: LiveRun) -> None:
         try:
-            # Events before the outcome: a client that reads a finished run expects all its events.
-            await live.wait_written()
-            attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
-            if attempt is not None:
-                await in_thread(self._store.end_attempt, attempt, live.record)
+            await contained(self._stored_outcome(live))
         except Exception:
             _log.exception("run %s: its outcome could not be stored", live.record.run_id)
+
+    async def _stored_outcome(self, live: LiveRun) -> None:
+        # Events before the outcome: a client that reads a finished run expects all its events.
+        await live.wait_written()
+        attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
+        if attempt is not None:
+            await in_thread(self._store.end_attempt, attempt, live.record)
 
     async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], RunEvent | None]:
         """Execute a run; return the changes of its record, and its last event if the agent does not send it."""
@@ -289,7 +296,7 @@ class ProcessExecutor:
                     # A newer version may have written the journal: a server that can read it continues the run.
                     _log.error("run %s is not changed: %s", run_id, error)
                     return {"state": "queued", "error": public_error(error)}, None
-                result = await self._execute(live, live.attempt, journal)
+                result = await contained(self._execute(live, live.attempt, journal))
         except Paused as paused:
             return _paused_outcome(paused)
         except asyncio.CancelledError as error:

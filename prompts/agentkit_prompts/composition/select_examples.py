@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, cast
 
 from agentkit_prompts.composition.plan import SelectingPrompt, plan_of
 from agentkit_prompts.context.items import Selection
@@ -54,14 +54,27 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     if not selecting_prompts:
         return ctx
     first, *rest = [_selection(ctx, *placed) for placed in selecting_prompts]
-    tasks = [asyncio.ensure_future(selection) for selection in rest]
+    tasks = [asyncio.ensure_future(_outcome(selection)) for selection in rest]
     try:
         # The first selector runs in the task of the caller, which can abandon a selector that ignores its cancellation.
-        selections = [await first, *[await task for task in tasks]]
+        selections = [await first]
+        for task in tasks:
+            selection, error = await task
+            if error is not None:
+                raise error
+            selections.append(cast(Selection, selection))
         return _with(ctx, selections)
     except BaseException:
         await _cancel(tasks)
         raise
+
+
+async def _outcome(code: Coroutine[Any, Any, Selection]) -> tuple[Selection | None, BaseException | None]:
+    """Return a selection and None, or None and `SystemExit`, which a task would also raise from the event loop."""
+    try:
+        return await code, None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error
 
 
 async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:

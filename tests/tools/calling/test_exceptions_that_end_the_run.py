@@ -1,4 +1,4 @@
-"""What does not derive from `Exception` goes through the tools to whoever started the run, and is never a result."""
+"""Exceptions that do not derive from `Exception`: a few end the run, all others are the result of a call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import pytest
@@ -19,15 +20,16 @@ from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
 from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.dispatch import call_tools
+from agentkit_tools.errors import MCPServerLost, RunInterrupt
 from agentkit_tools.schemas.argument_reader import ArgumentReader
 
 
-class Stop(BaseException):
-    """What an engine ends a workflow with."""
+class Stop(RunInterrupt):
+    """An exception of the runtime."""
 
 
-PANIC = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-"""What a panic of code in Rust is raised as."""
+class Panic(BaseException):
+    """A panic of Rust code."""
 
 
 class Said:
@@ -324,7 +326,50 @@ async def test_it_cancels_the_other_calls_at_once_from_a_listener_of_a_late_call
     over.append(True)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+OTHERS: list[Callable[[], BaseException]] = [
+    Panic,
+    GeneratorExit,
+    asyncio.CancelledError,
+    lambda: BaseExceptionGroup("several", [Panic("one"), ValueError("two"), GeneratorExit()]),
+]
+
+
+@pytest.mark.parametrize("error", OTHERS)
+@pytest.mark.parametrize("place", PLACES)
+async def test_any_other_exception_is_the_result_of_its_call_only(
+    place: Callable[[], Any], error: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Stop` of the places is replaced by the other exception."""
+    monkeypatch.setitem(globals(), "Stop", lambda: error())
+    done: list[str] = []
+
+    async def sibling() -> str:
+        await asyncio.sleep(0)
+        done.append("sibling")
+        return "here"
+
+    arguments = '{"n": 1}' if "validator" in place.__name__ else ""
+    calls = [ToolCall("a", "sibling", ""), ToolCall("c", "stops", arguments), ToolCall("b", "sibling", "")]
+    script: list[Any] = [Reply(Message("assistant", "", tool_calls=calls)), "went on"]
+    agent: Agent[Any, Any] = Agent(ScriptedModel(script), tools=[made(place), sibling])
+    result = await agent.run("go", approve=lambda call: True)
+    assert result.output == "went on" and done == ["sibling"] * 2
+    assert [message.tool_call_id for message in result.messages if message.role == "tool"] == ["a", "c", "b"]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_exit_ends_only_the_call_if_no_main_thread_waits_for_the_run(error: type[BaseException]) -> None:
+    async def leave() -> None:
+        raise error("now")
+
+    calls = Message("assistant", "", tool_calls=[ToolCall("c", "leave", "")])
+    agent: Agent[Any, Any] = Agent(ScriptedModel([calls, "went on", calls, "went on"]), tools=[leave])
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: asyncio.run(agent.run("go"))).result().output == "went on"
+        assert pool.submit(agent.run_sync, "go").result().output == "went on"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_exceptions_of_python_pass_too(error: type[BaseException]) -> None:
     async def leave() -> None:
         raise error("now")
@@ -368,16 +413,7 @@ async def test_a_cancellation_of_the_tools_own_is_a_result() -> None:
     assert result.status == "cancelled"
 
 
-async def test_a_panic_of_code_in_rust_is_an_error_like_any_other() -> None:
-    @tool
-    async def panics() -> None:
-        raise PANIC("called `Option::unwrap()` on a `None` value")
-
-    result = await panics.call(ToolCall("c", "panics", ""), ToolContext(None))
-    assert (result.status, type(result.error)) == ("error", PANIC)
-
-
-@pytest.mark.parametrize("error", [PANIC("overflow"), asyncio.CancelledError(), ValueError("no")])
+@pytest.mark.parametrize("error", [Panic("overflow"), asyncio.CancelledError(), ValueError("no")])
 def test_a_reader_that_fails_at_once_is_asked_thoroughly(error: BaseException) -> None:
     reader = ArgumentReader(raises(error), 100, lambda text: {"n": 1})
     arguments = ToolArguments(reader, {})
@@ -409,12 +445,12 @@ def test_leaving_in_a_tool_leaves_the_program() -> None:
     assert (ended.returncode, ended.stdout) == (7, "")
 
 
-@pytest.mark.parametrize("error", [Stop, SystemExit, KeyboardInterrupt])
-async def test_it_passes_from_what_makes_the_transport_of_an_mcp_server(error: type[BaseException]) -> None:
+@pytest.mark.parametrize(("error", "raised"), [(Stop, Stop), (Panic, MCPServerLost), (SystemExit, MCPServerLost)])
+async def test_the_transport_of_an_mcp_server_raises_it(error: type[BaseException], raised: Any) -> None:
+    """The transport is opened in a thread of the toolset, where `SystemExit` ends only the connection."""
     server = MCPToolset(raises(error("now")))
-    with pytest.raises(error) as asked:
+    with pytest.raises(raised):
         await server.prompts()
-    with pytest.raises(error) as listed:
+    with pytest.raises(raised):
         list(server)
-    assert asked.value.args == listed.value.args == ("now",)
     server.close()

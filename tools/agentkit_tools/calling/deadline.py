@@ -106,6 +106,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         "_grace",
         "_has_begun",
         "_inner",
+        "_is_closed",
         "_is_left",
         "_mark",
         "_message",
@@ -146,7 +147,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         self._message: Any = None
         self._grace = grace
         self._timer: asyncio.TimerHandle | None = None
-        self._is_left = False
+        self._is_closed = self._is_left = False
         self.is_late = False
 
     async def outcome(self) -> Outcome[T]:
@@ -157,6 +158,9 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
                 raise self._cancellation()
             return value, None
         except BaseException as error:
+            if self._is_closed and not self._is_left:
+                # The coroutine of the caller is closed: it cannot await, and needs no outcome.
+                raise
             is_cancellation = isinstance(error, asyncio.CancelledError)
             failure = _failure(error, is_cancelled=is_cancellation and self.is_cancelled())
             if self.is_late and is_cancellation:
@@ -187,6 +191,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
 
     def close(self) -> None:
         """Close the code. Only exceptions that end the run are raised."""
+        self._is_closed = True
         for _ in range(_MAX_CLOSES):
             try:
                 self._code.close()

@@ -100,20 +100,23 @@ async def needs_approval(
     """
     if not callable(approval):
         return approval == "always"
+    verdict, error = await outcome(_verdict(approval, arguments, context), timeout)
+    # The call was not cancelled: code inside the predicate was.
+    if isinstance(error, asyncio.CancelledError):
+        raise RuntimeError("the predicate was cancelled from inside") from error
+    if error is None:
+        return verdict is True
+    if isinstance(error, Exception):
+        raise error
+    raise RuntimeError(describe_error(error)) from error
+
+
+async def _verdict(predicate: Callable[..., Any], arguments: Arguments, context: ToolContext[Any]) -> bool:
     # A sync predicate runs on the event loop, where no time limit can stop it.
-    verdict: Any = approval(arguments, context)
+    verdict = predicate(arguments, context)
     if isawaitable(verdict):
-        verdict, error = await outcome(_awaited(verdict), timeout)
-        # The call was not cancelled: code inside the predicate was.
-        if isinstance(error, asyncio.CancelledError):
-            raise RuntimeError("the predicate was cancelled from inside") from error
-        if error is not None:
-            raise error
+        verdict = await verdict
     return bool(verdict)
-
-
-async def _awaited(verdict: Awaitable[Any]) -> Any:
-    return await verdict
 
 
 async def _repeated(

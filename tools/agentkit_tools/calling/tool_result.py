@@ -112,7 +112,9 @@ def failed(call: ToolCall, error: BaseException, policy: ToolPolicy) -> ToolResu
         return ToolResult(call.id, call.name, f"{call.name} failed: {describe_error(error)}", "error", error=error)
     try:
         content = to_content(error.payload)
-    except Exception as problem:
+    except BaseException as problem:
+        if ends_run(problem):
+            raise
         note = f"its data ({type(error.data).__name__}) cannot be shown: {describe_error(problem)}"
         content = to_content({"error": error.message, "note": note})
     return _shortened(ToolResult(call.id, call.name, content, "error", error=error), policy.max_result_chars)
