@@ -178,7 +178,8 @@ def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) ->
         "from mmengine.config import read_base\nwith read_base():\n    from ..sums import sums_datasets\n"
         "    from opencompass.configs.datasets.sums import sums_datasets as more\n"
     )
-    assert len(load_datasets(inner / "all.py")) == 2
+    variables = load_config(inner / "all.py")
+    assert len(variables["sums_datasets"]) == 1 and variables["more"] == variables["sums_datasets"]
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "main.py").write_text("from opencompass.configs.datasets.sums import sums_datasets")
     assert refused(lambda: load_datasets(tmp_path / "examples" / "main.py")).name == "root"
@@ -285,7 +286,6 @@ UNSUPPORTED = [
     ("for x in [1]:\n    pass", 2, "Pass"),
     ("for x in [1]:\n    break", 2, "Break"),
     ("for x in [1]:\n    y = 2\nelse:\n    y = 3", 2, "For with else"),
-    ("x: int = 1", 2, "AnnAssign"),
     ("x = {1, 2}", 2, "Set"),
     ("x = {one for one in [1]}", 2, "SetComp"),
     ("x = {**{}}", 2, "Dict with **"),
@@ -297,7 +297,7 @@ UNSUPPORTED = [
     ("x = f'{1:>5}'", 2, "FormattedValue with a format or conversion"),
     ("def x(*values):\n    return 1", 2, "FunctionDef with decorators, * or /"),
     ("import os\n@os.path\ndef x():\n    return 1", 4, "FunctionDef with decorators, * or /"),
-    ("x = [1, 2]\ndel x[0]", 3, "Delete of an item"),
+    ("x = [1, 2]\ndel x[0]", 3, "Delete of an item of a list"),
     ("x, *y = 1, 2", 2, "assignment to Starred"),
     ("x = 'a'.zfill(5)", 2, "zfill"),
     ("x = [1]\nx.insert(0, 2)", 3, "insert"),
@@ -323,6 +323,77 @@ def test_rounding_is_limited(tmp_path: Path) -> None:
         assert refused(lambda found=found: found["x"]).line == 1  # type: ignore[misc]
 
 
+ENTRY = "dict(abbr='{0}', reader_cfg=dict(input_columns=['q']), infer_cfg=dict(prompt_template=dict(template='{1}')))"
+ONCE = {
+    "the list of all": "all_datasets = sum((v for k, v in locals().items() if k.endswith('_datasets')), [])",
+    "a sum": "all_datasets = a_datasets + b_datasets",
+    "the list `datasets`": "datasets = [*a_datasets, *b_datasets, *a_datasets]",
+    "another name": "c_datasets = a_datasets",
+    "a deep copy": "import copy\nc_datasets = copy.deepcopy(b_datasets)",
+    "the same text": f"c_datasets = [{ENTRY.format('a', 'x')}]",
+    "another order of the keys": "c_datasets = [dict(infer_cfg=d['infer_cfg'], reader_cfg=d['reader_cfg'], abbr='a')"
+    " for d in a_datasets]",
+    "twice in a list": "a_datasets += a_datasets",
+    "a loop": "all_datasets = []\nfor d in a_datasets + b_datasets:\n    all_datasets.append(d.copy())",
+    "an update of globals()": "globals()['c_datasets'] = b_datasets",
+}
+
+
+@pytest.mark.parametrize("collected", ONCE.values(), ids=ONCE)
+def test_entries_with_the_same_content_are_one_dataset(tmp_path: Path, collected: str) -> None:
+    lists = f"a_datasets = [{ENTRY.format('a', 'x')}]\nb_datasets = [{ENTRY.format('b', 'x')}]\n"
+    datasets = load_datasets(files(tmp_path, main=lists + collected))
+    assert [dataset["abbr"] for dataset in datasets] == ["a", "b"]
+
+
+def test_entries_with_different_contents_are_different_datasets(tmp_path: Path) -> None:
+    values = ["'x'", "'y'", "1", "1.0", "True", "[1]", "(1,)", "['1']", "{1: 2}", "{'1': 2}", "None", "''", "[[1], []]"]
+    source = f"a_datasets = [dict(abbr='a', reader_cfg=dict(), infer_cfg=dict(x=x)) for x in [{', '.join(values)}]]"
+    assert len(load_datasets(files(tmp_path, main=source + "\nb_datasets = a_datasets + a_datasets"))) == len(values)
+
+
+ALIASES = [
+    ("x = dict[str, list[str] | str](a=['q'], b='c')", {"a": ["q"], "b": "c"}),
+    ("x = dict[str, dict[str, 'Later']]()", {}),
+    ("x = list[dict[str, int]]([{'a': 1}])", [{"a": 1}]),
+    ("x = tuple[int, ...]([1, 2])", (1, 2)),
+    ("x = list[int]()", []),
+    ("x = str[0:1]('a')", "a"),
+    ("from typing import Any, Dict\nx = Dict[str, Any](a=1)", {"a": 1}),
+    ("import typing\nx = typing.List[int]([1])", [1]),
+    ("from typing import Optional\nx: Optional[dict[str, int]] = dict(a=1)", {"a": 1}),
+    ("x: 'not | read'\nx = 1", 1),
+    ("x: list[int] = []\nx += [1]", [1]),
+    ("kind = dict[str, str]\nx = kind(a='b')", {"a": "b"}),
+    ("def f(a: dict[str, int]) -> dict[str, int]:\n    return dict[str, int](a)\nx = f({'b': 1})", {"b": 1}),
+]
+
+
+def test_a_parametrised_type_is_the_type(tmp_path: Path) -> None:
+    assert [read(tmp_path, source)["x"] for source, _ in ALIASES] == [value for _, value in ALIASES]
+
+
+def test_variables_of_globals_are_the_variables_themselves(tmp_path: Path) -> None:
+    source = """
+    import os
+    g = globals()
+    g['a'] = [1]
+    y = a
+    y += [2]
+    del globals()['y']
+    names = [name for name in list(globals()) if name.startswith('na')]
+    broken = os.getcwd()
+    get = globals().get('broken')
+    item = globals()['broken']
+    missing = globals()['unknown']
+    each = [value for value in globals().values()]
+    """
+    variables = read(tmp_path, source)
+    assert (variables["a"], "y" in variables, variables["names"], "g" in variables) == ([1, 2], False, [], False)
+    lines = [refused(lambda name=name: variables[name]).line for name in ("get", "item", "missing", "each")]  # type: ignore[misc]
+    assert lines == [10, 11, 12, 13]
+
+
 def test_a_function_that_calls_itself_for_ever_costs_its_own_variable_only(tmp_path: Path) -> None:
     source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})\ny = 1"
     assert read(tmp_path, source.format(20))["x"] == 20
@@ -337,7 +408,23 @@ def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pyt
     assert refused(lambda: read(tmp_path, loops.format(300))["x"]).value == 20_000
 
 
-@pytest.mark.parametrize("add", ["a_datasets.append(d)", "globals()['a_datasets'].append(d)"])
+@pytest.mark.parametrize(
+    "add",
+    [
+        "a_datasets.append(d)",
+        "a_datasets += [d]",
+        "a_datasets.extend([d])",
+        "globals()['a_datasets'].append(d)",
+        "globals()['a_datasets'] += [d]",
+        "locals()['a_datasets'].append(d)",
+        "globals().get('a_datasets', []).append(d)",
+        "globals().setdefault('a_datasets', []).append(d)",
+        "if 'a_datasets' in globals(): a_datasets.append(d)",
+        "globals()[f'a{number}_datasets'] = [d]",
+        "vars()['a_datasets'].append(d)",
+        "globals().update({f'a{number}_datasets': [d]})",
+    ],
+)
 def test_the_steps_to_read_a_file_are_proportional_to_its_datasets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, add: str
 ) -> None:
@@ -360,8 +447,8 @@ def test_a_dataset_that_is_listed_many_times_counts_once(tmp_path: Path) -> None
     datasets = [one] * 1_000
     others = datasets + datasets
     """
-    datasets = load_datasets(files(tmp_path, main=source))
-    assert len(datasets) == 1_000 and datasets[0] == datasets[-1]
+    assert len(load_config(files(tmp_path, main=source))["others"]) == 2_000
+    assert [dataset["abbr"] for dataset in load_datasets(tmp_path / "main.py")] == ["one"]
     copy = "one = dict(infer_cfg=dict(a=[['x'] * 10_000] * 1_000), reader_cfg={})\ndatasets = [one]"
     assert refused(lambda: load_datasets(files(tmp_path, main=copy))).name == "one"
 

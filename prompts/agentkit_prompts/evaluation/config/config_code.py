@@ -12,7 +12,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.config_expressions import Continue, ExpressionReader, Function, Return, Unread
-from agentkit_prompts.evaluation.config.config_values import Imported, Opened, Unreadable, text_of
+from agentkit_prompts.evaluation.config.config_values import Imported, Opened, Unreadable, key, text_of
 from agentkit_prompts.limits import MAX_SOURCE_CHARS
 
 __all__ = ["Interpreter"]
@@ -63,7 +63,9 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         try:
             for statement in tree.body:
                 self._run_statement(statement, file)
-            return dict(self.scope)
+            variables = self.scope.maps[0]
+            # A variable with `globals()` contains itself, and is no part of the configuration.
+            return {name: value for name, value in variables.items() if value is not variables}
         finally:
             self.scope = outer
 
@@ -90,15 +92,35 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         for target in node.targets:
             self.assign(target, value)
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        # The annotation is a hint, which can have any form.
+        if node.value is not None:
+            self.assign(node.target, self.visit(node.value))
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.assign(node.target, self.operate(node.op, self.visit(node.target), self.visit(node.value)))
+        value = self.visit(node.target)
+        more = self.visit(node.value)
+        # As in Python, `+=` changes a list; a new list for each item would make loops quadratic.
+        if isinstance(value, list) and isinstance(node.op, ast.Add):
+            self.call_method(value, "extend", [more], {})
+        else:
+            value = self.operate(node.op, value, more)
+        self.assign(node.target, value)
 
     # `del` of a loop variable is common, because suites collect variables by their names.
     def visit_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
-            if not isinstance(target, ast.Name):
-                self.refuse("Delete of an item")
-            self.scope.pop(target.id, None)
+            match target:
+                case ast.Name(id=name):
+                    self.scope.pop(name, None)
+                case ast.Subscript():
+                    container = self.visit(target.value)
+                    # To delete the first item of a list takes as long as to copy the list.
+                    if not isinstance(container, dict):
+                        self.refuse("Delete of an item of a list")
+                    del container[key(self.visit(target.slice))]
+                case _:
+                    self.refuse(f"Delete of {type(target).__name__}")
 
     # Control flow
 
@@ -195,7 +217,11 @@ def _reason_of(error: Exception) -> Unreadable:
         return error
     if isinstance(error, RecursionError):
         return Unreadable("it nests or calls itself too deeply")
-    return Unreadable(f"{type(error).__name__}: {error}")
+    name = type(error).__name__
+    text = str(error)
+    if not text:
+        return Unreadable(name)
+    return Unreadable(f"{name}: {text}")
 
 
 def _variables_of(node: ast.AST) -> set[str]:

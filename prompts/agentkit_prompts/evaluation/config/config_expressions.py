@@ -48,6 +48,8 @@ _LOOKUPS = frozenset(("append", "get", "setdefault"))
 """Names of methods that create no container, so that only their arguments cost steps."""
 _EXTENDING = frozenset(("extend", "update"))
 """Names of methods that add the items of their arguments to a container."""
+_GLOBALS = f"{BUILTIN}globals"
+_LOCALS = (f"{BUILTIN}locals", f"{BUILTIN}vars")
 _EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
 
 Scope: TypeAlias = ChainMap[str, Any]
@@ -109,8 +111,10 @@ class ExpressionReader(ast.NodeVisitor):
         """Methods by the class of the node, cached because building the name of a method is slow."""
         self._functions: dict[str, Callable[..., Any]] = {
             **FUNCTIONS,
-            f"{BUILTIN}locals": lambda: _values(self.scope.maps[0]),
-            f"{BUILTIN}globals": lambda: _values(self.scope.maps[-1]),
+            # As in Python, the variables themselves and no copy: a configuration can change them, and a copy for each
+            # call would make loops quadratic.
+            **dict.fromkeys(_LOCALS, lambda: self.scope.maps[0]),
+            _GLOBALS: lambda: self.scope.maps[-1],
         }
 
     def visit(self, node: ast.AST) -> Any:
@@ -171,18 +175,13 @@ class ExpressionReader(ast.NodeVisitor):
         return bounded(node.value)
 
     def visit_Name(self, node: ast.Name) -> Any:
-        return self._variable(node.id, self.scope)
-
-    def _variable(self, name: str, scope: Mapping[str, Any]) -> Any:
-        if name not in scope:
-            builtin = Imported(f"{BUILTIN}{name}")
-            if builtin in self._functions or builtin in TYPES:
-                return builtin
-            raise Unreadable(f"the name {name!r} is not defined", name)
-        value = scope[name]
-        if isinstance(value, Unread):
-            raise Unreadable(f"{name!r}, which could not be read ({value.reason})", name)
-        return value
+        name = node.id
+        if name in self.scope:
+            return _readable(self.scope[name], name)
+        builtin = Imported(f"{BUILTIN}{name}")
+        if builtin in self._functions or builtin in TYPES:
+            return builtin
+        raise Unreadable(f"the name {name!r} is not defined", name)
 
     def visit_List(self, node: ast.List) -> list[Any]:
         return self._items(node.elts)
@@ -274,16 +273,16 @@ class ExpressionReader(ast.NodeVisitor):
         return self.visit(node.orelse)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        match node.value:
-            # `globals()[name]` is read directly, because `globals()` copies all variables, which is slow in a loop.
-            case ast.Call(func=ast.Name(id="globals")):
-                return self._variable(text_of(self.visit(node.slice)), self.scope.maps[-1])
         container = self.visit(node.value)
         part = node.slice
+        # `dict[str, str]` is `dict`: the types inside are hints, which can have any form.
+        if isinstance(container, Imported) and (container in TYPES or container.startswith("typing.")):
+            return container
         if isinstance(part, ast.Slice):
             bounds = map(self.optional, (part.lower, part.upper, part.step))
             return self.new(container[slice(*bounds)])
-        return container[key(self.visit(part))]
+        name = key(self.visit(part))
+        return _readable(container[name], name)
 
     def visit_Attribute(self, node: ast.Attribute) -> Imported:
         value = self.visit(node.value)
@@ -331,7 +330,7 @@ class ExpressionReader(ast.NodeVisitor):
         if isinstance(node.func, ast.Attribute):
             value = self.visit(node.func.value)
             if not isinstance(value, Imported):
-                return self._call_method(value, node.func.attr, args, kwargs)
+                return self.call_method(value, node.func.attr, args, kwargs)
             return self._call_imported(Imported(f"{value}.{node.func.attr}"), args, kwargs)
         function = self.visit(node.func)
         if isinstance(function, Function):
@@ -349,7 +348,7 @@ class ExpressionReader(ast.NodeVisitor):
                 kwargs[node.arg] = value
         return kwargs
 
-    def _call_method(self, value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call_method(self, value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         method = METHODS.get(type(value), {}).get(name)
         if method is None:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
@@ -358,7 +357,7 @@ class ExpressionReader(ast.NodeVisitor):
         if name in _LOOKUPS:
             result = method(value, *args, **kwargs)
             bounded(value)
-            return result
+            return _readable(result, args and args[0])
         sources = [*args, *kwargs.values()]
         if name in _EXTENDING:
             # The method checks sizes first, so that a container that is too large is an error of the line, not of all
@@ -384,7 +383,10 @@ class ExpressionReader(ast.NodeVisitor):
                 label = str(name)[:MAX_SHOWN_CHARS]
             raise Unreadable(f"calling {label!r}: imported code is not run; {_EXPORT}", label)
         self._charge_arguments(name, [*args, *kwargs.values()])
-        return self.new(self._functions[name](*args, **kwargs))
+        value = self._functions[name](*args, **kwargs)
+        if name == _GLOBALS or name in _LOCALS:
+            return value
+        return self.new(value)
 
     def _call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         variables = function.variables(args, kwargs)
@@ -409,6 +411,8 @@ def _steps_of(value: object) -> int:
     return 0
 
 
-def _values(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables that are not functions."""
-    return {name: value for name, value in variables.items() if not isinstance(value, Function)}
+def _readable(value: Any, name: object) -> Any:
+    """Return the value of a variable; raise `Unreadable` with the reason if it could not be read."""
+    if isinstance(value, Unread):
+        raise Unreadable(f"{name!r}, which could not be read ({value.reason})", str(name))
+    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,6 +182,7 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, which `run` accepts.
 
     The datasets are the list `datasets`; else all lists of datasets in the file; else the file, if it is a dataset.
+    Entries with the same content are one dataset, because suites collect the datasets of other lists in a list.
 
     Args:
         path: As for `load_config`.
@@ -224,12 +225,50 @@ def _missing(number: int, dataset: Mapping[str, Any]) -> Problems:
 def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the list `datasets`, else the datasets of all lists, else the file as one dataset; or an empty list."""
     if _is_datasets(variables.get("datasets")):
-        return list(variables["datasets"])
+        return _different(variables["datasets"])
     # Suites name the list of each file after the dataset, such as `gsm8k_datasets`.
     lists = [value for value in variables.values() if _is_datasets(value)]
     if not lists and _is_dataset(variables):
         return [dict(variables)]
-    return [dataset for datasets in lists for dataset in datasets]
+    return _different([dataset for datasets in lists for dataset in datasets])
+
+
+def _different(datasets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the datasets whose contents differ, in order."""
+    contents = _Contents()
+    by_content: dict[int, dict[str, Any]] = {}
+    for dataset in datasets:
+        by_content.setdefault(contents.number(dataset), dataset)
+    return list(by_content.values())
+
+
+class _Contents:
+    """Numbers of contents: values with the same content have the same number.
+
+    The comparison of two datasets takes time in proportion to their sizes; the numbers take this time once per value.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._containers: dict[int, int] = {}
+        """Numbers of containers, by the `id` of the container; suites share containers between datasets."""
+
+    def number(self, value: Any) -> int:
+        """Return the number of a content."""
+        if not isinstance(value, dict | list | tuple | set):
+            # 1, 1.0 and True are equal, but have different texts in a prompt.
+            return self._numbers.setdefault((type(value), value), len(self._numbers))
+        if id(value) not in self._containers:
+            content = self._content(value)
+            self._containers[id(value)] = self._numbers.setdefault((type(value), content), len(self._numbers))
+        return self._containers[id(value)]
+
+    def _content(self, value: Any) -> Hashable:
+        if isinstance(value, dict):
+            return frozenset([(self.number(name), self.number(item)) for name, item in value.items()])
+        if isinstance(value, set):
+            return frozenset(map(self.number, value))
+        return tuple(map(self.number, value))
 
 
 def _name(dataset: Mapping[str, Any]) -> str:

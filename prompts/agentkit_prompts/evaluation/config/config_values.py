@@ -333,6 +333,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "builtins.set": lambda values=(): {key(value) for value in items_of(values)},
     "builtins.str": lambda value="": text_of(value),
     "builtins.sum": _sum,
+    "builtins.tuple": lambda values=(): tuple(items_of(values)),
     "builtins.zip": _zip,
     "copy.deepcopy": _deep_copy,
     "itertools.product": _product,
@@ -342,5 +343,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "os.getenv": lambda name, default=None: default,
     "os.path.dirname": lambda path: posixpath.dirname(text_of(path)),
     "os.path.join": lambda *parts: posixpath.join(*map(text_of, parts)),
+    "typing.Dict": _dict,
+    "typing.List": lambda values=(): list(items_of(values)),
 }
 """Functions of configurations, by their dotted names."""
