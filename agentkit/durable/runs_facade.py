@@ -255,13 +255,18 @@ class Runs(metaclass=Hinted):
         """Return a worker for the runs of the added agents, which must be started; see `Worker`."""
         return Worker(self.store, self.agents, **options)
 
-    async def delete(self, run_ids: Iterable[str]) -> int:
+    async def delete(self, run_ids: str | Iterable[str]) -> int:
         """Delete finished runs with all their data, and return their number. Other runs stay.
+
+        Args:
+            run_ids: Id of a run, or ids of runs.
 
         Raises:
             RunNotFound: A run is unknown; nothing was deleted.
         """
-        return await self.store.ask(lambda: delete_runs(self.store, [*run_ids]))
+        # A text is one id: its characters would be ids of other runs.
+        ids = [run_ids] if isinstance(run_ids, str) else [*run_ids]
+        return await self.store.ask(lambda: delete_runs(self.store, ids))
 
     async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
         """Delete runs that finished more than `older_than` ago, with all their data, and return their number.

@@ -282,7 +282,7 @@ async def test_the_call_of_a_run_that_was_cancelled_and_deleted_at_once_ends(wor
     handle = await agent.start("Go.")
     await asyncio.wait_for(began.wait(), LONG)
     await handle.cancel()
-    assert await runs.delete([handle.run_id]) == 1
+    assert await runs.delete(handle.run_id) == 1
     assert await asyncio.wait_for(ended.get(), LONG) == "ended"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -49,6 +50,7 @@ P2 = ParamSpec("P2")
 R2 = TypeVar("R2")
 D2 = TypeVar("D2")
 
+_LOG = logging.getLogger("agentkit.tools")
 _PLAIN = ToolPolicy()
 
 
@@ -408,8 +410,11 @@ class Tool(ToolForms, Generic[P, R, D]):
             return await needs_approval(self.policy.approval, arguments, context, self.policy.timeout)
         except ToolArgumentError:
             return False
-        except Exception:
-            # The predicate failed: ask a person.
+        except Exception as error:
+            # The predicate failed: ask a person. The decision shows no error, so the log has it.
+            _LOG.warning(
+                "approval of %s: the predicate failed, a person is asked: %s", self.name, describe_error(error)
+            )
             return True
 
     def __repr__(self) -> str:

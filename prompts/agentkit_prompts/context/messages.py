@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, overload
 
 from pydantic import Field, TypeAdapter
 
@@ -20,23 +21,27 @@ from agentkit_prompts.hints import Hinted
 
 __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
 
+T = TypeVar("T")
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
 _TEXT_OR_NONE = (str, NoneType)
 
+_NO_ID: Any = object()
+"""Default of the id of a call. Empty text is another value: the id in a reply of a server that sends no id."""
 MESSAGE_FORMAT = 1
 """Version of the stored form that `MESSAGES` writes. `MESSAGES` reads this version and all earlier versions."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class ToolCall:
     """A model's request to call a tool.
 
     `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called. Arguments that
-    are passed as a mapping are stored as JSON text.
+    are passed as a mapping are stored as JSON text. A call without an id gets a hash of its name and arguments as its
+    id, so that equal calls are equal in every process; `Message` makes such ids unique in a reply.
 
     Raises:
-        MessageError: A field is not text, or the mapping is not JSON.
+        MessageError: A field is not text, the name is missing, or the mapping is not JSON.
     """
 
     __repr__ = short_repr
@@ -46,13 +51,35 @@ class ToolCall:
     arguments: str = "{}"
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, id: str, name: str, arguments: str | Mapping[str, Any] = "{}", *, opaque: Mapping[str, Any] = ...
-        ) -> None: ...
+    @overload
+    def __init__(
+        self, id: str, name: str, arguments: str | Mapping[str, Any] = "{}", *, opaque: Mapping[str, Any] = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, *, name: str, arguments: str | Mapping[str, Any] = "{}", opaque: Mapping[str, Any] = ...
+    ) -> None: ...
+    def __init__(
+        self,
+        id: str = _NO_ID,
+        name: str | None = None,
+        arguments: str | Mapping[str, Any] = "{}",
+        *,
+        opaque: Mapping[str, Any] = NO_OPAQUE,
+    ) -> None:
+        store = object.__setattr__
+        has_id = id is not _NO_ID
+        store(self, "id", id if has_id else "")
+        store(self, "name", name)
+        store(self, "arguments", arguments)
+        store(self, "opaque", opaque)
+        self.__post_init__()
+        # The checked name and arguments: the id is a hash of them.
+        if not has_id:
+            store(self, "id", _generated_id(self))
 
     def __post_init__(self) -> None:
+        # Pydantic calls this method after it has set the fields of a call that it reads.
         if isinstance(self.arguments, Mapping):
             object.__setattr__(self, "arguments", _arguments_text(self.arguments))
         set_plain_text(self, "id", "name", "arguments")
@@ -60,8 +87,10 @@ class ToolCall:
             value = getattr(self, name)
             if not isinstance(value, str):
                 expected = "text"
-                if name == "name" and isinstance(value, Mapping):
-                    expected = f"text; the id is first, as in ToolCall('c1', {self.id!r}, {{...}})"
+                if name == "name" and isinstance(value, Mapping | NoneType):
+                    # The first text of such a call is usually the name, not the id.
+                    tool = brief(self.id) if self.id else "..."
+                    expected = f"text, such as ToolCall(name={tool}, arguments={{...}})"
                 if name == "arguments":
                     expected = 'a mapping or JSON text, such as \'{"city": "Bern"}\''
                 raise MessageError(f"tool call: {name}: expected {expected}, got {type(value).__name__}", name=name)
@@ -119,7 +148,10 @@ class Message(metaclass=Hinted):
         if type(self.content) is not str:
             object.__setattr__(self, "content", _read_content(self.content, self.role))
         if self.tool_calls != ():
-            object.__setattr__(self, "tool_calls", _of_assistant(self.role, "tool_calls", self.tool_calls, ToolCall))
+            calls = _of_assistant(self.role, "tool_calls", self.tool_calls, ToolCall)
+            if len(calls) > 1:
+                calls = _with_unique_ids(calls)
+            object.__setattr__(self, "tool_calls", calls)
         if self.thinking != ():
             object.__setattr__(self, "thinking", _of_assistant(self.role, "thinking", self.thinking, Thinking))
         if type(self.opaque) is not FrozenDict:
@@ -185,7 +217,36 @@ def _arguments_text(arguments: Mapping[str, Any]) -> str:
     return text
 
 
-def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:
+def _generated_id(call: ToolCall, number: int = 1) -> str:
+    """Return the id of the `number`-th of equal calls in a reply.
+
+    Nine letters and digits are the only form that the templates of Mistral accept.
+    """
+    text = "\0".join((call.name, call.arguments, str(number)))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()[:9]
+
+
+def _with_unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Return the calls of a reply; equal calls with generated ids get different ids, because results name the id."""
+    ids = {call.id for call in calls}
+    if len(ids) == len(calls):
+        return calls
+    seen = set[str]()
+    unique = []
+    for call in calls:
+        call_id, number = call.id, 1
+        if call_id in seen and call_id == _generated_id(call):
+            while call_id in ids:
+                number += 1
+                call_id = _generated_id(call, number)
+            call = replace(call, id=call_id)
+            ids.add(call_id)
+        seen.add(call_id)
+        unique.append(call)
+    return tuple(unique)
+
+
+def _of_assistant(role: str, name: str, values: object, kind: type[T]) -> tuple[T, ...]:
     """Return the checked values of the field `name`, which only an assistant message can have, as a tuple."""
     if not isinstance(values, list | tuple):
         raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(values).__name__}", name=name)
@@ -198,7 +259,7 @@ def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[obj
         if not isinstance(item, kind):
             place = f"{name}[{index}]"
             raise MessageError(f"{place}: expected a {kind.__name__}, got {type(item).__name__}", name=name, path=place)
-    return items
+    return cast("tuple[T, ...]", items)
 
 
 def _read_content(content: object, role: str) -> tuple[Part, ...] | str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Message, ToolCall
+from agentkit import Message, ToolCall, UserInput
 from agentkit.prompts import Audio, File, Image, Layers, Part, PromptContext, Text, Url, Video, compose
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
@@ -149,6 +149,26 @@ def test_mp3_is_known_by_how_it_begins(start: bytes) -> None:
     openai, _ = payloads([Audio(start + b"sound")])
 
     assert openai[-1]["content"][1]["input_audio"]["format"] == "mp3"
+
+
+def test_the_format_of_audio_is_the_name_that_requests_have_for_it(tmp_path: Path) -> None:
+    (tmp_path / "voice.mp3").write_bytes(b"ID3sound")
+    cases: list[tuple[Audio, str]] = [
+        (Audio(tmp_path / "voice.mp3"), "mp3"),
+        (Audio(b"ID3sound"), "mp3"),
+        (Audio(b"sound", name="voice.mp3"), "mp3"),
+        (Audio(b"sound", media_type="audio/MPEG; rate=8000"), "mp3"),
+        (Audio(b"sound", media_type="audio/x-mpeg-3"), "mp3"),
+        (Audio(Url("data:audio/mpeg;base64,c291bmQ=")), "mp3"),
+        (Audio(WAV, media_type="audio/mpeg"), "wav"),
+        (Audio(b"sound", name="voice.wav"), "wav"),
+        (Audio(b"sound", media_type="audio/vnd.wave"), "wav"),
+        (Audio(b"sound", media_type="audio/mp4"), "m4a"),
+        (Audio(b"sound", media_type="audio/ogg; codecs=opus"), "ogg"),
+    ]
+    for part, expected in cases:
+        payload = compose([], UserInput([part])).to_openai()
+        assert payload["messages"][-1]["content"][0]["input_audio"]["format"] == expected, part
 
 
 def test_a_tool_that_returned_text_only_costs_no_message() -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agentkit.prompts import Conversation, Image, Message, MessageError, Text, ToolCall
 from agentkit.testing import strategies as some
+from agentkit_prompts.context.messages import MESSAGES
 from tests.prompts.laws import law
 
 CALL = ToolCall("1", "look", "{}")
@@ -281,3 +283,28 @@ def test_a_conversation_is_extended_with_plus() -> None:
 def test_a_message_without_a_role_is_explained() -> None:
     with pytest.raises(MessageError, match=r"Message\('user', 'hi'\)"):
         Message("hi")  # type: ignore[arg-type]
+
+
+def test_calls_without_ids_are_equal_in_every_process_and_unique_in_a_reply() -> None:
+    call = ToolCall(name="look", arguments={"city": "Bern"})
+    assert call.id == "39ef7d599" and call == ToolCall(name="look", arguments='{"city": "Bern"}')
+    others = [ToolCall(name="look"), ToolCall(name="seek", arguments={"city": "Bern"}), ToolCall("c1", "look")]
+    message = Message("assistant", tool_calls=[call, call, *others, call])
+    ids = [each.id for each in message.tool_calls]
+    assert len({*ids}) == 6 and ids[0] == call.id and ids[4] == "c1"
+    assert all(len(each) == 9 and each.isalnum() for each in ids if each != "c1")
+    assert Message("assistant", tool_calls=[call, call, *others, call]) == message
+    assert MESSAGES.validate_json(MESSAGES.dump_json(message)) == message
+    # An id that the model gave is never replaced.
+    given = Message("assistant", tool_calls=[ToolCall("c1", "look"), ToolCall("c1", "look")])
+    assert [each.id for each in given.tool_calls] == ["c1", "c1"]
+    with pytest.raises(ValidationError):
+        MESSAGES.validate_python({"role": "assistant", "tool_calls": [{"name": "look"}]})
+
+
+def test_a_call_needs_a_name() -> None:
+    wrong: list[Any] = [{}, {"id": "look"}, {"id": "look", "name": {"city": "Bern"}}, {"arguments": {}}, {"name": None}]
+    for fields in wrong:
+        with pytest.raises(MessageError) as caught:
+            ToolCall(**fields)
+        assert caught.value.name == "name"

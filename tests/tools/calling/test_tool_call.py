@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -27,7 +28,17 @@ from pydantic import BaseModel, BeforeValidator
 
 from agentkit.prompts import File, Image, Text, ToolCall
 from agentkit.testing import controlled_time
-from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, ToolError, ToolResult, tool
+from agentkit.tools import (
+    Tool,
+    ToolArgumentError,
+    ToolContext,
+    ToolDefinitionError,
+    ToolError,
+    ToolPolicy,
+    ToolResult,
+    Toolset,
+    tool,
+)
 from agentkit.tools.types import abandoned_threads, unknown_tool
 from agentkit_tools.calling import tool_threads
 from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -1223,7 +1234,50 @@ async def test_a_predicate_sees_validated_arguments(kind: str) -> None:
     assert await spend.needs_approval(ToolCall("c", "spend", '{"n": 50}'), context(deps=10))
 
 
-async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing() -> None:
+def test_a_predicate_with_another_signature_is_refused_before_it_is_called() -> None:
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return "paid"
+
+    class Rule:
+        def __call__(self, arguments: Any, context: Any) -> bool:
+            return True
+
+        def one(self, arguments: Any) -> bool:
+            return True
+
+    async def later(call: Any) -> bool:
+        return True
+
+    refused: list[Any] = [
+        lambda call: True,
+        lambda: True,
+        lambda arguments, context, more: True,
+        lambda arguments, *, context: True,
+        partial(lambda arguments, context: True, 1),
+        Rule().one,
+        Rule,
+        later,
+    ]
+    for approval in refused:
+        for make in (ToolPolicy, lambda **policy: tool(**policy)(pay), Tool(pay).with_changes, Toolset([pay]).approved):
+            with pytest.raises(ToolDefinitionError):
+                make(approval=approval)
+    allowed: list[Any] = [
+        lambda arguments, context: True,
+        lambda *both: True,
+        lambda arguments, context=None: True,
+        partial(lambda more, arguments, context: True, 1),
+        Rule(),
+        max,
+    ]
+    for approval in allowed:
+        assert ToolPolicy(approval=approval).approval is approval
+
+
+async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(arguments: Any, ctx: ToolContext[Any]) -> bool:
         raise RuntimeError("down")
 
@@ -1239,6 +1293,7 @@ async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing() -
     assert result.status == "denied"
     assert "down" in str(result.content)
     assert await spend.needs_approval(ToolCall("c", "spend", '{"n": 1}'), context())
+    assert "RuntimeError: down" in caplog.text
     assert (await ask(spend.with_changes(approval=greedy), {"n": 1})).value == 1
 
 

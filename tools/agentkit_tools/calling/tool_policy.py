@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -79,7 +80,7 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         problems = {
-            name: f"{name}={brief(value)} must be {rule}"
+            name: f"{name}={_shown(value)} must be {rule}"
             for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
         }
@@ -132,6 +133,29 @@ def _is_seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS
 
 
+def _shown(value: object) -> str:
+    """Return the representation of a value; of a function its name and parameters."""
+    try:
+        return f"{getattr(value, '__name__', '')}{signature(value)}"[:80]  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return brief(value)
+
+
+def _is_approval(value: object) -> bool:
+    """True for a word or a predicate. A predicate that fails asks a person, so a wrong signature would stay hidden."""
+    if not callable(value):
+        return value in ("never", "always")
+    try:
+        parameters = signature(value)
+    except (TypeError, ValueError):
+        return True  # code in C without a signature
+    try:
+        parameters.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
 def _is_exceptions(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(item, type) and issubclass(item, Exception) for item in value)
 
@@ -145,7 +169,10 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "concurrency": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "max_calls": ("0 or more, or None", lambda value: value is None or _is_count(value, 0)),
     "max_consecutive_failures": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
-    "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
+    "approval": (
+        "'never', 'always' or a predicate of two arguments, such as lambda arguments, context: arguments['amount'] > 5",
+        _is_approval,
+    ),
     "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "repair": ("True or False", lambda value: isinstance(value, bool)),
     "final": ("True or False", lambda value: isinstance(value, bool)),

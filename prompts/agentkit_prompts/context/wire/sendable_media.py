@@ -19,6 +19,7 @@ from agentkit_prompts.errors import MediaError
 __all__ = [
     "FILE_ID",
     "IMAGE_TYPES",
+    "audio_type",
     "content_of",
     "data_url",
     "decode_data_url",
@@ -179,7 +180,7 @@ def _fetched(part: Media) -> Image:
 
 def _of_content(part: Media, data: bytes) -> Image | Audio | File | None:
     """Return a part with the media type of `data`; None if providers do not accept this type."""
-    image, sound = image_type(data), _audio_type(data)
+    image, sound = image_type(data), audio_type(data)
     if image is not None and part.kind in ("image", "file"):
         return Image(data, media_type=image, name=part.label)
     if data.startswith(_PDF):
@@ -202,7 +203,8 @@ def _text_of(part: Media) -> str | None:
         return None
 
 
-def _audio_type(data: bytes) -> str | None:
+def audio_type(data: bytes) -> str | None:
+    """Return the media type of wave or MP3 audio by its first bytes; None for other data."""
     if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
         return "audio/wav"
     if data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")):

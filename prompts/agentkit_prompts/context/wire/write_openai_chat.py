@@ -15,7 +15,13 @@ from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
+from agentkit_prompts.context.wire.sendable_media import (
+    audio_type,
+    content_of,
+    data_url,
+    file_id_of,
+    sendable_result_part,
+)
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["THOUGHT_PARTS", "Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
@@ -24,6 +30,13 @@ THOUGHT_PARTS = ("thinking", "reasoning")
 """Types of content parts with thinking: Mistral and Databricks send them."""
 _ANY_HOST = Owner("openai")
 _FORM = _ANY_HOST.keys
+_AUDIO_FORMATS = {
+    **dict.fromkeys(("mpeg", "mpeg3", "mpeg-3", "mpg", "mpegaudio"), "mp3"),
+    **dict.fromkeys(("wave", "vnd.wave", "pn-wav"), "wav"),
+    **dict.fromkeys(("mp4", "m4a"), "m4a"),
+}
+"""Names of audio formats in requests, by the subtype of the media type. OpenAI accepts wav and mp3; servers with the
+same form accept more formats, so that other subtypes are sent unchanged."""
 
 
 def openai_message(message: Message) -> FrozenDict:
@@ -192,10 +205,20 @@ def _media(part: Media, file_id: str | None) -> dict[str, Any]:
     if part.kind == "image" and file_id is None:
         return {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
     if part.kind == "audio" and file_id is None:
-        audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
-        return {"type": "input_audio", "input_audio": audio}
+        return {"type": "input_audio", "input_audio": _audio(part)}
     reason = f"{part.alt}: an OpenAI chat request cannot contain {part.kind}; describe it in text instead"
     raise MediaError(reason, name=part.alt, value=part.kind)
+
+
+def _audio(part: Media) -> FrozenDict:
+    data, mime = content_of(part)
+    if data is None:
+        reason = f"{part.alt}: an OpenAI chat request contains audio as bytes, not as an address; download it first"
+        raise MediaError(reason, name=part.alt, value=str(part.source))
+    # The name of a file can be wrong, and bytes without a media type have none: the first bytes decide.
+    mime = audio_type(data) or mime
+    subtype = mime.partition(";")[0].strip().lower().rsplit("/", 1)[-1].removeprefix("x-")
+    return FrozenDict(data=base64.b64encode(data).decode("ascii"), format=_AUDIO_FORMATS.get(subtype, subtype))
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
