@@ -202,10 +202,8 @@ class AnthropicReader(Reader):
 
     def _finish(self, data: dict[str, Any], event: dict[str, Any]) -> None:
         self.has_started = True
-        reason = data.get("stop_reason")
         self._count(event.get("usage") or data.get("usage"))
-        if isinstance(reason, str) and reason:
-            self.finish_reason = check_reason(reason)
+        self.finish_reason = check_reason(data.get("stop_reason")) or self.finish_reason
 
     def _count(self, usage: object) -> None:
         if usage is None:

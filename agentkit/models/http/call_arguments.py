@@ -17,7 +17,7 @@ _START = re.compile(r'\s*[{\["]')
 """Start of a JSON document."""
 _BLANK = re.compile(r"\s*")
 _EMPTY = ("{}", "null")
-_QUOTED = re.compile(r'(?<!\\)"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_QUOTED = re.compile(r"""(?<!\\)(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')""", re.DOTALL)
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -44,7 +44,7 @@ class CallArguments:
         if not isinstance(piece, str):
             piece = json.dumps(piece, ensure_ascii=False)
         if self._joiner.pieces and _START.match(piece) and self.is_complete:
-            if piece == str(self._joiner):
+            if piece == str(self._joiner) or piece.strip() in _EMPTY:
                 return ""
             self._joiner, self._end, self._walked, self._held = PieceJoiner(), None, 0, ""
         new = self._joiner.append(piece)
@@ -138,7 +138,7 @@ def _last_document(text: str) -> str:
         if any(value for value, _ in documents):
             return text
         return text[at:]
-    last, source = documents[-1]
+    last, source = next(((value, source) for value, source in reversed(documents) if value), documents[-1])
     if all(not value or value == last for value, _ in documents):
         return source
     return text
@@ -151,9 +151,12 @@ def _blank_end(text: str, at: int) -> int:
 
 
 def is_half(text: str) -> bool:
-    """True if arguments end inside of a text, a name or before a value, so that the rest did not arrive."""
+    """True if arguments end inside of a text, an object or a list, so that the rest did not arrive."""
     text = text.rstrip()
-    if not text or text.endswith(("}", "]")) or is_json(text):
+    if not text or is_json(text):
         return False
     rest = _QUOTED.sub("", text)
-    return '"' in rest or rest.endswith((":", ",", "{", "["))
+    if '"' in rest:
+        # After a text with a wrong quotation mark, the last bracket shows that the arguments are complete.
+        return not text.endswith(("}", "]"))
+    return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")

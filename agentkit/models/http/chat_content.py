@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from agentkit.models.http.reader import JsonObject, ProtocolError, brief
 from agentkit_prompts.context.wire.write_openai_chat import THOUGHT_PARTS
 
-__all__ = ["Content", "content_of", "joined_parts", "thought_text"]
+__all__ = ["Content", "content_of", "joined_details", "joined_parts", "thought_text"]
 
 _TEXT_KEYS = ("thinking", "reasoning", "summary", "text", "content")
 """Keys of the text of such a part."""
@@ -84,6 +84,22 @@ def joined_parts(parts: Sequence[JsonObject]) -> list[JsonObject]:
             groups.append([])
         groups[-1].append(part)
     return [_joined_part(group) for group in groups]
+
+
+def joined_details(details: Sequence[Any]) -> list[Any]:
+    """Return reasoning details of a stream; pieces of one text are joined, because its signature signs the whole."""
+    joined: list[Any] = []
+    for place, group in groupby(details, _place_of_text):
+        pieces = [*group]
+        joined += pieces if place is None else [_joined_part(pieces)]
+    return joined
+
+
+def _place_of_text(detail: object) -> tuple[str, int] | None:
+    """Return the type and the index of a detail with text; None for any other detail, which is complete."""
+    if not isinstance(detail, dict) or "data" in detail or not isinstance(index := detail.get("index"), int):
+        return None
+    return _type_of(detail), index
 
 
 def _joined_part(pieces: Sequence[JsonObject]) -> JsonObject:

@@ -19,7 +19,8 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
         *("blocklist", "spii", "guardrail_intervened"),
     ),
     "error": (
-        *("error", "abort", "aborted", "cancel", "cancelled", "canceled", "failed", "failure", "engine_error"),
+        *("error", "abort", "aborted", "cancel", "cancelled", "canceled", "failed", "failure"),
+        *("engine_error", "engine_overloaded"),
         *("network_error", "server_error", "internal_error", "insufficient_system_resource", "timeout"),
         *("malformed_function_call", "function_call_filter:_malformed_function_call", "unexpected_tool_call"),
         "malformed_tool_call",
@@ -32,15 +33,19 @@ _REASON_OF = {spelling: reason for reason, spellings in _SPELLINGS.items() for s
 def known_reason(sent: str) -> str:
     """Return a finish reason in its usual spelling; an unknown reason is returned as the server sent it."""
     spelling = sent.strip().lower().replace("-", "_").replace(" ", "_")
-    return _REASON_OF.get(spelling.removeprefix("finish_reason_"), sent)
+    # Names of enumerations contain the name of their class.
+    return _REASON_OF.get(spelling.removeprefix("finishreason.").removeprefix("finish_reason_"), sent)
 
 
-def check_reason(sent: str) -> str:
-    """Return a finish reason in its usual spelling.
+def check_reason(sent: object) -> str | None:
+    """Return a finish reason in its usual spelling; None if the server sent none.
 
     Raises:
         ErrorReply: The server gave up, so that the reply is incomplete.
     """
+    # Some servers send the word null until the reply ends.
+    if not isinstance(sent, str) or sent in ("", "null"):
+        return None
     reason = known_reason(sent)
     if reason == "error":
         raise ErrorReply("", f"the endpoint failed during the reply (finish_reason: {sent})")

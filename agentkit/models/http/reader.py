@@ -165,7 +165,9 @@ def _is_cut(reason: str | None, arguments: str) -> bool:
 
 def is_no_call(id_: object, name: object, arguments: object) -> bool:
     """True if a tool call has no id, name and arguments: gateways fill all fields of a reply without calls."""
-    return not id_ and not name and (not arguments or arguments in ("{}", "null"))
+    if isinstance(arguments, str):
+        arguments = arguments.strip()
+    return not id_ and not name and (not arguments or arguments in ("{}", "[]", "null"))
 
 
 def sendable(data: JsonObject) -> JsonObject:

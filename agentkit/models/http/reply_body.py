@@ -24,9 +24,9 @@ _MAX_ERROR = 64 << 10
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 _LONGEST = max(map(len, _FIELDS))
 _BLANK = b" \t\r\n\xef\xbb\xbf"
-_PINGS = (b"ping", b"heartbeat", b"keepalive", b"keep-alive", b"keep_alive")
-"""Names of events that keep the connection open."""
-_PING_KEYS = frozenset(("type", "timestamp", "time", "cost", "sequence_number"))
+_PINGS = ("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive")
+"""Names of events that keep the connection open; servers also send a name as the data or as a key."""
+_PING_KEYS = frozenset(("type", "timestamp", "time", "cost", "sequence_number", *_PINGS))
 _NAMELESS_ERROR = {"error": True}
 DONE = b"[DONE]"
 """Marker of the end of a stream, yielded instead of a document."""
@@ -104,9 +104,8 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
 def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
     """Return the documents of an event: several if a server omits the empty line between events, none for a ping."""
     is_error = name == b"error"
-    # Gateways send the comment of a ping as data.
-    data = [line for line in data if line.strip() and not line.startswith(b":")]
-    if name in _PINGS:
+    data = [line for line in data if not _is_ping_line(line)]
+    if name.decode("ascii", "replace") in _PINGS:
         return []
     if not data:
         return [_NAMELESS_ERROR] * is_error
@@ -123,10 +122,16 @@ def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
     return [document for document in documents if not _is_ping(document)]
 
 
+def _is_ping_line(line: bytes) -> bool:
+    """True for data without content: white space, the name of a ping, or its comment, which gateways send as data."""
+    text = line.strip(b' \t"').lower()
+    return not text or text.startswith(b":") or text.decode("ascii", "replace") in _PINGS
+
+
 def _is_ping(document: Any) -> bool:
     """True for a document without content: pings of servers differ."""
     if isinstance(document, dict) and document.keys() <= _PING_KEYS:
-        return not document or str(document.get("type", "")).encode() in _PINGS
+        return not document or document.get("type") in _PINGS or not document.keys().isdisjoint(_PINGS)
     return document is None or document == "" or document == []
 
 

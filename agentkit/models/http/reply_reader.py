@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentkit.models.http.chat_call import ChatCall
-from agentkit.models.http.chat_content import Content, content_of, joined_parts, thought_text
+from agentkit.models.http.chat_content import Content, content_of, joined_details, joined_parts, thought_text
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.generated_images import image_at, with_images
 from agentkit.models.http.piece_joiner import PieceJoiner
@@ -40,6 +40,8 @@ _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function
 """Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """Keys of a tool call that the reader uses; other keys are stored for the provider."""
+_DETAILS = "reasoning_details"
+"""Key of the thinking as parts with an index, as OpenRouter sends it."""
 _NO_ENDPOINT = Owner("openai")
 
 
@@ -73,9 +75,8 @@ class ReplyReader(Reader):
 
     def _add(self, data: JsonObject) -> list[Delta]:
         self._read_model(data)
-        # A later usage without tokens is the default of a gateway.
         if usage := usage_in(data):
-            self._usage = chat_usage(usage)
+            self._usage = chat_usage(usage, self._usage)
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
@@ -145,6 +146,8 @@ class ReplyReader(Reader):
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
         unknown = sendable(self._unknown)
+        if isinstance(details := unknown.get(_DETAILS), list):
+            unknown[_DETAILS] = joined_details(details)
         thinking = self._thinking()
         if (thought := thought_in(unknown)) is not None:
             key, text = thought
@@ -187,8 +190,7 @@ class ReplyReader(Reader):
                 add = self._add_rest
             deltas = add(message)
             self._has_deltas = self._has_deltas or data is choice.get("delta")
-        if isinstance(reason, str) and reason:
-            self.finish_reason = check_reason(reason)
+        self.finish_reason = check_reason(reason) or self.finish_reason
         return deltas
 
     def _repeats(self, message: JsonObject, choice: JsonObject) -> bool:
@@ -250,11 +252,12 @@ class ReplyReader(Reader):
         if isinstance(refusal, str) and refusal:
             self._refused = True
             deltas += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
-        for call in _calls_in(message):
+        calls = _calls_in(message)
+        # Old form of a reply with one call; gateways send both forms of a call.
+        if not calls and message.get("function_call"):
+            calls = [{"function": message["function_call"], "index": 0}]
+        for call in calls:
             deltas += self._add_call(call)
-        # Old form of a reply with one call.
-        if message.get("function_call"):
-            deltas += self._add_call({"function": message["function_call"], "index": 0})
         return deltas
 
     def _add_parts(self, content: Content) -> list[Delta]:
@@ -269,7 +272,8 @@ class ReplyReader(Reader):
 
     def _add_thought(self, delta: JsonObject) -> list[Delta]:
         for key in REASONING:
-            if isinstance(thought := delta.get(key), str):
+            # Gateways fill all keys.
+            if isinstance(thought := delta.get(key), str) and thought:
                 return nonempty(Delta(self._thought.cleaned(thought), "thinking"))
         return []
 

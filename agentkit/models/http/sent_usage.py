@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from agentkit.models.http.reader import ProtocolError, brief, count_of
-from agentkit.models.model import Usage
+from agentkit.models.model import NO_USAGE, Usage
 
 __all__ = ["chat_usage", "usage_in"]
 
@@ -45,13 +45,21 @@ def _has_counts(usage: object) -> bool:
     return isinstance(usage, dict) and any(map(count_of, usage.values()))
 
 
-def chat_usage(usage: Mapping[str, Any]) -> Usage:
-    """Return the counts of chat completions and responses."""
+def chat_usage(usage: Mapping[str, Any], before: Usage = NO_USAGE) -> Usage:
+    """Return the counts of chat completions and responses.
+
+    `before` are the counts of earlier events: a later count of 0 is the default of a gateway.
+    """
     details = [inner for key in _DETAILS if isinstance(inner := usage.get(key), Mapping)]
     cached = _first([*details, usage], _CACHED)
     details = [inner for key in _REPLY_DETAILS if isinstance(inner := usage.get(key), Mapping)]
     reasoning = _first([*details, usage], ("reasoning_tokens",))
-    return Usage(_first([usage], _INPUT), _first([usage], _OUTPUT), cached, reasoning_tokens=reasoning)
+    return Usage(
+        _first([usage], _INPUT) or before.input_tokens,
+        _first([usage], _OUTPUT) or before.output_tokens,
+        cached or before.cached_tokens,
+        reasoning_tokens=reasoning or before.reasoning_tokens,
+    )
 
 
 def _first(places: list[Mapping[str, Any]], keys: tuple[str, ...]) -> int:

@@ -46,9 +46,9 @@ class OutputItem:
         part = max((part for key, part in self._texts if key == kind), default=0)
         return self.add(kind, part, whole[size:])
 
-    def missing_of_part(self, kind: DeltaKind, part: int, whole: str) -> list[Delta]:
-        """Return the rest of a whole text of one part that no delta has contained."""
-        if kind == "arguments":
+    def missing_of_part(self, kind: DeltaKind, part: int, whole: str | dict[str, Any]) -> list[Delta]:
+        """Return the rest of a whole text of one part, or of whole arguments, that no delta has contained."""
+        if not isinstance(whole, str) or kind == "arguments":
             return self.replace_arguments(whole)
         before = self._texts.get((kind, part))
         if before is None:

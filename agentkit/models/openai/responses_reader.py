@@ -191,8 +191,9 @@ class ResponsesReader(Reader):
         item = self._item_of(data)
         if item is None:
             types = {"arguments": "function_call", "thinking": "reasoning"}
-            fields = {"type": types.get(kind, "message")}
-            item = self._start_item({**data, "item": fields})
+            # The event that ends arguments contains the name of the tool.
+            names = {key: data[key] for key in ("name", "call_id") if key in data}
+            item = self._start_item({**data, "item": {"type": types.get(kind, "message"), **names}})
         return item
 
     def _add_delta(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
@@ -206,7 +207,7 @@ class ResponsesReader(Reader):
         """Read an event that repeats the whole text of a part, or the whole arguments."""
         if whole is None or whole == "":
             return []
-        if not isinstance(whole, str):
+        if not isinstance(whole, str) and (kind != "arguments" or not isinstance(whole, dict)):
             raise ProtocolError(f"{data.get('type')}: expected text, got {brief(whole)}")
         item = self._item_of_text(data, kind)
         return self._with_text(item.missing_of_part(kind, _part_index(data), whole))
@@ -234,6 +235,9 @@ class ResponsesReader(Reader):
             arguments = data.get("arguments") or ""
             if not isinstance(arguments, str | dict):
                 raise ProtocolError(f"arguments: expected text, got {brief(arguments)}")
+            # An announcement can contain empty arguments.
+            if not item.is_over and arguments in ({}, "{}"):
+                return []
             return item.replace_arguments(arguments)
         if kind != "message":
             return []
@@ -288,7 +292,7 @@ def _reason_of(data: dict[str, Any]) -> str:
         reason = details.get("reason")
     if data.get("status") != "incomplete" and not reason:
         return "stop"
-    return check_reason(str(reason or "length"))
+    return check_reason(reason) or "length"
 
 
 def _sendable_item(item: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 __all__ = ["Owner"]
 
-_SIGNED_KEYS = ("signature", "thought_signature", "thoughtSignature", "encrypted_content")
+_SIGNED_KEYS = (
+    *("signature", "thought_signature", "thought_signatures", "thoughtSignature", "encrypted_content"),
+    "reasoning_opaque",
+)
 _SIGNED_TYPES = ("redacted_thinking", "reasoning.encrypted")
 
 
