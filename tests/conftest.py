@@ -29,7 +29,6 @@ ENDPOINT_VARIABLES = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
-    parser.addoption("--every", type=int, default=1, help="run one test of every so many of those that are named")
     parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, not those of this commit")
 
 
@@ -48,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
         os.environ.pop(name, None)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
-    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 40))
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 25))
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
     settings.load_profile("fresh" if config.getoption("--fresh") else "same")
@@ -62,7 +61,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     So no process waits at the end for another that has just begun with it.
     """
-    items[:] = items[:: config.getoption("--every")]
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         items.sort(key=lambda item: item.get_closest_marker("long") is None)
         return

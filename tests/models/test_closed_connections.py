@@ -58,7 +58,7 @@ def test_event_loops_of_earlier_runs_close_their_connections_in_a_running_loop(o
 
 def test_connections_of_sync_runs_do_not_pile_up(own_server: ChatServer) -> None:
     own_server.on("many", says("Hi"))
-    for _ in range(50):
+    for _ in range(12):
         assert Agent(model_for(own_server, "many")).run_sync("Hi").output == "Hi"
         gc.collect()
     until(lambda: own_server.connections == 1)

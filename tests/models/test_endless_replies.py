@@ -42,7 +42,7 @@ def read(text: str) -> tuple[str, TextToolCalls]:
     ],
 )
 def test_openings_that_are_no_calls_stay_text_and_the_call_behind_them_is_read(opening: str) -> None:
-    times = tries(20_000, 100_000)
+    times = tries(20_000, 40_000)
     text, reader = read(opening * times + "\n")
     assert (text, reader.calls) == (opening * times + "\n", [])
     text, reader = read(opening * 1_000 + "\n" + CALL % "x")
