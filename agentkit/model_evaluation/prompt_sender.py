@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from agentkit.model_evaluation.media_hosts import MediaHosts
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
 from agentkit.models.offline.offline_model import OfflineModel
@@ -21,7 +23,7 @@ from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.inferencer import ASKED, Inferencer
 from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+from agentkit_prompts.evaluation.meta.chat_messages import MediaRoot, chat_messages, to_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.tree.layers import Layers
@@ -69,14 +71,29 @@ class PromptSender:
         model: The model.
         meta: Meta template that writes the prompts; None for the default of the model.
         settings: Settings that replace the settings of the inferencer.
+        root: Folder of the files of media, as for `to_messages`.
+        allow_media: As for `to_messages`.
 
     Raises:
         InContextError: The model does not support the inferencer or the meta template.
         AgentDefinitionError: The model does not support a setting.
     """
 
-    def __init__(self, icl: InContext, model: Model, meta: MetaTemplateLike | None, settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        icl: InContext,
+        model: Model,
+        meta: MetaTemplateLike | None,
+        settings: ModelSettings,
+        *,
+        root: MediaRoot = None,
+        allow_media: bool = False,
+    ) -> None:
         self.icl = icl
+        self._to_messages = partial(to_messages, root=root, allow_media=allow_media)
+        self._hosts: MediaHosts | None = None
+        if not allow_media:
+            self._hosts = MediaHosts()
         self.inferencer = icl.inferencer
         if self.inferencer.name not in ASKED:
             raise InContextError(
@@ -181,7 +198,10 @@ class PromptSender:
         model = self._model_of_turn(turn)
         if self.is_text:
             return await cast(TextModel, model).complete(content)
-        return await model.request(self._composition(content))
+        composition = self._composition(content)
+        if self._hosts is not None:
+            await self._hosts.check(composition.messages)
+        return await model.request(composition)
 
     async def score(self, text: str) -> TextScore:
         """Return the log probabilities of a text."""
@@ -193,9 +213,11 @@ class PromptSender:
         content = last["content"]
         if last["role"] == "user" and content and len(last) == 2:
             if not isinstance(content, str):
-                content = list(to_messages([last])[0].parts)
+                content = list(self._to_messages([last])[0].parts)
             return compose(_LAYERS, PromptContext(user_input=UserInput(content), conversation=history))
-        return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*history, *to_messages([last])]))
+        return compose(
+            _LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*history, *self._to_messages([last])])
+        )
 
     def _history(self, messages: Sequence[Mapping[str, Any]]) -> Conversation:
         """Return messages as a conversation, cached because many rows have the same worked examples."""
@@ -204,9 +226,9 @@ class PromptSender:
             conversation = self._conversations.get(key)
         except TypeError:
             # Messages with media cannot be hashed and are not repeated.
-            return Conversation(to_messages(messages))
+            return Conversation(self._to_messages(messages))
         if conversation is None:
-            conversation = Conversation(to_messages(messages))
+            conversation = Conversation(self._to_messages(messages))
             if len(self._conversations) >= _MAX_CONVERSATIONS:
                 self._conversations.clear()
             # Messages with more fields than role and content are not cached: the key does not contain these fields.

@@ -24,6 +24,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_prompts.errors import InContextError, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.evaluation.meta.chat_messages import MediaRoot
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
@@ -48,6 +49,8 @@ async def run(
     counter: TokenCounter = ESTIMATE,
     embedder: Embedder | None = None,
     progress: bool | OnProgress = False,
+    root: MediaRoot = None,
+    allow_media: bool = False,
 ) -> Evaluation:
     """Request an answer for every row, and return the answers with their scores.
 
@@ -72,6 +75,10 @@ async def run(
         embedder: Embedder of a `TopkRetriever` in a configuration.
         progress: True for a progress bar on stderr (extra `cli`); or a function that receives an `EvaluationProgress`
             after every row.
+        root: Folder that must contain the files of images, video and audio after links are resolved. Relative paths
+            start at this folder. Without a folder, paths in rows and templates are refused.
+        allow_media: True to accept every path, and addresses of media that are not public. Rows and configurations of
+            other authors could then send a file of this machine to the model.
 
     Raises:
         InContextError: An argument is invalid; raised before the first request.
@@ -90,7 +97,7 @@ async def run(
     _check_count("retries", retries, 0)
     # All arguments are checked before the first request.
     pace = RequestPace(rate)
-    sender = PromptSender(icl, model, meta_template, settings)
+    sender = PromptSender(icl, model, meta_template, settings, root=root, allow_media=allow_media)
     icl.reader.check((), test_rows)
     function = score_of_rows(score, eval_cfg, icl, test_rows)
     with ExitStack() as stack:

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import typer
 
@@ -38,6 +38,7 @@ from agentkit.models.model_names import model as model_of_name
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_memory.embedders.store_embedders import embedder_named
+from agentkit_prompts.context.wire.allowed_media import MediaFolder
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
 from agentkit_prompts.evaluation.dataset_reader import Row
@@ -81,10 +82,14 @@ def eval(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder outside of which CONFIG reads nothing. [default: the nearest parent folder `configs`, or the "
-            "folder of CONFIG]",
+            help="Folder outside of which CONFIG and its rows read nothing. [default: the nearest parent folder "
+            "`configs`, or the folder of CONFIG]",
         ),
     ] = None,
+    allow_media: Annotated[
+        bool,
+        typer.Option("--allow-media", help="Also send media in files outside of --root and at inner addresses."),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -136,7 +141,8 @@ def eval(
     every = named_datasets(load_datasets(config, root=root))
     scores = scores_by_dataset(score, every)
     chosen = chosen_datasets(every, dataset)
-    sources = rows_of(rows, chosen, every, config, root_of(config, root))
+    folder = MediaFolder(root_of(config, root), config.parent)
+    sources = rows_of(rows, chosen, every, config, folder.root)
     models = _configured_models(config, root)
     has_labels = any(_scores_labels(entry) for entry in chosen.values())
     target = with_model_entry(
@@ -150,14 +156,24 @@ def eval(
         vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
     # All datasets are validated before the first request, because an evaluation can take hours.
+    media = _Media(root=folder, allow_media=allow_media)
     prepared = _prepare(
-        chosen, sources, target, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
+        chosen,
+        sources,
+        target,
+        vectors,
+        scores,
+        meta_template=meta,
+        settings=settings,
+        limit=limit,
+        is_shown=is_shown,
+        media=media,
     )
     if show is not None:
         _show(prepared, show, as_json=as_json)
         return
     _note_settings(target, prepared, is_named=model is not None)
-    options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
+    options = {"meta_template": meta, "concurrency": concurrency, "rate": rate, **media}
     results = EvaluationResults()
     for name, entry in prepared.items():
         try:
@@ -194,6 +210,13 @@ def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named:
         note(f"model {model.name}: {text}{datasets}")
 
 
+class _Media(TypedDict):
+    """Options for the media of an evaluation."""
+
+    root: MediaFolder
+    allow_media: bool
+
+
 class _Prepared(NamedTuple):
     """A validated dataset with its rows, score and settings."""
 
@@ -215,6 +238,7 @@ def _prepare(
     settings: ModelSettings,
     limit: int | None,
     is_shown: bool,
+    media: _Media,
 ) -> dict[str, _Prepared]:
     """Return the validated datasets.
 
@@ -238,7 +262,7 @@ def _prepare(
                 dataset_settings = NO_SETTINGS
                 if icl.inferencer.asks in ("gen", "dialogue"):
                     dataset_settings = settings
-                sender = PromptSender(icl, model, meta_template, dataset_settings)
+                sender = PromptSender(icl, model, meta_template, dataset_settings, **media)
                 row_score = None
                 if not is_shown:
                     row_score = score_of_rows(score, dataset.get("eval_cfg"), icl, dataset_rows)

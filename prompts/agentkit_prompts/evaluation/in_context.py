@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import InContextError, Problem, Problems, error_of_problems, raise_problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+from agentkit_prompts.evaluation.meta.chat_messages import MediaRoot, chat_messages, to_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.evaluation.problems import at_row
@@ -29,8 +28,8 @@ from agentkit_prompts.evaluation.row_checks import (
     warn_of_own_answers,
 )
 from agentkit_prompts.evaluation.row_template import RowTemplate
+from agentkit_prompts.evaluation.training_sample import training_sample
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
-from agentkit_prompts.tree.layers import Layers
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -352,7 +351,13 @@ class InContext:
             yield RowPrompt(number, label, ids, prompt, final)
 
     def samples(
-        self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
+        self,
+        rows: Sequence[Row],
+        chat_template: GivenTemplate | None = None,
+        *,
+        root: MediaRoot = None,
+        allow_media: bool = False,
+        **kwargs: Any,
     ) -> Iterator[dict[str, Any]]:
         """Yield a fine-tuning row for each row: the prompt that the model gets, and the true answer as its reply.
 
@@ -360,6 +365,8 @@ class InContext:
             rows: Rows with the output column.
             chat_template: As for `Composition.to_sample`; with a template that only completes text, such as `base`, the
                 answer directly follows the prompt. `loss_spans` contain the reply only, not worked examples.
+            root: Folder of the files of media, as for `to_messages`.
+            allow_media: As for `to_messages`.
             kwargs: Other values that the template reads.
 
         Raises:
@@ -373,19 +380,9 @@ class InContext:
         self.warn_of_doubts(rows, ids_of_rows)
         for row, ids in zip(rows, ids_of_rows, strict=True):
             prompt = self.prompt(row, ids, keep_separator=False)
-            yield self._sample(prompt, str(row[answer]), template, kwargs)
-
-    def _sample(
-        self, prompt: Any, reply: str, template: ChatTemplate | None, kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        messages = to_messages(self.written(prompt, ApiMetaTemplate(CHAT_META)))
-        composition = compose(Layers(), PromptContext(user_input=UserInput(""), conversation=messages))
-        if getattr(template, "capability", "chat") != "completion":
-            return composition.to_sample(reply, template, reply_only=True, **kwargs)
-        sample = composition.to_sample(reply, None, reply_only=True, **kwargs)
-        text = self.written(prompt)
-        spans = [[len(text), len(text + reply)]] if reply else []
-        return {**sample, "text": text + reply, "loss_spans": spans}
+            chat = self.written(prompt, ApiMetaTemplate(CHAT_META))
+            messages = to_messages(chat, root=root, allow_media=allow_media)
+            yield training_sample(messages, partial(self.written, prompt), str(row[answer]), template, kwargs)
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
         """Warn of columns that are probably misspelt, and of rows that are among their worked examples `ids`."""

@@ -243,7 +243,8 @@ class TestTheMessagesOfARequest:
             {"type": "video_url", "video_url": "https://example.org/a.mp4"},
             {"type": "audio_url", "audio_url": {"url": "sounds/a.wav"}},
         ]
-        system, user = to_messages([{"role": "SYSTEM", "prompt": "S"}, {"role": "HUMAN", "prompt": content}])
+        prompt = [{"role": "SYSTEM", "prompt": "S"}, {"role": "HUMAN", "prompt": content}]
+        system, user = to_messages(prompt, allow_media=True)
         assert system == Message("system", "S")
         text, image, video, audio = user.parts
         assert text == Text("look")

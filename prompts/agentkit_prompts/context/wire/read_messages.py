@@ -10,6 +10,7 @@ from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
 from agentkit_prompts.context.parts import Part, Text, is_plain
 from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.wire.allowed_media import MediaFolder
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
@@ -46,6 +47,7 @@ def read_messages(
     before: Sequence[Message] = (),
     is_linked: bool = True,
     allow_media: bool = False,
+    folder: MediaFolder | None = None,
 ) -> tuple[Message, ...]:
     """Return messages in a wire form as `Message` objects. `Message` objects are returned unchanged.
 
@@ -61,6 +63,7 @@ def read_messages(
         before: Earlier messages, whose calls can have results in `value`.
         is_linked: True if a result without an earlier call is an error. A call without a result is always valid.
         allow_media: True to accept media in local files and at private addresses.
+        folder: Folder whose files are accepted as media without `allow_media`.
 
     Raises:
         MessageError: Names all problems with their places.
@@ -72,7 +75,7 @@ def read_messages(
     if owner is None:
         owner = Owner(form or form_of(items))
     form = owner.form
-    reader = _MessageReader(owner, allow_media)
+    reader = _MessageReader(owner, allow_media, folder)
     for index, item in enumerate(items):
         reader.read(item, f"{where}[{index}]")
     if is_linked:
@@ -183,8 +186,8 @@ class _MessageReader(PartReader):
     linked.
     """
 
-    def __init__(self, owner: Owner, allow_media: bool) -> None:
-        super().__init__([], owner, allow_media=allow_media)
+    def __init__(self, owner: Owner, allow_media: bool, folder: MediaFolder | None) -> None:
+        super().__init__([], owner, allow_media=allow_media, folder=folder)
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
         """The draft of a reply to which the next item of the Responses form belongs if it is a call or thinking; else

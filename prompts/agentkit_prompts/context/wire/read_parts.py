@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Iterable, Mapping
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from agentkit_prompts.context.json_problems import fits_json, text_of_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
+from agentkit_prompts.context.wire.allowed_media import MediaFolder, allowed_media
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.sendable_media import FILE_ID, decode_data_url, file_id_address
+from agentkit_prompts.context.wire.sendable_media import decode_data_url, file_id_address
 from agentkit_prompts.errors import MediaError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.names import nearest
-from agentkit_prompts.public_addresses import is_public
 
 __all__ = ["PartReader", "plain_text_of"]
 
@@ -35,11 +33,6 @@ _MEDIA_CLASSES: dict[str, type[Image | Audio | Video | File]] = {
 }
 _ADDRESS = ("url", "file_url", "image_url", "path")
 _DATA = ("data", "file_data", "base64")
-_INNER_NAMES = (
-    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
-    *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
-)
-"""Suffixes of host names that are not public: reserved names, and usual names of internal networks."""
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 """Keys under which servers send the arguments of a call."""
 _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
@@ -59,12 +52,21 @@ class PartReader:
         allow_media: True to accept media in local files, at private hosts, and at addresses with schemes other than
             http, https and data. Never pass True for external data: a message could send a local file to the provider,
             or cause a request to an internal address.
+        folder: Folder whose files are accepted as media without `allow_media`.
     """
 
-    def __init__(self, problems: Problems, owner: Owner = _NO_OWNER, *, allow_media: bool = False) -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        owner: Owner = _NO_OWNER,
+        *,
+        allow_media: bool = False,
+        folder: MediaFolder | None = None,
+    ) -> None:
         self.problems = problems
         self.owner = owner
         self.allow_media = allow_media
+        self.folder = folder
         self.refused_calls = set[str]()
         """Ids of invalid calls; a result of such a call is not a second problem."""
 
@@ -231,7 +233,7 @@ class PartReader:
         try:
             media = media_class(cast("Any", source.value), source.media_type, name, opaque=opaque)
             if not self.allow_media:
-                _require_allowed(media.source, source.value)
+                return allowed_media(media, source.value, self.folder)
         except MediaError as error:
             self.note(place, str(error))
             return None
@@ -316,39 +318,6 @@ def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
 def _first_key(data: Mapping[str, Any], keys: Iterable[str]) -> str | None:
     """Return the first of `keys` whose value in `data` is not None; None if all values are None or missing."""
     return next((key for key in keys if data.get(key) is not None), None)
-
-
-_ALLOW = "or allow_media=True for messages that you trust"
-
-
-def _require_allowed(source: Path | Url | bytes, original: object) -> None:
-    """Raise an error for a media source that a message from outside must not use.
-
-    Raises:
-        MediaError: The source is a path, or an address that is not public.
-    """
-    if isinstance(source, bytes):
-        return
-    if isinstance(source, Path):
-        refusal = "a message must not contain a path: pass an address or data"
-    elif source.scheme in ("data", FILE_ID):
-        return
-    elif source.scheme not in ("http", "https"):
-        refusal = "a message must not contain an address of this scheme: pass an http or https address, or data"
-    elif not _is_public_host(source.host or ""):
-        refusal = "a message must not contain an address of a private host: pass data"
-    else:
-        return
-    raise MediaError(f"{refusal}, {_ALLOW}: {brief(original)}")
-
-
-def _is_public_host(name: str) -> bool:
-    host = name.strip("[]").rstrip(".").lower()
-    try:
-        return is_public(ip_address(host))
-    except ValueError:
-        # A name without a dot is resolved in the local network.
-        return "." in host and not host.endswith(_INNER_NAMES)
 
 
 class PlainPart(NamedTuple):

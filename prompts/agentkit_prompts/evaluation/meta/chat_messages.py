@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.allowed_media import MediaFolder
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import (
@@ -25,7 +27,10 @@ from agentkit_prompts.evaluation.prompt_list import PromptList, section
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
-__all__ = ["as_prompt_list", "chat_messages", "to_messages"]
+__all__ = ["MediaRoot", "as_prompt_list", "chat_messages", "to_messages"]
+
+MediaRoot: TypeAlias = str | os.PathLike[str] | MediaFolder | None
+"""Folder of the files that messages may use as media; None to refuse files."""
 
 _CHAT_ROLES: dict[str, tuple[str, ...]] = {
     "system": ("SYSTEM",),
@@ -94,14 +99,30 @@ def _has_content(item: object) -> TypeGuard[Mapping[str, Any]]:
     return "prompt" in item or "content" in item
 
 
-def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
+def to_messages(
+    prompt: str | PromptList | Sequence[Any],
+    *,
+    root: MediaRoot = None,
+    allow_media: bool = False,
+) -> tuple[Message, ...]:
     """Return the messages of `chat_messages` as `Message` objects, with media as parts.
 
+    Args:
+        prompt: The prompt.
+        root: Folder that must contain the files of media after links are resolved. Relative paths start at this folder,
+            and the parts contain the bytes of the files. Without a folder, paths are refused.
+        allow_media: True to accept every path, and addresses that are not public. Rows and configurations of other
+            authors could then send a file of this machine to the model.
+
     Raises:
-        InContextError: A role is unknown in a chat, or a content part cannot be read; names all problems.
+        InContextError: A role is unknown in a chat, or a content part cannot be read or is refused; names all problems.
     """
+    folder = root
+    if folder is not None and not isinstance(folder, MediaFolder):
+        folder = MediaFolder(folder)
+    messages = chat_messages(prompt)
     try:
-        return read_messages(chat_messages(prompt), where="messages", is_linked=False, allow_media=True)
+        return read_messages(messages, where="messages", is_linked=False, allow_media=allow_media, folder=folder)
     except MessageError as error:
         raise InContextError(str(error), problems=error.problems) from error
 
