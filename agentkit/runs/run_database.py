@@ -26,6 +26,7 @@ __all__ = [
     "decisions_table",
     "events_table",
     "finite_number",
+    "keys_table",
     "lines_table",
     "runs_table",
     "sqlite_engine",
@@ -65,7 +66,6 @@ runs_table = sa.Table(
     sa.Column("tenant", sa.Text, nullable=False),
     sa.Column("user", sa.Text, nullable=False),
     sa.Column("agent", sa.Text, nullable=False),
-    sa.Column("key", sa.Text),
     sa.Column("session", sa.Text),
     sa.Column("executor", sa.Text, nullable=False),
     sa.Column("version", sa.Text, nullable=False),  # of the agent
@@ -85,10 +85,19 @@ runs_table = sa.Table(
     sa.Column("input", sa.Text),  # JSON, as are usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
-    sa.UniqueConstraint("tenant", "key"),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
     sa.Index("ix_agentkit_runs_state", "state", "worker"),
     sqlite_autoincrement=True,
+)
+keys_table = sa.Table(
+    "agentkit_keys",
+    _metadata,
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("user", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),  # idempotency key of the request that started the run
+    sa.Column("run", sa.Text, nullable=False, index=True),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Index("ix_agentkit_keys_age", "tenant", "created_at"),
 )
 lines_table = sa.Table(
     "agentkit_journal_lines",

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from agentkit.errors import JournalError
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
-from agentkit.runs.run_database import RunDatabase, lines_table, runs_table
+from agentkit.runs.run_database import RunDatabase, keys_table, lines_table, runs_table
 from agentkit.runs.run_decisions import calls_of
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import ENDED, RunRecord, RunState, RunsWanted, WaitingCall
@@ -91,9 +91,11 @@ class RunReader:
         query = sa.select(_runs.c.top).where(_runs.c.run_id == run_id)
         return self._work(lambda connection: connection.scalar(query)) or run_id
 
-    def find(self, tenant: str, key: str) -> RunRecord | None:
-        """Return the run that a tenant started with an idempotency key, or None."""
-        records = self._records(sa.select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key))
+    def find(self, tenant: str, user: str, key: str) -> RunRecord | None:
+        """Return the run that a user of a tenant started with an idempotency key, or None."""
+        row = keys_table.c
+        query = sa.select(_runs).join(keys_table, row.run == _runs.c.run_id)
+        records = self._records(query.where(row.tenant == tenant, row.user == user, row.key == key))
         if not records:
             return None
         return records[0]

@@ -108,7 +108,7 @@ class RunRecord(metaclass=Hinted):
     user: str = ""
     """The user whose memory is read, within the tenant."""
     key: str | None = None
-    """Idempotency key, unique within the tenant."""
+    """Idempotency key, unique for the tenant and the user; None also for a run that was read from a store."""
     session: str | None = None
     """Id of the conversation that the run continues."""
     executor: ExecutorName = "process"

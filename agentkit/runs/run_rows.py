@@ -33,7 +33,7 @@ CORRUPT = RunError("RunStoreError", "the stored data of this run is corrupt")
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors of reading corrupt data."""
 _COPIED = (
-    *("run_id", "tenant", "user", "agent", "key", "session", "executor", "version", "schedule", "parent", "worker"),
+    *("run_id", "tenant", "user", "agent", "session", "executor", "version", "schedule", "parent", "worker"),
     "state",
 )
 """Fields of `RunRecord` that are columns with the same name and value."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentkit.runs.run_database import (
     RunDatabase,
     decisions_table,
     events_table,
+    keys_table,
     lines_table,
     runs_table,
     sqlite_engine,
@@ -28,6 +30,7 @@ from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
 from agentkit.runs.run_queue import QueueLeg, queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
+from agentkit.runs.run_retention import Retention, surplus_runs, young_keys
 from agentkit.runs.run_rows import (
     CORRUPT,
     ended_row,
@@ -38,16 +41,14 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.system.file_locks import locked
 from agentkit_prompts.system.private_files import private_file, private_folder
 
-__all__ = ["MAX_KEPT", "Attempt", "RunStore"]
+__all__ = ["Attempt", "RunStore"]
 
-MAX_KEPT = 5_000
-"""Default of the maximum number of stored runs that have ended, of all tenants together."""
 _MAX_IN_MEMORY = 256_000_000
-"""Maximum characters of all journals in memory; above the maximum, the oldest half of the ended runs is deleted."""
-_MAX_ON_DISK = 8_000_000_000
-"""Maximum characters of all journals in a database."""
+"""Maximum characters of all journals in memory; each tenant has an equal part."""
 _PRUNE_EVERY = 200
-"""Number of new runs after which the oldest runs are deleted."""
+"""Number of new runs of a tenant after which its surplus runs are deleted."""
+_GROWTH = 8
+"""The size of a tenant is checked after its journals have grown by this part of their maximum."""
 _DELETED_TOGETHER = 200
 """Number of runs that one statement deletes: SQLite limits the parameters of a statement."""
 _MAX_QUEUED_SECONDS = 30.0
@@ -67,6 +68,16 @@ class Attempt:
     """Number of the next line of the journal."""
     inside: InnerRuns
     """The agents inside of the run."""
+    tenant: str
+    """Tenant of the run."""
+
+
+@dataclass(slots=True)
+class _Growth:
+    """Runs and characters that a tenant has stored since its surplus runs were deleted."""
+
+    runs: int = 0
+    characters: int = 0
 
 
 class RunStore(RunReader):
@@ -75,8 +86,6 @@ class RunStore(RunReader):
     Args:
         target: The SQLite file, which is created if it is missing, and locked for this object; or the engine of a
             database that other processes can use too. None stores the runs in memory, as long as the object exists.
-        keep: Maximum number of stored runs that have ended, of all tenants together; the oldest are deleted first.
-            None for no limit.
 
     Raises:
         RunStoreError: The database has another format, is not a database of runs, or another server uses the file.
@@ -84,20 +93,20 @@ class RunStore(RunReader):
     Attributes:
         usage: Usage of tenants by day.
         events: The events of runs of one process.
+        retention: Limits of the stored runs of each tenant; a server sets them by its options.
     """
 
-    def __init__(self, target: Path | sa.Engine | None = None, *, keep: int | None = MAX_KEPT) -> None:
+    def __init__(self, target: Path | sa.Engine | None = None) -> None:
         check_types(
             AgentDefinitionError,
             "RunStore",
             target=(target, (Path, sa.Engine, type(None)), "a Path, an engine, or None"),
-            keep=(keep, (int, type(None)), "a number of runs, or None"),
         )
-        self._keep = keep
+        self.retention = Retention()
+        self._growth: dict[str, _Growth] = {}
+        self._is_in_memory = target is None
         self._lock_file: int | None = None
         self._owned: sa.Engine | None
-        self._added = self._characters = 0
-        self._max_characters = _MAX_IN_MEMORY if target is None else _MAX_ON_DISK
         name = "the database of the runs"
         if isinstance(target, sa.Engine):
             engine, self._owned = target, None
@@ -134,11 +143,14 @@ class RunStore(RunReader):
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         """Store a new run with its journal, and return the run.
 
-        If the tenant has a run with the same `key`, nothing is stored, and that run is returned.
+        If the user has a run with the same `key`, nothing is stored, and that run is returned.
         """
 
         def insert(connection: sa.Connection) -> None:
             connection.execute(sa.insert(_runs).values(**run_row(record)))
+            if record.key is not None:
+                key = {"tenant": record.tenant, "user": record.user, "key": record.key, "run": record.run_id}
+                connection.execute(sa.insert(keys_table).values(**key, created_at=self._now))
             lines = journal.splitlines(keepends=True)
             if lines:
                 rows = [{"run": record.run_id, "number": number, "line": line} for number, line in enumerate(lines)]
@@ -148,15 +160,15 @@ class RunStore(RunReader):
         try:
             self._work(insert)
         except IntegrityError:
-            if record.key is not None and (stored := self.find(record.tenant, record.key)) is not None:
+            if record.key is not None and (stored := self.find(record.tenant, record.user, record.key)) is not None:
                 return stored
             raise
-        self._added += 1
-        self._characters += len(journal)
-        if self._added % _PRUNE_EVERY == 0:
-            self._prune(self._keep)
-        if self._characters > self._max_characters:
-            self._shrink()
+        growth = self._grow(record.tenant, len(journal))
+        growth.runs += 1
+        size = self._limits().characters
+        has_grown = size is not None and growth.characters > size / _GROWTH
+        if has_grown or growth.runs >= _PRUNE_EVERY:
+            self.prune(record.tenant, with_size=has_grown)
         return record
 
     def delete(self, *run_ids: str) -> None:
@@ -176,16 +188,17 @@ class RunStore(RunReader):
         if leg is not None:
             started = started.where(row.leg == leg)
         values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
-        started = started.values(**values, attempts=row.attempts + 1)
+        started = started.values(**values, attempts=row.attempts + 1).returning(row.tenant)
 
         def begin(connection: sa.Connection) -> Attempt | None:
-            if not connection.execute(started).rowcount:
+            tenant = connection.scalar(started)
+            if tenant is None:
                 return None
             last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
             lines = 0
             if last is not None:
                 lines = last + 1
-            return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id))
+            return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), tenant)
 
         return self._work(begin)
 
@@ -212,7 +225,7 @@ class RunStore(RunReader):
 
         attempt.inside = self._work(add)
         attempt.lines += len(rows)
-        self._characters += sum(len(line) for _, line in rows)
+        self._grow(attempt.tenant, sum(len(line) for _, line in rows))
 
     def end_attempt(self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None) -> bool:
         """Store the end of an attempt: the run has ended, waits for decisions, or is queued again.
@@ -341,26 +354,45 @@ class RunStore(RunReader):
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
         return state
 
-    # The limit of stored runs
+    # The limits of stored runs
 
-    def _shrink(self) -> None:
-        """Delete the oldest half of the runs that have ended, because the journals are larger than the limit."""
-        ended = sa.select(sa.func.count()).where(_runs.c.state.in_(sorted(ENDED)))
-        self._prune((self._work(lambda connection: connection.scalar(ended)) or 0) // 2)
-        size = sa.select(sa.func.sum(sa.func.length(_lines.c.line)))
-        self._characters = self._work(lambda connection: connection.scalar(size)) or 0
+    def prune(self, tenant: str | None = None, *, with_size: bool = True) -> None:
+        """Delete the surplus runs of a tenant, or of each tenant; see `Retention`.
 
-    def _prune(self, keep: int | None) -> None:
-        """Delete the oldest runs that have ended, all but `keep` runs."""
-        if keep is None:
-            return
-        is_of_server = sa.and_(_runs.c.state.in_(sorted(ENDED)), _runs.c.executor == "process")
-        ended = sa.select(_runs.c.run_id).where(is_of_server)
-        old = ended.order_by(_runs.c.number.desc()).offset(keep)
-        # SQLite has no OFFSET without a LIMIT; -1 is no limit.
-        if self.database.is_sqlite:
-            old = old.limit(-1)
-        self._work(lambda connection: _delete(connection, list(connection.scalars(old))))
+        Args:
+            tenant: The tenant; None for all tenants.
+            with_size: True to check the size of the journals too, which reads them.
+        """
+        tenants = [tenant]
+        if tenant is None:
+            tenants = self._work(lambda connection: list(connection.scalars(sa.select(_runs.c.tenant).distinct())))
+        limits = self._limits()
+        for name in tenants:
+            if name is not None:
+                self._growth[name] = _Growth()
+                self._work(partial(self._prune, tenant=name, limits=limits, with_size=with_size))
+
+    def _prune(self, connection: sa.Connection, tenant: str, limits: Retention, *, with_size: bool) -> None:
+        _delete(connection, surplus_runs(connection, self._now, tenant, limits, with_size=with_size))
+
+    def young_keys(self, tenant: str) -> int:
+        """Return the number of idempotency keys of a tenant whose runs are kept for their keys."""
+        seconds = self.retention.key_seconds
+        return self._work(lambda connection: young_keys(connection, self._now, tenant, seconds))
+
+    def _limits(self) -> Retention:
+        """Return the limits of a tenant. In memory, the tenants share the maximum of the store."""
+        if not self._is_in_memory:
+            return self.retention
+        characters = _MAX_IN_MEMORY // max(len(self._growth), 1)
+        if self.retention.characters is not None:
+            characters = min(characters, self.retention.characters)
+        return replace(self.retention, characters=characters)
+
+    def _grow(self, tenant: str, characters: int) -> _Growth:
+        growth = self._growth.setdefault(tenant, _Growth())
+        growth.characters += characters
+        return growth
 
 
 def _locked_file(path: Path) -> int:
@@ -387,6 +419,6 @@ def _locked_file(path: Path) -> int:
 
 
 def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
-    for column in (_events.c.run, _lines.c.run, _decisions.c.run, _runs.c.top, _runs.c.run_id):
+    for column in (_events.c.run, _lines.c.run, _decisions.c.run, keys_table.c.run, _runs.c.top, _runs.c.run_id):
         for at in range(0, len(run_ids), _DELETED_TOGETHER):
             connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

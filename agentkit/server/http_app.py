@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from types import NoneType
 from typing import Any
@@ -26,6 +27,7 @@ from agentkit.durable.runs_facade import Runs
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
+from agentkit.ground.threads import in_thread
 from agentkit.inspector import routes as inspector_routes
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
@@ -56,6 +58,8 @@ __all__ = ["Server"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
+_RETENTION_SECONDS = 3600.0
+"""Seconds between two deletions of the surplus runs of all tenants."""
 _MESSAGES = {404: "unknown path", 405: "this path does not support this method"}
 """Messages of errors of the router, by status."""
 
@@ -117,14 +121,19 @@ class Server(metaclass=Hinted):
             self.store = store
         else:
             self.store = RunStore()
+        self.store.retention = options.retention
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
         self.runs: Executor
         if runs is None:
-            self.runs = ProcessExecutor(self.store, self.agents, self.sessions, self.limits, options)
+            self.runs = ProcessExecutor(
+                self.store, self.agents, self.sessions, self.limits, options, is_shared=access is not None
+            )
         else:
-            self.runs = DurableExecutor(runs, self.agents, self.sessions, self.limits, options, version)
+            self.runs = DurableExecutor(
+                runs, self.agents, self.sessions, self.limits, options, version, is_shared=access is not None
+            )
         self._runner = RequestRunner(self.store, self.limits, options)
         self._openai = OpenAIEndpoints(self.agents, self.store, self._runner, options)
         self.run_endpoints = RunEndpoints(
@@ -143,7 +152,7 @@ class Server(metaclass=Hinted):
             from agentkit.server.ag_ui.ag_ui_api import AGUIEndpoints
 
             self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._runner, options).endpoints()
-        self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = [self._delete_surplus_runs]
         middleware = [self._shutdown_middleware()]
         if self.access.is_open:
             middleware.insert(0, Middleware(LocalRequests, origins=options.cors_origins))
@@ -237,6 +246,15 @@ class Server(metaclass=Hinted):
             return Response(status_code=400)
         except Exception as error:
             return error_answer(server_error(error))
+
+    async def _delete_surplus_runs(self) -> None:
+        """Delete runs that exceed the limits of their tenants, also of tenants that start no more runs."""
+        while True:
+            try:
+                await in_thread(partial(self.store.prune, with_size=False))
+            except Exception:
+                _log.exception("old runs could not be deleted")
+            await asyncio.sleep(_RETENTION_SECONDS)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

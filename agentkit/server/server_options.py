@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from agentkit.errors import AgentDefinitionError, UnknownOption
+from agentkit.runs.run_retention import Retention
 from agentkit_prompts.options import Count, PositiveNumber, options
 
 __all__ = ["ServerOptions"]
@@ -59,7 +60,11 @@ class ServerOptions:
     requests_per_minute: PositiveNumber = 6000.0
     """Maximum requests per minute of a tenant; the access file may override it."""
     background_runs: Count = 64
-    """Maximum concurrent runs of `POST /runs`; further runs are queued."""
+    """Maximum concurrent runs of `POST /runs`; further runs are queued. A free place goes to the tenant with the fewest
+    running runs."""
+    background_per_tenant: Count | None = None
+    """Maximum concurrent runs of `POST /runs` of a tenant; None: three quarters of `background_runs`, or all without an
+    access file, which makes all callers one tenant."""
     runs_per_tenant: Count = 256
     """Maximum unfinished runs of a tenant, including queued runs."""
     queued_runs: Count = 1000
@@ -69,6 +74,30 @@ class ServerOptions:
     cors_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
     """Origins of web pages that may call the server, such as https://chat.example.com."""
     sessions_in_memory: Count = 10_000
-    """Maximum number of sessions in a server without a store."""
+    """Maximum number of sessions of a tenant in a server without a store."""
     held_replies: Count = 10_000
-    """Maximum number of replies that wait for tool results of a client of the OpenAI-compatible endpoints."""
+    """Maximum number of replies that wait for tool results of a client of the OpenAI-compatible endpoints; above the
+    maximum, the tenant with the most text loses its oldest reply."""
+    kept_runs: Count = 5_000
+    """Maximum number of stored runs of a tenant that have ended; the oldest are deleted first."""
+    kept_characters: Count = 1_000_000_000
+    """Maximum characters of the stored journals of a tenant. Without a store, 256,000,000 for all tenants together."""
+    kept_seconds: PositiveNumber | None = None
+    """Maximum age of a stored run since its end; None for no limit."""
+    key_seconds: PositiveNumber = 86_400.0
+    """Minimum seconds for which a run with an `Idempotency-Key` is stored, whatever the other limits are."""
+    kept_keys: Count = 100_000
+    """Maximum number of idempotency keys of a tenant within `key_seconds`; further requests with a key are refused."""
+
+    @property
+    def retention(self) -> Retention:
+        """Limits of the stored runs of a tenant."""
+        return Retention(self.kept_runs, self.kept_characters, self.kept_seconds, self.key_seconds)
+
+    def places_per_tenant(self, *, is_shared: bool) -> int:
+        """Return the maximum concurrent background runs of a tenant; `is_shared`: several tenants use the server."""
+        if self.background_per_tenant is not None:
+            return self.background_per_tenant
+        if not is_shared:
+            return self.background_runs
+        return max(1, self.background_runs * 3 // 4)

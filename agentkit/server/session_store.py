@@ -48,7 +48,7 @@ class SessionStore:
 
     Args:
         memory: Store of the sessions; None stores them in this process.
-        limit: Maximum number of sessions in this process.
+        limit: Maximum number of sessions of a tenant in this process.
     """
 
     def __init__(self, memory: Memory | None, limit: int) -> None:
@@ -72,7 +72,7 @@ class SessionStore:
         with self._lock:
             local = self._local.get((owner, name))
             if local is None:
-                self._check_room()
+                self._check_room(owner.tenant)
                 local = self._local[owner, name] = _LocalSession(Session(name), time.time())
             local.last_at = time.time()
             return local.session
@@ -216,7 +216,7 @@ class SessionStore:
             else:
                 fork = source.fork(new_name, at)
                 with self._lock:
-                    self._check_room()
+                    self._check_room(owner.tenant)
                     self._local[owner, new_name] = _LocalSession(fork, time.time(), time.time())
         except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"the session cannot be forked there: {error}", param="at") from error
@@ -244,11 +244,13 @@ class SessionStore:
         with self._lock:
             self._open.pop((owner, name), None)
 
-    def _check_room(self) -> None:
-        if len(self._local) >= self._max_local_sessions:
+    def _check_room(self, tenant: str) -> None:
+        # Only a new session is counted, so that a tenant cannot take the room of another tenant.
+        count = sum(owner.tenant == tenant for owner, _ in self._local)
+        if count >= self._max_local_sessions:
             raise ServerFull(
-                f"the server has the maximum of {self._max_local_sessions:,} sessions in this process: delete "
-                "sessions, or serve with a store",
+                f"the tenant {tenant!r} has the maximum of {self._max_local_sessions:,} sessions in this process: "
+                "delete sessions, or serve with a store",
                 code="too_many_sessions",
             )
 

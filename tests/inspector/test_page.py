@@ -545,3 +545,15 @@ def test_an_empty_inspector_says_so(page: Page, serve: Serve) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here yet")
     page.get_by_role("radio", name="Sessions").click()
     expect(page.locator("#side")).to_contain_text("No sessions")
+
+
+def test_a_link_does_not_replace_the_token_that_a_tab_has(page: Page, url: str) -> None:
+    for token, place in (("first", ""), ("second", "&to=/run/run-finished"), ("%20", "")):
+        page.goto("about:blank")
+        page.goto(f"{url}#token={token}{place}")
+        expect(page.get_by_role("heading", level=1).first).to_be_visible()
+        assert page.evaluate("sessionStorage.getItem('agentkit-inspector-token')") == "first"
+        assert "token" not in page.url
+    other = page.context.new_page()
+    other.goto(f"{url}#token=second")
+    assert other.evaluate("sessionStorage.getItem('agentkit-inspector-token')") == "second"

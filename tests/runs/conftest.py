@@ -27,7 +27,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     """Open a store; the stores of a test are on one database, except in memory."""
     with ExitStack() as stack:
         if request.param != "postgres":
-            store = RunStore(None if request.param == "memory" else tmp_path / "runs.db", keep=None)
+            store = RunStore(None if request.param == "memory" else tmp_path / "runs.db")
             stack.callback(store.close)
             yield lambda: store
             return
@@ -37,7 +37,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
             connection.execute(sa.text("DROP SCHEMA public CASCADE"))
             connection.execute(sa.text("CREATE SCHEMA public"))
         stack.callback(engine.dispose)
-        yield lambda: RunStore(engine, keep=None)
+        yield lambda: RunStore(engine)
 
 
 @pytest.fixture

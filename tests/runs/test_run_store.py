@@ -21,6 +21,7 @@ from agentkit.prompts import PromptContext, UserInput
 from agentkit.runs import conversions, run_store
 from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
+from agentkit.runs.run_retention import Retention
 from agentkit.runs.run_store import RunStore
 from agentkit.server import RunStore as PublicRunStore
 from tests.raising import raises
@@ -43,9 +44,15 @@ def test_a_run_is_read_as_it_was_stored(store: RunStore, text: str) -> None:
     whole = run(
         input=asked, output={"text": text}, session="s", error=error, key="k", usage=Usage(1, 2, 3, 0.5), steps=3
     )
-    assert store.add(whole) == whole == store.get("r") == store.find("acme", "k")
-    assert store.add(replace(whole, run_id="other")) == whole  # the same key is the same run
-    assert store.find("evil", "k") is None and listed(store, tenant="evil") == []
+    assert store.add(whole) == whole
+    stored = replace(whole, key=None)  # a key has its own row
+    assert store.get("r") == store.find("acme", "", "k") == stored
+    assert store.add(replace(whole, run_id="other")) == stored  # the same key is the same run
+    assert (
+        store.find("evil", "", "k") is None
+        and store.find("acme", "ada", "k") is None
+        and listed(store, tenant="evil") == []
+    )
     with raises(RunNotFound, run_id="r"):
         store.get("r", tenant="evil")
 
@@ -242,7 +249,8 @@ def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
 
 
 def test_the_oldest_runs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(RunStore(keep=10)) as store:
+    with closing(RunStore()) as store:
+        store.retention = Retention(runs=10)
         for at in range(400):
             store.add(run(str(at), state="finished"))
         assert listed(store, limit=500) == [str(at) for at in range(399, 389, -1)]
@@ -288,11 +296,11 @@ def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.
     monkeypatch.setattr(conversions, "FORMAT", 2)
     monkeypatch.setattr(conversions, "CONVERSIONS", {1: convert})
     for _ in range(2):
-        assert RunStore(target, keep=None).get("r").agent == "renamed"
+        assert RunStore(target).get("r").agent == "renamed"
     assert converted == [1]
     monkeypatch.setattr(conversions, "FORMAT", 1)
     with raises(RunStoreError, value=2):
-        RunStore(target, keep=None)
+        RunStore(target)
 
 
 def test_the_newest_runs_of_a_tenant_are_read_by_an_index(tmp_path: Path) -> None:

@@ -229,6 +229,9 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert start("other", session="s", key="k-1").status_code == 409
         theirs = start("one", other, session="s", key="k-1").json()["id"]
         assert theirs != first and until(client, theirs, other, "finished")["output"] == "one after 0"
+        of_a_user = start("one", session="s", user="bob", key="k-1").json()["id"]
+        assert of_a_user not in (first, theirs) and until(client, of_a_user, acme, "finished")
+        assert client.delete(f"/runs/{of_a_user}", acme).status_code == 204
         assert until(client, second, acme, "finished")["output"] == "two after 2"
         messages = client.get("/sessions/s/messages", acme).json()["messages"]
         assert messages[-1]["content"] == "two after 2"

@@ -13,7 +13,7 @@ from sqlalchemy import event, exc
 from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.runs.run_database import RunDatabase, sqlite_engine
 from agentkit.runs.run_errors import DurableError
-from agentkit.runs.run_store import MAX_KEPT, RunStore
+from agentkit.runs.run_store import RunStore
 from agentkit_prompts.system.private_files import private_database
 
 __all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database", "shown_url"]
@@ -128,7 +128,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
             # Many rows in one statement instead of a pipeline of statements, in which PostgreSQL counts no idle time.
             connections.dialect.use_insertmanyvalues_wo_returning = True
     try:
-        rows = RunStore(engine, keep=MAX_KEPT)
+        rows = RunStore(engine)
         DBOS.migrate(url.render_as_string(hide_password=False))
         client = DBOSClient(
             system_database_engine=engine,

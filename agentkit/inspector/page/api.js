@@ -10,7 +10,8 @@ export function onToken(ask) {
 export function takeToken() {
   const found = /^#token=([^&]+)(?:&to=(.*))?$/.exec(location.hash);
   if (found) {
-    sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+    // A link of another person must not replace the token of this tab: its inputs would go to the account of that person.
+    if (!sessionStorage.getItem(KEY)) sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
     history.replaceState(null, "", location.pathname + location.search + (found[2] ? `#${found[2]}` : ""));
   }
 }

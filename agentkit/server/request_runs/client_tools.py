@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -115,14 +115,16 @@ class HeldReplies:
     stay here. If they are lost, for example after a restart, the run continues with the messages of the client.
 
     Args:
-        limit: Maximum number of replies; the oldest replies are dropped first.
+        limit: Maximum number of replies. The tenant with the most replies, or with the most text, loses its oldest
+            reply first, so that no tenant drops the replies of another tenant.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._characters = 0
-        self._replies: OrderedDict[tuple[tuple[str, ...], str], tuple[Message, ...]] = OrderedDict()
-        """Messages by the owner and the id of the first call."""
+        self._characters: Counter[str] = Counter()
+        """Characters by tenant."""
+        self._replies: dict[str, OrderedDict[tuple[tuple[str, ...], str], tuple[Message, ...]]] = {}
+        """Messages by tenant, and by the owner and the id of the first call."""
 
     def add(self, owner: tuple[str, ...], earlier_messages: Sequence[Message], reply: Message) -> None:
         """Store the messages of a run.
@@ -133,17 +135,24 @@ class HeldReplies:
             reply: The reply with the calls.
         """
         messages = (*earlier_messages, reply)
-        self._replies[owner, reply.tool_calls[0].id] = messages
-        self._characters += _characters(messages)
-        # Text and not the count alone limits the memory: a reply can contain large results.
-        while self._is_full():
-            _, dropped = self._replies.popitem(last=False)
-            self._characters -= _characters(dropped)
+        self._replies.setdefault(owner[0], OrderedDict())[owner, reply.tool_calls[0].id] = messages
+        self._characters[owner[0]] += _characters(messages)
+        while (tenant := self._full_tenant()) is not None:
+            replies = self._replies[tenant]
+            _, dropped = replies.popitem(last=False)
+            self._characters[tenant] -= _characters(dropped)
+            if not replies:
+                del self._replies[tenant], self._characters[tenant]
 
-    def _is_full(self) -> bool:
-        if len(self._replies) > self._limit:
-            return True
-        return self._characters > _MAX_CHARACTERS and len(self._replies) > 1
+    def _full_tenant(self) -> str | None:
+        """Return the tenant that loses a reply; None within the limits."""
+        count = sum(map(len, self._replies.values()))
+        if count > self._limit:
+            return max(self._replies, key=lambda tenant: len(self._replies[tenant]))
+        # Text and not the count alone limits the memory: a reply can contain large results.
+        if self._characters.total() > _MAX_CHARACTERS and count > 1:
+            return max(self._replies, key=self._characters.__getitem__)
+        return None
 
     def restore(self, owner: tuple[str, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a client, with each held reply replaced by its stored messages."""
@@ -155,7 +164,10 @@ class HeldReplies:
     def _stored(self, owner: tuple[str, ...], message: Message) -> tuple[Message, ...]:
         if not message.tool_calls:
             return ()
-        stored = self._replies.get((owner, message.tool_calls[0].id))
+        replies = self._replies.get(owner[0])
+        if replies is None:
+            return ()
+        stored = replies.get((owner, message.tool_calls[0].id))
         if stored is None:
             return ()
         # A client may drop calls from a reply; then the message of the client is used.

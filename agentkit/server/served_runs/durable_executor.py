@@ -30,8 +30,8 @@ from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form, event_form, usage_form
-from agentkit.server.served_runs.process_executor import check_decisions, check_room, same_run
 from agentkit.server.served_runs.public_errors import with_public_error
+from agentkit.server.served_runs.request_checks import check_decisions, check_room, same_run
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
@@ -64,6 +64,7 @@ class DurableExecutor:
         options: Limits of the server.
         version: One version of all agents, for agents that are replaced while the server runs: a run continues with the
             current agent. None derives the version from the requests to the model; see `Runs.add`.
+        is_shared: True if several tenants can use the server.
 
     Raises:
         AgentDefinitionError: The server has no memory, so another process could not read the sessions.
@@ -79,7 +80,12 @@ class DurableExecutor:
         limits: TenantLimits,
         options: ServerOptions,
         version: str | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
+        self._tenant_concurrency: int | None = None
+        if is_shared:
+            self._tenant_concurrency = options.places_per_tenant(is_shared=True)
         if sessions.memory is None:
             raise AgentDefinitionError(
                 "server: durable runs require a memory, because other processes must read the sessions", name="memory"
@@ -114,7 +120,11 @@ class DurableExecutor:
         return len(self._starting) + len(self._live)
 
     async def open(self) -> None:
-        worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
+        worker = self._runs.worker(
+            concurrency=self._options.background_runs,
+            grace=self._options.grace_seconds,
+            tenant_concurrency=self._tenant_concurrency,
+        )
         try:
             await in_thread(worker.start)
             self._worker = worker
@@ -151,7 +161,7 @@ class DurableExecutor:
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:
             # The id is derived from the key, so that two servers cannot start two runs with one key.
-            record = replace(record, run_id=_id_of(record.tenant, record.key))
+            record = replace(record, run_id=_id_of(record.tenant, record.user, record.key))
             existing = await in_thread(self._existing, record)
             if existing is not None:
                 return existing
@@ -167,7 +177,7 @@ class DurableExecutor:
         return stored
 
     def _existing(self, record: RunRecord) -> RunRecord | None:
-        """Return the run that the tenant started with the same key; None without such a run."""
+        """Return the run that the user started with the same key; None without such a run."""
         try:
             return same_run(self._rows.get(record.run_id, tenant=record.tenant), record)
         except RunNotFound:
@@ -339,10 +349,10 @@ class _TenantAgent:
         return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
 
 
-def _id_of(tenant: str, key: str) -> str:
-    """Return the id of the run of a tenant and a key."""
-    # NUL separates the parts, because neither can contain it: ("a", "bc") and ("ab", "c") have different ids.
-    return hashlib.blake2b(f"{tenant}\0{key}".encode(), digest_size=16, person=b"agentkit.run.key").hexdigest()
+def _id_of(tenant: str, user: str, key: str) -> str:
+    """Return the id of the run of a user of a tenant and a key."""
+    # NUL separates the parts, because none can contain it: ("a", "bc") and ("ab", "c") have different ids.
+    return hashlib.blake2b(f"{tenant}\0{user}\0{key}".encode(), digest_size=16, person=b"agentkit.run.key").hexdigest()
 
 
 def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:

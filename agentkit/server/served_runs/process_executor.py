@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,14 +22,16 @@ from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall,
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, call_form, usage_form
+from agentkit.server.served_runs.fair_places import FairPlaces
 from agentkit.server.served_runs.live_run import LiveRun
 from agentkit.server.served_runs.public_errors import PUBLIC_ERRORS, public_error
+from agentkit.server.served_runs.request_checks import check_decisions, check_keys, check_room, not_waiting, same_run
 from agentkit.server.served_runs.tenant_limits import TenantLimits
-from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
+from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 
-__all__ = ["ProcessExecutor", "check_decisions", "check_room", "not_waiting", "same_run"]
+__all__ = ["ProcessExecutor"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
@@ -48,6 +50,7 @@ class ProcessExecutor:
         sessions: The sessions.
         limits: Counts of requests and usage per tenant.
         options: Limits of the server.
+        is_shared: True if several tenants can use the server.
     """
 
     has_deltas = True
@@ -60,6 +63,8 @@ class ProcessExecutor:
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,
+        *,
+        is_shared: bool,
     ) -> None:
         self._agents, self._sessions = agents, sessions
         self._store, self._limits = store, limits
@@ -69,7 +74,7 @@ class ProcessExecutor:
         self._busy: dict[tuple[Owner, str], str] = {}
         """Ids of the runs that use a session, by session."""
         self._deciding = asyncio.Lock()
-        self._room = asyncio.Semaphore(self._options.background_runs)
+        self._places = FairPlaces(options.background_runs, options.places_per_tenant(is_shared=is_shared))
         self._is_closing = False
 
     @property
@@ -96,9 +101,10 @@ class ProcessExecutor:
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:
-            existing = await in_thread(self._store.find, record.tenant, record.key)
+            existing = await in_thread(self._store.find, record.tenant, record.user, record.key)
             if existing is not None:
                 return same_run(existing, record)
+            check_keys(await in_thread(self._store.young_keys, record.tenant), record.tenant, self._options)
         # Requests that repeat a key were answered above: they need no room.
         tenants = [live.record.tenant for live in self._live.values()]
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
@@ -285,7 +291,7 @@ class ProcessExecutor:
         """Execute a run; return the changes of its record, and its last event if the agent does not send it."""
         run_id = live.record.run_id
         try:
-            async with self._room:
+            async with self._places.place(live.record.tenant):
                 live.attempt = await in_thread(self._store.begin_attempt, run_id)
                 if live.attempt is None:
                     raise AttemptEnded(run_id, is_cancelled=False)
@@ -360,79 +366,11 @@ def _paused_outcome(paused: Paused) -> tuple[dict[str, Any], RunEvent]:
     return changes, _event("run_waiting", calls=[call_form(call) for call in paused.calls])
 
 
-def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> None:
-    """Check that all decided calls of a run wait for a decision.
-
-    Raises:
-        Conflict: The run does not wait for a decision.
-        Unprocessable: A decision has an unknown call id.
-    """
-    if record.state != "waiting":
-        raise not_waiting(record)
-    unknown = sorted(decisions.keys() - {call.call_id for call in record.waiting})
-    if unknown:
-        raise Unprocessable(
-            f"unknown call ids: {', '.join(map(repr, unknown)):.200}; waiting calls: "
-            f"{', '.join([call.call_id for call in record.waiting])}",
-            param="decisions",
-            code="unknown_call",
-        )
-
-
-def check_room(tenant: str, live: Sequence[str], options: ServerOptions, *, is_closing: bool) -> None:
-    """Check that the server may start another run of a tenant.
-
-    Args:
-        tenant: The tenant of the new run.
-        live: The tenants of the running and queued runs, one entry per run.
-        options: Limits of the server.
-        is_closing: True if the server stops.
-
-    Raises:
-        ServerFull: The server stops, or its queue is full.
-        QuotaExceeded: The tenant has too many unfinished runs.
-    """
-    if is_closing:
-        raise ServerFull("the server is shutting down: retry", code="shutting_down", retry_after=5.0)
-    if len(live) >= options.background_runs + options.queued_runs:
-        raise ServerFull(
-            f"the server has {len(live)} running and queued runs, the maximum: retry",
-            code="overloaded",
-            retry_after=5.0,
-        )
-    count = live.count(tenant)
-    if count >= options.runs_per_tenant:
-        raise QuotaExceeded(
-            f"the tenant {tenant!r} has {count} unfinished runs, the maximum: wait for a run to finish",
-            code="concurrency_limit_exceeded",
-            retry_after=5.0,
-        )
-
-
-def same_run(existing: RunRecord, record: RunRecord) -> RunRecord:
-    """Return the existing run of an idempotency key, if it equals the requested run.
-
-    Raises:
-        Conflict: The key was used for a different run.
-    """
-    if any(getattr(existing, name) != getattr(record, name) for name in ("agent", "input", "session", "user")):
-        raise Conflict(
-            f"the idempotency key {record.key!r:.80} was used for a different run: use a unique key per run",
-            code="idempotency_key_reused",
-        )
-    return existing
-
-
 def _usage_of(error: BaseException, default: Usage = NO_USAGE) -> Usage:
     usage = getattr(error, "usage", None)
     if isinstance(usage, Usage):
         return usage
     return default
-
-
-def not_waiting(record: RunRecord) -> Conflict:
-    """Return the error of a decision about a run that waits for no decision."""
-    return Conflict(f"the run {record.run_id} does not wait for a decision: it is {record.state}", code="not_waiting")
 
 
 def _event(kind: str, **data: Any) -> RunEvent:
