@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentkit_memory.recall.dates import When, find_dates
-from agentkit_memory.terms.analysis import count_terms, split_words
+from agentkit_memory.terms.analysis import STOP_TERMS, count_terms, split_words
 from agentkit_memory.terms.bm25_vectors import indexed_text, weights_of_terms
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class Question:
             _ASKS_TIME.search(text) is not None,
             _ASKS_NUMBER.search(text) is not None,
         )
+
+    @property
+    def has_only_stop_words(self) -> bool:
+        """True if no term of the question is in the index."""
+        return {*STOP_TERMS.values()} >= self.all_terms.keys()
 
     def weights_in(self, item: StoredItem) -> Mapping[int, float]:
         """Return the BM25 weights of the question's terms in an item, times their counts in the question."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection
 
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
@@ -114,7 +114,7 @@ class Search:
             search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
         if index_error is not None:
             search._report_without_index(index_error)
-        # A question of stop words or signs has no terms, so that no waiting item can be found.
+        # A question of signs has no terms, so that no waiting item can be found.
         if question.all_terms:
             search.problems += rows.read_waiting(
                 connection, request.where, has_index=index is not None, is_reported=index_error is not None
@@ -159,7 +159,7 @@ class Search:
 
     def _search_terms(self, connection: Connection, candidates: Candidates) -> list[ConfirmedHit]:
         """Return the best items by BM25: from the index, and waiting items by the same weights."""
-        # A question of stop words or signs has no terms; only its vector can be compared.
+        # A question of signs has no terms; only its vector can be compared.
         if not self.question.all_terms:
             return []
         indexed = self._usable_hits(connection, candidates, SPARSE)
@@ -168,6 +168,8 @@ class Search:
         waiting = self.rows.waiting
         if candidates.is_rare:
             waiting = waiting + self._read_rare(connection)
+        elif self.question.has_only_stop_words and not self._has_vectors():
+            waiting = waiting + self._read_newest(connection)
         terms = [*indexed, *self._scored_waiting(waiting, indexed, candidates)]
         if self._are_copies(terms, candidates):
             candidates.next = candidates.depth.wider(self.request)
@@ -278,6 +280,16 @@ class Search:
         # If BM25 found enough hits, its hits do not change.
         self._filtered_ids |= {retriever: valid_ids, DENSE: valid_ids}
         return True
+
+    def _read_newest(self, connection: Connection) -> list[StoredItem]:
+        """Return the newest items that the filter allows, for a question whose terms the index does not contain."""
+        conditions: Sequence[ColumnElement[bool]] = ()
+        if self.request.where is not None:
+            conditions = self.request.where.rows()
+        items = self.rows.read_newest(connection, MAX_ROWS, conditions)
+        if len(items) >= MAX_ROWS:
+            self._report(f"the question has only common words: only the newest {MAX_ROWS} items were searched")
+        return items
 
     def _read_rare(self, connection: Connection) -> list[StoredItem]:
         """Return the newest items that meet the conditions of the filter in SQL."""

@@ -8,75 +8,114 @@ language of only one of two texts, or of neither text, is known.
 from __future__ import annotations
 
 import re
-import unicodedata
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, pairwise
 
+from agentkit_memory.terms.compounds import find_compounds, find_signed_compounds
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
-from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, fold_text
+from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, normal_text, plain_word
 
-__all__ = ["count_terms", "find_terms", "split_words"]
+__all__ = ["STOP_TERMS", "count_terms", "find_terms", "split_words"]
 
 # Particles follow Hangul words without a space. Therefore Hangul, like scripts without spaces, is split into pairs.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _PAIRED = _HANGUL + UNSPACED
 _ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 """Maps each byte of an ASCII text to its lower case, or to a space."""
-_WORD = re.compile(rf"[{_HANGUL}]+|[{UNSPACED}]+|(?:(?![{_PAIRED}])(?:[^\W_]|[{MARKS}]))+")
+_EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}"
+    "|[\u231a-\u23ff\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+)
+"""A flag, or a picture without the colour of its skin."""
+_WORD = re.compile(rf"[{_HANGUL}]+|[{UNSPACED}]+|(?:[^\W_{_PAIRED}]++|[{MARKS}]++)++|{_EMOJI}")
 _RUN = re.compile(rf"[{_PAIRED}]")
 _SYLLABLE = re.compile(rf"[{_HANGUL}]")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+_HAN = re.compile(rf"[{HAN}]")
+_SHORT = 3
+"""Maximum syllables of a Korean word in a question that may be one syllable with a particle."""
+STOP_TERMS = {word: zlib.crc32(f" {word}".encode()) for word in sorted(STOP_WORDS)}
+"""Terms of stop words, for questions of stop words only. No stored vector contains these terms."""
+_STOP_NUMBERS = frozenset(STOP_TERMS.values())
 _MAX_CACHED = 1 << 16
 """Maximum cached words of a set of languages."""
 _MAX_SETS = 64
 """Maximum cached sets of languages."""
 _MAX_WORD = 64
 """Maximum characters of a word. Longer words are hashes or base64, whose start is sufficient."""
+_STEM = 4
+"""Length of the stem of a word in a script without a stemmer."""
+_AFFIXES = re.compile("^(?:[وبكف]?ال|لل|و)(?=.{3})|^(?:ו?[הבלמשכ]|ו)(?=.{3})|(?<=[א-ת]{3})(?:ימ|ות)$|^[የበለከ](?=.{2})")
+"""Articles, prepositions and conjunctions that are written as one word with the next, in Arabic, Hebrew and Amharic;
+plurals of Hebrew."""
 
 
 def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int]:
     """Return the count of each term of a text, by its 32-bit number, and the number of words.
 
-    Stop words are not terms, and not counted. With `stored`, the first syllable of a Korean word is a term too, because
-    it may be a word with a particle.
+    Stop words are not terms, and not counted, but the terms of a question of stop words are its stop words, which the
+    index does not contain. With `stored`, the first syllable of each Korean word is a term too, because it may be a
+    word with a particle.
     """
-    words = split_words(text, heads=stored)
+    words, additions = _analyse(text, stored=stored)
     cache = _terms_in(find_languages(words))
     terms = [*map(cache.__getitem__, words)]
-    return Counter(chain.from_iterable(terms)), len(terms) - terms.count(())
+    length = len(terms) - terms.count(())
+    terms += map(cache.__getitem__, additions)
+    counts = Counter(chain.from_iterable(terms))
+    if not counts and not stored:
+        counts = Counter([STOP_TERMS[word] for word in words if word in STOP_TERMS])
+    return counts, length
 
 
 def find_terms(text: str, numbers: frozenset[int]) -> tuple[dict[int, int], int]:
     """Return the count of some terms in a stored text, by their numbers, and the number of words.
 
-    The counts are equal to `count_terms`, in half the time.
+    The counts are equal to `count_terms`, in half the time. Stop words are counted too.
     """
-    words = split_words(text, heads=True)
+    words, additions = _analyse(text, stored=True)
     cache = _terms_in(find_languages(words))
-    terms = [*chain.from_iterable(map(cache.__getitem__, words))]
+    terms = [*chain.from_iterable(map(cache.__getitem__, chain(words, additions)))]
+    if not numbers.isdisjoint(_STOP_NUMBERS):
+        terms += [STOP_TERMS[word] for word in words if word in STOP_TERMS]
     matches = numbers.intersection(terms)
     if not matches:
         return {}, 0
     return {term: terms.count(term) for term in matches}, len(words) - sum(map(cache.stop_words.__contains__, words))
 
 
-def split_words(text: str, *, heads: bool = False) -> list[str]:
-    """Return the folded words of a text in order; in scripts without spaces, pairs of characters.
-
-    With `heads`, the first syllable of each Korean word is included.
-    """
+def split_words(text: str) -> list[str]:
+    """Return the folded words of a text in order; in scripts without spaces, pairs of characters."""
     if text.isascii():
         # This takes half the time of a regular expression.
         return text.encode().translate(_ASCII).decode().split()
+    return _pairs(_WORD.findall(fold_text(text)))
+
+
+def _analyse(text: str, *, stored: bool) -> tuple[list[str], list[str]]:
+    """Return the folded words of a text, and the words to add: of compounds, and single characters that are words."""
+    if text.isascii():
+        return split_words(text), [word.lower() for word in find_compounds(text)]
+    normal = normal_text(text)
+    runs = _WORD.findall(normal.casefold())
+    compounds = chain(find_compounds(normal), find_signed_compounds(normal, text))
+    additions = [word for compound in compounds for word in split_words(compound)]
+    for run in runs:
+        if len(run) > 1 and _RUN.match(run):
+            additions += _HAN.findall(run)
+            if (stored or len(run) <= _SHORT) and _SYLLABLE.match(run):
+                additions.append(run[0])
+    return _pairs(runs), additions
+
+
+def _pairs(runs: Iterable[str]) -> list[str]:
     words: list[str] = []
-    for word in _WORD.findall(fold_text(text)):
-        if len(word) > 1 and _RUN.match(word):
-            if heads and _SYLLABLE.match(word):
-                words.append(word[0])
-            words.extend(map("".join, pairwise(word)))
+    for run in runs:
+        if len(run) > 1 and _RUN.match(run):
+            words.extend(map("".join, pairwise(run)))
         else:
-            words.append(word)
+            words.append(run)
     return words
 
 
@@ -118,26 +157,26 @@ def _terms_in(languages: frozenset[str]) -> _Terms:
 def _numbers(word: str, languages: frozenset[str]) -> tuple[int, ...]:
     """Return the number of each different stem of a word."""
     word = word[:_MAX_WORD]
-    if not word.isascii():
-        plain = _without_accents(word)
-    elif not word.isalpha():
+    if word.isascii() and not word.isalpha():
         return (zlib.crc32(word.encode()),)
-    else:
-        plain = word
+    plain = plain_word(word)
     stems = [plain]
     if plain.isascii():
         stems = [stem(plain, ENGLISH)]
     if languages != {ENGLISH} and len(word) > 1 and not any(map(str.isdigit, word)):
-        stems += _other_stems(word, languages)
-    return tuple(dict.fromkeys([zlib.crc32(each.encode("utf-8", "surrogatepass")) for each in stems]))
+        stems += _other_stems(word, plain, languages)
+    # A word of marks has no plain word.
+    return tuple(dict.fromkeys([zlib.crc32(each.encode("utf-8", "surrogatepass")) for each in stems if each]))
 
 
-def _other_stems(word: str, languages: frozenset[str]) -> list[str]:
+def _other_stems(word: str, plain: str, languages: frozenset[str]) -> list[str]:
     """Return the stems of a word in the languages of the text with its script; without any, in all of its script."""
     script = script_of(word)
     likely = [each for each in script if each in languages]
-    return [_without_accents(stem(word, each)) for each in likely or script if each != ENGLISH]
-
-
-def _without_accents(word: str) -> str:
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
+    stems = [plain_word(stem(word, each)) for each in likely or script if each != ENGLISH]
+    if plain.isascii():
+        return stems
+    stems.append(_AFFIXES.sub("", plain))
+    if not script:
+        stems.append(stems[0][:_STEM])
+    return stems

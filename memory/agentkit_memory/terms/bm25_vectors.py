@@ -13,7 +13,7 @@ from agentkit_memory.terms.analysis import count_terms, find_terms
 
 __all__ = ["SPACE", "SparseVector", "document_vector", "indexed_text", "query_vector", "weights_of_terms"]
 
-SPACE = "bm25-2"
+SPACE = "bm25-3"
 """Name of the space of these vectors. Change the name together with the analysis or the constants."""
 
 _FLOAT = Struct("f")
@@ -56,7 +56,7 @@ def weights_of_terms(text: str, factors: Mapping[int, float]) -> dict[int, float
 
 
 def query_vector(text: str) -> SparseVector:
-    """Return the weights of a question: the count of each term. A question of stop words has no terms."""
+    """Return the weights of a question: the count of each term."""
     counts, _ = count_terms(text)
     ordered = sorted(counts)
     return SparseVector(ordered, [float(counts[term]) for term in ordered])

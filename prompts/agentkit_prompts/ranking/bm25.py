@@ -10,23 +10,25 @@ from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, fold_text
+from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, plain_word
 
 __all__ = ["BM25", "words"]
 
 _B = 0.75
 _RUN = re.compile(rf"[{UNSPACED}]+|(?:[^\W_{UNSPACED}]|[{MARKS}])+")
 _IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
+_IS_HAN = re.compile(rf"[{HAN}]")
 
 
 def words(text: str) -> list[str]:
-    """Return the terms of `text` in order: Unicode words without differences of case and width. A run of characters of
-    a script without spaces, such as Chinese, is split into pairs of characters.
+    """Return the terms of `text` in order: Unicode words without differences of case, width and accents. A run of
+    characters of a script without spaces is split into pairs of characters; a Chinese character is a term too.
     """
     terms: list[str] = []
-    for run in _RUN.findall(fold_text(text)):
+    for run in map(plain_word, _RUN.findall(fold_text(text))):
         if len(run) > 1 and _IS_UNSPACED.match(run):
             terms += [first + second for first, second in pairwise(run)]
+            terms += _IS_HAN.findall(run)
         else:
             terms.append(run)
     return terms

@@ -1,0 +1,127 @@
+"""Compounds: words in several parts that may also be written as one word, and the reverse.
+
+A text has its words, and in addition the whole or the parts of each compound, so that a text is found by any of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED
+
+__all__ = ["find_compounds", "find_signed_compounds"]
+
+_LETTER = rf"(?:[^\W\d_]|[{MARKS}])"
+_NEXT_WORD = re.compile(rf"{_LETTER}*+")
+_LAST_WORD = re.compile(rf"(?<!{_LETTER}){_LETTER}++\Z")
+_LOWER = "[a-zß-öø-ÿα-ωа-ё]"
+_UPPER = "[A-ZÀ-ÖØ-ÞΑ-ΩЀ-Я]"
+_NAME_PART = re.compile(rf"{_UPPER}++(?!{_LOWER})|{_UPPER}+(?={_UPPER}{_LOWER})|{_UPPER}?{_LOWER}++|\d++")
+_NUMBER = re.compile(r"[0-9](?<![0-9][0-9])[0-9]*+(?:[-,.'’_٬٫][0-9]++)++")
+"""A number with separators, such as `1,250,000`."""
+_GROUPED = re.compile(r"[0-9]{1,3}(?:([-,.'’_ ])[0-9]{3})(?:\1[0-9]{3})*+(?![0-9])")
+"""The groups of thousands of a number."""
+_SPACED = re.compile(r"[0-9](?<![0-9][0-9])[0-9]{0,2}(?: [0-9]{3})++(?![0-9])")
+_NOT_DIGIT = re.compile(r"\D+")
+_LINE_END = re.compile(r"[-‐](?<=\w.)[ \t]*+\r?\n[ \t]*+(?=\w)")
+"""The end of a line that breaks a word."""
+_WRAP = re.compile(rf"\n(?<=[{UNSPACED}]\n)[{UNSPACED}]")
+"""The end of a line in a script without spaces, which may be inside a word."""
+_JOINER = re.compile(r"['’״׳\"·\u200c](?<=[^\W\d_].)(?=[^\W\d_])(?:(?<=[^\x00-\x7f].)|(?=[^\x00-\x7f])|(?<=·))")
+"""An apostrophe, gershayim, middle dot or zero-width non-joiner in a word. In ASCII, most apostrophes separate an
+ending, such as `'s`."""
+_RAISED = re.compile("[⁰¹²³⁴-⁹](?<=[^\\W⁰¹²³⁴-⁹].)")
+"""A raised digit after a word, such as the number of a footnote."""
+_MAX_LENGTH = 64
+"""Maximum characters of a name or a part of a word. A longer name is a hash or base64."""
+
+
+def _shape(byte: int) -> int:
+    """Return the kind of a character by its first byte: lower case, upper case, a digit, a separator, or itself."""
+    character = chr(byte)
+    if character in ",.'_" or byte >= 0x80:
+        return ord(",")
+    if character.isdigit():
+        return ord("0")
+    if character.islower():
+        return ord("a")
+    if character.isupper():
+        return ord("A")
+    return byte
+
+
+_SHAPES = bytes(map(_shape, range(256)))
+_NOT_FIRST = bytes(range(0x80, 0xC0))
+"""The bytes of UTF-8 after the first byte of a character."""
+
+
+def find_compounds(text: str) -> list[str]:
+    """Return the wholes and the parts of the compounds of a text in normal form, with its case; they are not folded."""
+    # The shape of a text excludes most compounds in a tenth of the time of a regular expression.
+    shape = text.encode("utf-8", "surrogatepass").translate(_SHAPES, _NOT_FIRST)
+    words: list[str] = []
+    if b"aA" in shape:
+        words += _parts_of_names(text, shape, b"aA")
+    if b"AAaa" in shape:
+        words += _parts_of_names(text, shape, b"AAaa")
+    if b"0,0" in shape or b"0-0" in shape:
+        words += _numbers(text)
+    if b"0 000" in shape:
+        words += [_NOT_DIGIT.sub("", number) for number in _SPACED.findall(text)]
+    if b"-\n" in shape or b"-\r\n" in shape or b"- \n" in shape:
+        words += [_word_around(text, end) for end in _LINE_END.finditer(text)]
+    return words
+
+
+def find_signed_compounds(text: str, original: str) -> Iterator[str]:
+    """Yield the compounds with signs that are not ASCII, and pairs of characters around the ends of lines.
+
+    Args:
+        text: The text in normal form, with its case.
+        original: The text before it was normalised, which contains the raised digits.
+    """
+    for joiner in _JOINER.finditer(text):
+        yield _word_around(text, joiner)
+    for digit in _RAISED.finditer(original):
+        yield _word_before(original, digit.start())
+    if "\n" in text:
+        for wrap in _WRAP.finditer(text):
+            yield text[wrap.start() - 1] + text[wrap.end() - 1]
+
+
+def _parts_of_names(text: str, shape: bytes, pattern: bytes) -> Iterator[str]:
+    """Yield the parts of names such as `parseXMLDocument` and `HTTPServer`; `PDFs` has no parts."""
+    end, found = 0, shape.find(pattern)
+    while found >= 0:
+        if found >= end:
+            start = found
+            while start > end and text[start - 1].isalnum():
+                start -= 1
+            end = found + 1
+            while end < len(text) and text[end].isalnum():
+                end += 1
+            if end - start <= _MAX_LENGTH:
+                yield from _NAME_PART.findall(text, start, end)
+        found = shape.find(pattern, max(end, found + 1))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """Yield the digits of numbers, with their decimals and without."""
+    for number in _NUMBER.findall(text):
+        yield _NOT_DIGIT.sub("", number)
+        grouped = _GROUPED.match(number)
+        if grouped and grouped.end() < len(number):
+            yield _NOT_DIGIT.sub("", grouped[0])
+
+
+def _word_around(text: str, sign: re.Match[str]) -> str:
+    """Return the word before and the word after a sign as one word."""
+    return _word_before(text, sign.start()) + _NEXT_WORD.match(text, sign.end())[0]  # type: ignore[index]
+
+
+def _word_before(text: str, end: int) -> str:
+    last = _LAST_WORD.search(text[max(0, end - _MAX_LENGTH) : end])
+    if last is None:
+        return ""
+    return last[0]
