@@ -168,8 +168,9 @@ class Paused(AgentError, metaclass=Hinted):
     """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` resumes the run.
 
     Attributes:
-        calls: The waiting calls, all of a reply, none of which has run. The id of a call of an agent as a tool is
-            prefixed with the id of the outer call and a slash, such as `c1/c7`.
+        calls: The waiting calls, all of a reply, none of which has run, with the arguments that their tools receive:
+            `Tool.as_received`. The id of a call of an agent as a tool is prefixed with the id of the outer call and a
+            slash, such as `c1/c7`.
         agents: Tool of each such inner call, by call id; `a/b` if `b` is a tool of agent `a`.
         journal: The journal of the run; `journal.dumps()` returns text.
     """

@@ -24,16 +24,20 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.explain import LayerRow
     from agentkit_prompts.composition.why import Why
+    from agentkit_prompts.context.messages import ToolCall
 
 __all__ = [
+    "call_lines",
     "complain",
     "degraded_note",
     "fail",
+    "is_cut",
     "layer_table",
     "layers_form",
     "library_errors",
     "logged",
     "note",
+    "note_call",
     "plain",
     "prepare",
     "progress_bar",
@@ -176,6 +180,41 @@ def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbe
     for row in rows:
         table.add_row(*[cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in row])
     _wide_console().print(table)
+
+
+def note_call(call: ToolCall, *, agent: str = "", is_whole: bool = False) -> None:
+    """Print a call that needs approval: a line for the call, and a line for each argument.
+
+    Args:
+        call: The call.
+        agent: Name of the inner agent that makes the call.
+        is_whole: True to cut no value.
+    """
+    for line in call_lines(call, agent=agent, is_whole=is_whole):
+        note(line)
+
+
+def call_lines(call: ToolCall, *, agent: str = "", is_whole: bool = False) -> list[str]:
+    """Return the lines of `note_call`."""
+    from agentkit_tools.calling.shown_arguments import argument_lines
+
+    origin = call.id
+    if agent:
+        origin += f", of {agent}"
+    lines = argument_lines(call.arguments, is_whole=is_whole)
+    end = "without arguments"
+    if lines:
+        end = "with:"
+    return [_one_line(f"{call.name} ({origin}) {end}"), *[f"  {line}" for line in lines]]
+
+
+def is_cut(call: ToolCall) -> bool:
+    """True if `call_lines` cuts a value of the call."""
+    return call_lines(call) != call_lines(call, is_whole=True)
+
+
+def _one_line(text: str) -> str:
+    return plain(text).replace("\n", "\ufffd")
 
 
 def short(text: str) -> str:

@@ -27,7 +27,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import RecallResult, recall
 from agentkit.run.parts.session import SessionProtocol
-from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_record import RunRecord, WaitingCall
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -35,6 +35,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.budget import Budget
+from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = [
     "Missing",
@@ -121,11 +122,19 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
 
 
 def _run_view(run: RunRecord) -> Json:
-    waiting = [{"id": call.call_id, "name": call.tool, "arguments": call.arguments} for call in run.waiting]
+    waiting = [_waiting_call(call) for call in run.waiting]
     error = ""
     if run.error is not None:
         error = str(run.error)
     return {**_summary(run), "error": error, "waiting": waiting, "journal": journal_view(_journal(run))}
+
+
+def _waiting_call(call: WaitingCall) -> Json:
+    """Return a waiting call with the lines of its arguments. `whole` are the lines without cuts, if lines are cut."""
+    lines, whole = argument_lines(call.arguments), argument_lines(call.arguments, is_whole=True)
+    if whole == lines:
+        whole = []
+    return {"id": call.call_id, "name": call.tool, "arguments": call.arguments, "lines": lines, "whole": whole}
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:

@@ -20,6 +20,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
 
@@ -239,8 +240,8 @@ def _state(
         return "finished", (), None
     calls = [replace(call, id=id) for id, call in waiting_calls(journal).items()]
     waiting = [call for call in calls if agent is not None and ("/" in call.id or _may_need_approval(agent, call.name))]
-    if waiting:
-        return "waiting", tuple([WaitingCall.of(call) for call in waiting]), None
+    if agent is not None and waiting:
+        return "waiting", tuple([WaitingCall.of(_as_received(agent, call)) for call in waiting]), None
     return "failed", (), RunError("Interrupted", "the journal ends before the run: resume the run")
 
 
@@ -250,6 +251,13 @@ def _waiting(paused: Paused) -> tuple[WaitingCall, ...]:
 
 def _may_need_approval(agent: Agent[Any, Any], tool: str) -> bool:
     return tool in agent.tools and agent.tools[tool].policy.approval != "never"
+
+
+def _as_received(agent: Agent[Any, Any], call: ToolCall) -> ToolCall:
+    """Return a call with the arguments that its function receives; a call of an inner agent is unchanged."""
+    if "/" in call.id:
+        return call
+    return agent.tools[call.name].as_received(call)
 
 
 def _error(error: BaseException | str) -> RunError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, Json, StrictInt
 
 __all__ = ["Base", "CompositionRequest", "Decide", "Decided", "RecallNow", "Start"]
 
@@ -65,7 +65,8 @@ class Decided(_Body):
 
     approve: bool
     reason: str = ""
-    arguments: dict[str, Any] | None = None
+    arguments: Json[dict[str, Any]] | dict[str, Any] | None = None
+    """An object, or JSON text: a browser would round large numbers of an object."""
 
 
 class Decide(_Body):

@@ -53,7 +53,7 @@ class WaitingCall:
     call_id: str
     tool: str
     arguments: str
-    """JSON text, as the model wrote it."""
+    """JSON text: of a call that needs approval, the arguments that its tool receives."""
     agent: str = ""
     """Name of the tool whose agent makes the call; empty if the agent of the run makes it. See `Paused.agents`."""
     asked_at: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import Composition, ModelError, ScriptedModel
+from agentkit import Agent, Composition, Message, ModelError, ScriptedModel, ToolCall, tool
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
@@ -219,6 +220,41 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
     os.close(master)
     assert "Now.\r\n" in shown
     assert stored(folder) == ["hello", "again", "Now.", "and again"]
+
+
+def test_a_person_sees_what_the_tool_receives_before_the_approval(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import pty
+
+    paid: list[object] = []
+
+    @tool(approval="always")
+    def pay(amount: int, memo: str, to: str = "the shop") -> str:
+        paid.append((amount, to))
+        return "ok"
+
+    def pays(id: str, arguments: str) -> Message:
+        return Message("assistant", tool_calls=(ToolCall(id, "pay", arguments),))
+
+    memo = "Order 4711, thank you. " * 12
+    twice = '{"amount": 30, "to": "the shop", "memo": "' + memo + '", "to": "mallory", "amount": 900000}'
+    once = json.dumps({"memo": memo, "amount": "900000"})
+    agent = Agent(ScriptedModel([pays("c1", twice), pays("c2", once), "Paid."]), "x", tools=[pay], name="bank")
+    master, slave = pty.openpty()
+    with open(slave, encoding="utf-8") as stdin, open(os.dup(slave), "w", encoding="utf-8") as stdout:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        os.write(master, b"pay\nshow\ny\n" + CTRL_D)
+        with Memory(folder / ".agentkit") as memory:
+            Chat(agent, memory, "s").talk()
+    os.close(master)
+    before, _, after = capfd.readouterr().err.partition("pay (c2) with:")
+    cut, _, whole = after.partition("needs your approval")
+    assert "needs your approval" not in before  # the first call, with names that occur twice, is refused
+    assert "  amount: 900000\n" in cut and '  to: "the shop"\n' in cut and f"(cut: {len(memo) + 2} characters)" in cut
+    assert json.dumps(memo) in whole
+    assert paid == [(900000, "the shop")]
 
 
 @pytest.mark.parametrize("end", ["stdin", "stdout"])

@@ -241,11 +241,17 @@ def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_
 
     with module.runs.worker(poll=0.1, grace=0):
         asyncio.run(begin())
+    shown: list[str] = []
     for words in (["list"], ["show", "evil"], ["approve", "evil", "--by", evil], ["show", "evil"], ["cancel", "evil"]):
         done = CliRunner().invoke(app, ["runs", *words, "--url", url])
         assert done.exit_code == 0, done.output
         assert not {"\x1b", "\u202e", "\u2066", "\u2028"} & {*done.output}
         assert "\nwaits: refund" not in done.output
+        if words[0] == "show" and "waits: pay" in done.output:
+            shown.append(done.output)
+    # The argument, on one line, with escapes for each character that could steer the terminal.
+    assert len(shown) == 1
+    assert '  to: "a\\u001b[2J\\u202eb\\u2066\\u2028\\nwaits: refund {} (r2)"\n' in shown[0]
 
 
 @pytest.mark.long

@@ -127,6 +127,7 @@ def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on(run_service: 
         run = client.post("/runs", {"agent": "cashier", "input": "Pay.", "session": "s"}).json()["id"]
         waiting = ended(client, run)
         assert (waiting["status"], [call["id"] for call in waiting["waiting"]]) == ("waiting", ["c1", "c2"])
+        assert [call["lines"] for call in waiting["waiting"]] == [["amount: 3"], ["amount: 4"]]
         assert client.events(f"/runs/{run}/events")[-1]["event"] == "pause"
         wrong = client.post(f"/runs/{run}/decisions", {"decisions": {"c9": {"approve": True}}})
         assert wrong.status_code == 422 and "c1, c2" in wrong.json()["error"]["message"]

@@ -1,20 +1,22 @@
-"""Concurrent and sequential execution of the tool calls of one assistant message."""
+"""Concurrent and sequential execution of the tool calls of one assistant message, and their approval."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["call_tools"]
+__all__ = ["call_to_approve", "call_tools"]
 
 _UNSEEN: ToolContext[Any] = ToolContext(None)
 """Context of calls of tools that do not read it."""
@@ -52,6 +54,17 @@ async def call_tools(
         else:
             batch.append(call)
     return results + await round_.answer_all(batch)
+
+
+async def call_to_approve(tool: Tool, call: ToolCall, context: ToolContext[Any]) -> ToolCall | None:
+    """Return the call for the person who must approve it, see `Tool.as_received`; None if it needs no approval."""
+    if not await tool.needs_approval(call, context):
+        return None
+    received, error = await run_in_thread(partial(tool.as_received, call), tool.policy.timeout)
+    # The validation failed or exceeded its time limit, as in `needs_approval`.
+    if error is not None:
+        return call
+    return received
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -18,14 +17,13 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
 from agentkit_prompts.hints import hinted, with_option_hints
-from agentkit_tools.calling.arguments import ToolArguments
+from agentkit_tools.calling.arguments import ToolArguments, text_of_arguments
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, unread
 from agentkit_tools.errors import (
-    ArgumentProblem,
     ToolArgumentError,
     ToolDefinitionError,
     ToolError,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
     from agentkit_tools.schemas.function_schema import Signature
 
-__all__ = ["NamedFunction", "Tool", "ToolDecorator", "tool"]
+__all__ = ["Tool", "ToolDecorator", "tool"]
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
@@ -52,17 +50,6 @@ D2 = TypeVar("D2")
 
 _LOG = logging.getLogger("agentkit.tools")
 _PLAIN = ToolPolicy()
-
-
-class NamedFunction(Protocol):
-    """Protocol of a function, a method or a class.
-
-    A `Tool` does not implement it, so that type checkers check the deps of tools in a list of tools and functions.
-    """
-
-    @property
-    def __name__(self) -> str: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @hinted
@@ -162,7 +149,8 @@ class Tool(ToolForms, Generic[P, R, D]):
 
         self.spec = spec
         self.function = function
-        self._arguments = ToolArguments(named_reader(signature.reader, spec.parameters), spec.parameters)
+        reader = named_reader(signature.reader, spec.parameters)
+        self._arguments = ToolArguments(reader, spec.parameters, defaults=signature.defaults)
         self._runner = FunctionRunner.of(function, signature.binding, nothing)
         self.original_name = original_name
         self.deps_types = signature.deps_types
@@ -345,20 +333,11 @@ class Tool(ToolForms, Generic[P, R, D]):
         check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
         text = arguments or "{}"
         if not isinstance(text, str):
-            text = self._json(text)
-        valid = self._arguments.at_once(text)
+            text = text_of_arguments(self.name, text)
+        valid = self._read_at_once(text)
         if valid is not None:
             return valid
-        return self._arguments.read(self.name, text, repair=self.policy.repair)
-
-    def _json(self, arguments: Mapping[str, Any]) -> str:
-        try:
-            return json.dumps(dict(arguments))
-        except (TypeError, ValueError) as error:
-            reason = str(error)
-        except RecursionError:
-            reason = "nested too deeply"
-        raise ToolArgumentError(self.name, [ArgumentProblem("", f"cannot be written as JSON: {reason}")])
+        return self._arguments.read(self.name, text, self.policy)
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Return the result of a call from a model, also if the tool raises an exception or exceeds its time limit.
@@ -386,9 +365,15 @@ class Tool(ToolForms, Generic[P, R, D]):
                 seconds = max(seconds - (perf_counter() - start), 0.0)
         return await self._runner.run(self.function, call, arguments, context, policy, seconds)
 
+    def _read_at_once(self, text: str) -> Arguments | None:
+        # Fast validation does not notice a name that occurs twice.
+        if self.policy.approval != "never":
+            return None
+        return self._arguments.at_once(text)
+
     async def _read(self, call: ToolCall) -> Arguments:
         text = call.arguments or "{}"
-        arguments = self._arguments.at_once(text)
+        arguments = self._read_at_once(text)
         if arguments is None:
             arguments = await self._arguments.read_in_time(self.name, text, self.policy)
         return arguments
@@ -416,6 +401,15 @@ class Tool(ToolForms, Generic[P, R, D]):
                 "approval of %s: the predicate failed, a person is asked: %s", self.name, describe_error(error)
             )
             return True
+
+    def as_received(self, call: ToolCall) -> ToolCall:
+        """Return a call with the arguments that the function receives, as JSON text for the person who approves it.
+
+        They are the validated values, with the defaults of omitted arguments. Invisible characters are escaped. Invalid
+        arguments are unchanged.
+        """
+        text = call.arguments or "{}"
+        return replace(call, arguments=self._arguments.received_text(self.name, text, self.policy))
 
     def __repr__(self) -> str:
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"

@@ -27,12 +27,12 @@ from agentkit.cli.options import (
     text_session,
     utf8,
 )
-from agentkit.cli.screen import note, put, put_json, tool_line
+from agentkit.cli.screen import note, note_call, put, put_json, tool_line
 from agentkit.errors import Paused
 from agentkit.run.engine.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
-from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, output_form, usage_form, waiting_form
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["kwargs_of", "note_cut", "result_form", "run"]
@@ -172,10 +172,10 @@ def _run(
 def _report_waiting(paused: Paused, journal: Path | None, *, as_json: bool) -> None:
     """Print the waiting calls and the command that approves them."""
     if as_json:
-        put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
+        put_json({"status": "waiting", "waiting": [waiting_form(call) for call in paused.calls]})
     note("these calls need approval and did not run:")
     for call in paused.calls:
-        note(f"  {call.name} {call.arguments}")
+        note_call(call, agent=paused.agents.get(call.id, ""), is_whole=True)
     if journal is None:
         note("run again with --yes to approve them, or use `agentkit chat`")
     else:

@@ -12,7 +12,7 @@ import typer
 
 from agentkit.cli.commands.map_command import map_
 from agentkit.cli.options import AsJson, utf8
-from agentkit.cli.screen import complain, note, put, put_table
+from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs_facade import Runs
 from agentkit.durable.schedules import ScheduleInfo
@@ -118,10 +118,9 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
         _line(str(cause))
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
-        details = call.call_id
-        if call.agent:
-            details += f", of {call.agent}"
-        _line(f"waits: {call.tool} {call.arguments} ({details})")
+        put("waits: " + "\n".join(call_lines(call.call, agent=call.agent)))
+    if any(is_cut(call.call) for call in info.waiting):
+        note("long arguments are cut: --json prints them whole")
 
 
 @runs_app.command()

@@ -17,12 +17,13 @@ from agentkit.cli.options import text_session
 from agentkit.cli.screen import (
     complain,
     degraded_note,
+    is_cut,
     layer_table,
     layers_form,
     library_errors,
     note,
+    note_call,
     put,
-    short,
     tool_line,
     why_form,
 )
@@ -245,17 +246,18 @@ class Chat:
         note_cut(result)
 
     def _decision(self, call: ToolCall) -> Decision:
-        text = f"{call.name} {short(call.arguments)}"
+        note_call(call)
         if not self._at_terminal:
-            note(f"{text} needs approval and is denied, because this is not a terminal")
+            note(f"{call.name} needs approval and is denied, because this is not a terminal")
             return Denied("the chat has no terminal to approve the call.")
-        note(f"{text} needs your approval")
-        try:
-            with _waking():
-                answer = input("run it? [y/N] ").strip()
-        except (EOFError, KeyboardInterrupt):
-            put("")
-            answer = ""
+        note(f"{call.name} needs your approval")
+        question = "run it? [y/N] "
+        if is_cut(call):
+            question = "run it? [y/N, or show: the whole arguments] "
+        answer = _answer_to(question)
+        while answer.lower() == "show":
+            note_call(call, is_whole=True)
+            answer = _answer_to(question)
         if answer.lower() in ("y", "yes"):
             return Approved()
         if answer.lower() in ("", "n", "no"):
@@ -303,6 +305,16 @@ def _recall_note(event: Recalled) -> str:
         lines.setdefault(f"conversation {message.session}", []).append(str(message.position))
     sources = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
     return f"recalled {sources or 'nothing'}"
+
+
+def _answer_to(question: str) -> str:
+    """Return the answer of a person; an empty text after Ctrl-C or Ctrl-D."""
+    try:
+        with _waking():
+            return input(question).strip()
+    except (EOFError, KeyboardInterrupt):
+        put("")
+        return ""
 
 
 def _typed_lines() -> Iterator[str]:

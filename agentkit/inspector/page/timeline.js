@@ -96,15 +96,21 @@ export function approvals(run, decide) {
     run.waiting.map((call) => {
       const reason = h("input", { type: "text", placeholder: "Reason for the model, if denied", "aria-label": "Reason" });
       const changed = h("textarea", { rows: "2", spellcheck: "false", "aria-label": "Arguments" });
-      changed.value = arguments_(call.arguments);
+      // The text itself: parsed numbers would be rounded.
+      changed.value = call.arguments;
+      const lines = h("pre", { class: "arguments", dir: "ltr" }, shown(call.lines.join("\n")));
+      const whole = call.whole.length
+        ? h("button", { type: "button", class: "link", onclick: () => { replace(lines, shown(call.whole.join("\n"))); whole.remove(); } }, "Show long values whole")
+        : null;
       const notes = h("div", { "aria-live": "assertive" });
       const buttons = [];
       const made = (approve) => async () => {
         const decision = { approve };
         if (!approve && reason.value) decision.reason = reason.value;
-        if (approve && changed.value !== arguments_(call.arguments)) {
+        if (approve && changed.value !== call.arguments) {
           try {
-            decision.arguments = JSON.parse(changed.value);
+            JSON.parse(changed.value);
+            decision.arguments = changed.value;
           } catch (error) {
             replace(notes, h("p", { class: "warning" }, `The arguments are not JSON: ${error.message}`));
             return;
@@ -126,6 +132,8 @@ export function approvals(run, decide) {
         "article",
         { class: "approval-card" },
         h("h3", null, icon("approval"), "Run ", h("b", { dir: "auto" }, shown(call.name)), "?", h("small", null, shown(call.id))),
+        lines,
+        whole,
         h("label", null, "Arguments", changed),
         h("div", { class: "decide" }, buttons, reason),
         notes,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import AnyPrompt
     from agentkit_tools import DynamicToolset, Tool
-    from agentkit_tools.tool import NamedFunction
+    from agentkit_tools.schemas.callables import NamedFunction
 
 __all__ = [
     "CHANGES",

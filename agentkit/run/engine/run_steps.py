@@ -30,7 +30,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.failures_in_a_row import counts_after
 from agentkit_tools.calling.tool_threads import run_in_thread
-from agentkit_tools.dispatch import call_tools
+from agentkit_tools.dispatch import call_to_approve, call_tools
 from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -187,7 +187,8 @@ class RunSteps:
     # Tools
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        waiting = [call for call in calls if await self._needs_approval(call)]
+        asked = [await self._call_to_approve(call) for call in calls]
+        waiting = [call for call in asked if call is not None]
         if waiting:
             await self._emit(events.ApprovalAsked, step, tuple(waiting))
         decisions = await self._decisions(waiting)
@@ -220,9 +221,9 @@ class RunSteps:
             decisions[call.id] = decision(answer, call_name(call))
         return decisions
 
-    async def _needs_approval(self, call: ToolCall) -> bool:
+    async def _call_to_approve(self, call: ToolCall) -> ToolCall | None:
         context = ToolContext(self._setup.deps, self._setup.journal.run_id, call.id)
-        return await self._tools[call.name].needs_approval(call, context)
+        return await call_to_approve(self._tools[call.name], call, context)
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         run = self._run

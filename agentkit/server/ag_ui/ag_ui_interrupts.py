@@ -14,11 +14,10 @@ from agentkit.runs.run_record import RunRecord
 from agentkit.server.endpoints.exchange import validated
 from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = ["decisions_of", "interrupt_of", "interrupted_run", "outer_call"]
 
-_MAX_ARGUMENTS = 500
-"""Maximum characters of arguments in the message of an interrupt."""
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -46,15 +45,17 @@ def interrupt_of(run_id: str, call: ToolCall) -> Interrupt:
 
     Args:
         run_id: Id of the run on the server.
-        call: The call. A call of an inner agent is attached to the call of the agent's tool.
+        call: The call. A call of an inner agent is attached to the call of the agent's tool. The message cuts long
+            values of its arguments; the metadata contain them whole.
     """
-    arguments = call.arguments
-    if len(arguments) > _MAX_ARGUMENTS:
-        arguments = f"{arguments[:_MAX_ARGUMENTS]}..."
+    lines = argument_lines(call.arguments)
+    question = f"Run {call.name} without arguments?"
+    if lines:
+        question = "\n".join([f"Run {call.name} with these arguments?", *lines])
     return Interrupt(
         id=f"{run_id}-{call.id}",
         reason="tool_call",
-        message=f"Run {call.name} with {arguments}?",
+        message=question,
         tool_call_id=f"{run_id}-{outer_call(call.id)}",
         response_schema=_SCHEMA,
         metadata={"name": call.name, "arguments": call.arguments},

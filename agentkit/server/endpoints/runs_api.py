@@ -22,7 +22,7 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, query_int, query_text
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.event_form import call_form
+from agentkit.server.served_runs.event_form import waiting_form
 from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
@@ -75,7 +75,11 @@ _RUN = {
         "input": {"type": ["object", "null"]},
         **_ANSWER,
         "error": {"type": ["object", "null"], "description": "`type` and `message` of the error."},
-        "waiting": {"type": "array", "items": {"type": "object"}, "description": "The calls that wait for a decision."},
+        "waiting": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "The calls that wait for a decision; `lines` shows the arguments.",
+        },
         "usage": {"type": "object", "description": "Tokens, and `money` in US dollars or null."},
     },
 }
@@ -384,7 +388,7 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
         "error": error,
-        "waiting": [call_form(waiting.call) for waiting in record.waiting],
+        "waiting": [waiting_form(waiting.call) for waiting in record.waiting],
         "usage": asdict(record.usage),
     }
 

@@ -29,7 +29,7 @@ from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.event_form import call_form, event_form, usage_form
+from agentkit.server.served_runs.event_form import event_form, usage_form, waiting_form
 from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.served_runs.request_checks import check_decisions, check_room, same_run
 from agentkit.server.served_runs.tenant_limits import TenantLimits
@@ -383,7 +383,7 @@ def _last_event(journal: Journal, record: RunRecord) -> tuple[str, dict[str, Any
             }
             return "run_finished", data
         case "waiting":
-            return "run_waiting", {"calls": [call_form(waiting.call) for waiting in record.waiting]}
+            return "run_waiting", {"calls": [waiting_form(waiting.call) for waiting in record.waiting]}
         case "failed":
             error: dict[str, Any] = {}
             if record.error is not None:

@@ -16,6 +16,7 @@ from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.citations import citation_form
 from agentkit.run.parts.decisions import decision_data
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = [
     "answer_form",
@@ -24,6 +25,7 @@ __all__ = [
     "message_form",
     "output_form",
     "usage_form",
+    "waiting_form",
 ]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
@@ -45,6 +47,11 @@ def usage_form(usage: Usage) -> dict[str, Any]:
 def call_form(call: ToolCall) -> dict[str, Any]:
     """Return a tool call as JSON data: its id, the name of the tool, and the arguments as JSON text."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def waiting_form(call: ToolCall) -> dict[str, Any]:
+    """Return a call that needs approval as JSON data: also `lines`, its arguments for the person who approves it."""
+    return {**call_form(call), "lines": argument_lines(call.arguments)}
 
 
 def message_form(message: Message) -> dict[str, Any]:
@@ -134,7 +141,7 @@ _FORMS: Mapping[type, Any] = {
     events.PromptComposed: _composed,
     events.ModelReplied: _replied,
     events.Recalled: _recalled,
-    events.ApprovalAsked: lambda event: {"step": event.step, "calls": [call_form(call) for call in event.calls]},
+    events.ApprovalAsked: lambda event: {"step": event.step, "calls": [waiting_form(call) for call in event.calls]},
     events.ApprovalGiven: lambda event: {
         "step": event.step,
         "call": call_form(event.call),

@@ -21,7 +21,7 @@ from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.event_form import answer_form, call_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, usage_form, waiting_form
 from agentkit.server.served_runs.fair_places import FairPlaces
 from agentkit.server.served_runs.live_run import LiveRun
 from agentkit.server.served_runs.public_errors import PUBLIC_ERRORS, public_error
@@ -363,7 +363,7 @@ def _session_key(record: RunRecord) -> tuple[Owner, str] | None:
 def _paused_outcome(paused: Paused) -> tuple[dict[str, Any], RunEvent]:
     waiting = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
     changes = {"state": "waiting", "waiting": waiting, "usage": _usage_of(paused)}
-    return changes, _event("run_waiting", calls=[call_form(call) for call in paused.calls])
+    return changes, _event("run_waiting", calls=[waiting_form(call) for call in paused.calls])
 
 
 def _usage_of(error: BaseException, default: Usage = NO_USAGE) -> Usage:

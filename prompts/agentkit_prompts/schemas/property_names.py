@@ -49,7 +49,7 @@ def original_names(schema: Mapping[str, Any]) -> dict[str, str]:
 def with_original_names(text: str, names: Mapping[str, str]) -> str:
     """Return the JSON text of arguments with original names; `names` maps replacements to original names.
 
-    Text that is not JSON is returned unchanged.
+    Text that is not JSON, or contains a name and its replacement in the same object, is returned unchanged.
     """
     if not any(wire in text for wire in names):
         return text
@@ -102,7 +102,10 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         return [_renamed(item, names) for item in value]
     if not isinstance(value, dict):
         return value
-    return {names.get(name, name): _renamed(item, names) for name, item in value.items()}
+    renamed = {names.get(name, name): _renamed(item, names) for name, item in value.items()}
+    if len(renamed) < len(value):
+        raise ValueError("two names of an object stand for the same property")
+    return renamed
 
 
 def _names(schema: Any) -> Iterator[str]:

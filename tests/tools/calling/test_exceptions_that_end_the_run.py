@@ -19,6 +19,7 @@ from agentkit.prompts import Message, ToolCall
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
 from agentkit_tools.calling.arguments import ToolArguments
+from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.errors import MCPServerLost, RunInterrupt
 from agentkit_tools.schemas.argument_reader import ArgumentReader
@@ -418,7 +419,7 @@ def test_a_reader_that_fails_at_once_is_asked_thoroughly(error: BaseException) -
     reader = ArgumentReader(raises(error), 100, lambda text: {"n": 1})
     arguments = ToolArguments(reader, {})
     assert arguments.at_once('{"n": 1}') is None
-    assert arguments.read("take", '{"n": 1}', repair=False) == {"n": 1}
+    assert arguments.read("take", '{"n": 1}', ToolPolicy()) == {"n": 1}
 
 
 def test_it_passes_from_a_reader() -> None:
@@ -426,7 +427,7 @@ def test_it_passes_from_a_reader() -> None:
     with pytest.raises(Stop):
         arguments.at_once("{}")
     with pytest.raises(Stop):
-        arguments.read("take", "{}", repair=False)
+        arguments.read("take", "{}", ToolPolicy())
 
 
 def test_leaving_in_a_tool_leaves_the_program() -> None:

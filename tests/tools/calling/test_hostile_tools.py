@@ -563,13 +563,23 @@ def test_whatever_a_model_sends_is_answered_in_short(taker: str) -> None:
     assert failures == []
 
 
-async def test_the_last_of_duplicate_keys_is_what_everybody_sees() -> None:
-    seen: list[Any] = []
-
-    @tool(approval=lambda arguments, context: bool(seen.append(arguments["value"])))
-    async def pay(value: int) -> str:
+@pytest.mark.parametrize("approval", ["always", lambda arguments, context: False])
+async def test_a_name_that_occurs_twice_is_refused_by_a_tool_that_can_need_approval(approval: Any) -> None:
+    @tool(approval=approval, repair=True)
+    async def pay(value: int, more: Any = None) -> str:
         return str(value)
 
-    call = ToolCall("c", "pay", '{"value": 1, "value": 1000}')
-    assert (await pay.call(call, ToolContext(None))).content == "1000"
-    assert seen == [1000]
+    twice = (
+        '{"value": 1, "value": 1000}',
+        '{"value": 1, "v\\u0061lue": 1000}',
+        '{"value": 1, "more": [{"a": 1, "b": {}, "a": 2}]}',
+        '{"value": 1, "more": ' + "9" * 5_000 + ', "value": 1000}',
+        '{"value": 1, "more": 1e400, "value": 1000}',
+        "{'value': 1, 'value': 1000}",
+        '```json\n{"value": 1, "value": 1000}\n```',
+        json.dumps('{"value": 1, "value": 1000}'),
+    )
+    for arguments in twice:
+        call = ToolCall("c", "pay", arguments)
+        assert not await pay.needs_approval(call, ToolContext(None)), arguments
+        assert (await pay.call(call, ToolContext(None, approved=True))).status == "error", arguments

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from agentkit_prompts.schemas.subschemas import is_null_default, takes_null
+from agentkit_tools.calling.shown_arguments import check_unique_names
 
 __all__ = ["repaired", "without_null_defaults", "without_nulls"]
 
@@ -74,9 +75,13 @@ def _pruned(text: str, pruning: _Pruning) -> str | None:
 
 def _load(text: str) -> Any:
     try:
-        return from_json(text)
+        value = from_json(text)
     except ValueError:
-        return from_json(_as_json(text))
+        text = _as_json(text)
+        value = from_json(text)
+    # Ambiguous: `from_json` keeps the last value of a name that occurs twice.
+    check_unique_names(text)
+    return value
 
 
 def _unfenced(text: str) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import ErrorDetails, from_json, to_jsonable_python
 
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.schemas.schema_problems import InvalidValueError, SchemaProblem
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
+from agentkit_tools.calling.shown_arguments import RepeatedNameError, check_unique_names, visible_json
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
@@ -21,7 +22,7 @@ from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_e
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
-__all__ = ["ToolArguments"]
+__all__ = ["ToolArguments", "text_of_arguments"]
 
 _MAX_CHARS = 5_000_000
 _MAX_PROBLEMS = 10_000
@@ -38,6 +39,8 @@ class ToolArguments:
     """JSON Schema of the parameters, before its conversion to a strict schema."""
     is_strict: bool = False
     """True if the model received a strict schema: null stands for an omitted argument."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values of omitted arguments, by property name, if the function has them."""
 
     def at_once(self, text: str) -> Arguments | None:
         """Return arguments that are valid without repair; None if they are not, or if validation could take long."""
@@ -50,23 +53,26 @@ class ToolArguments:
                 raise
             return None
 
-    def read(self, tool: str, text: str, *, repair: bool) -> Arguments:
+    def read(self, tool: str, text: str, policy: ToolPolicy) -> Arguments:
         """Return validated arguments, from repaired text if necessary.
 
-        Validators can be code of the developer, which can raise any exception.
+        Validators can be code of the developer, which can raise any exception. Arguments with the same name twice are
+        invalid for a tool that can need approval: a person could approve another value than the function receives.
 
         Raises:
             ToolArgumentError: The arguments are invalid; the message lists all problems.
         """
-        if self.reader.own_names is not None:
-            text = self.reader.own_names(text)
         if len(text) > _MAX_CHARS:
             problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
             raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
+        if policy.approval != "never":
+            _check_unique_names(tool, text)
+        if self.reader.own_names is not None:
+            text = self.reader.own_names(text)
         first: BaseException | None = None
         reading = text
         try:
-            for candidate in self._readings(text, repair=repair):
+            for candidate in self._readings(text, repair=policy.repair):
                 try:
                     return self.reader.thoroughly(candidate.text)
                 except BaseException as error:
@@ -104,8 +110,7 @@ class ToolArguments:
             ToolArgumentError: The arguments are invalid.
             DeadlineError: Reading exceeded the time limit of a call.
         """
-        read = partial(self.read, tool, text, repair=policy.repair)
-        arguments, error = await run_in_thread(read, policy.timeout)
+        arguments, error = await run_in_thread(partial(self.read, tool, text, policy), policy.timeout)
         # A validator that raises these in a thread must not end the run.
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise _unreadable(tool, error)
@@ -116,6 +121,70 @@ class ToolArguments:
         finally:
             # See `read`.
             del error
+
+    def received_text(self, tool: str, text: str, policy: ToolPolicy) -> str:
+        """Return the arguments that the function receives as JSON text: validated, converted and with defaults.
+
+        A value without a JSON form, or whose JSON form is read as another value, is the value of the model. Invalid
+        arguments are returned unchanged.
+        """
+        try:
+            arguments = self.read(tool, text, policy)
+        except ToolArgumentError:
+            return text
+        written = _json_object(text)
+        if self.reader.own_names is not None:
+            written = _json_object(self.reader.own_names(text))
+        defaults = {name: value for name, value in self.defaults.items() if name not in {*arguments, *written}}
+        try:
+            received = to_jsonable_python(dict(arguments), by_alias=True)
+            again = self.read(tool, json.dumps(received), policy)
+            for name in received.keys() & written.keys():
+                if again.get(name) != arguments[name]:
+                    received[name] = written[name]
+            return visible_json({**received, **defaults})
+        except BaseException as error:
+            if ends_run(error):
+                raise
+        # The function has other names for its parameters, or a value without a JSON form.
+        if not written:
+            return text
+        return visible_json({**written, **defaults})
+
+
+def text_of_arguments(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the JSON text of the arguments of a tool.
+
+    Raises:
+        ToolArgumentError: The arguments have no JSON form.
+    """
+    try:
+        return json.dumps(dict(arguments))
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "nested too deeply"
+    raise ToolArgumentError(tool, [ArgumentProblem("", f"cannot be written as JSON: {reason}")])
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the object of a JSON text; an empty object if the text is not a JSON object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return value
+
+
+def _check_unique_names(tool: str, text: str) -> None:
+    try:
+        check_unique_names(text)
+    except RepeatedNameError as error:
+        name = visible_json(_short_text(error.name))
+        problem = ArgumentProblem("", f"the name {name} occurs twice in an object: write each name once")
+        raise ToolArgumentError(tool, [problem]) from None
 
 
 class _Reading(NamedTuple):

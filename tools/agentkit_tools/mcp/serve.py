@@ -17,6 +17,7 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
+from agentkit_tools.dispatch import call_to_approve
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
@@ -116,8 +117,11 @@ class _Offer:
     async def _result(self, tool: Tool, call: ToolCall, progress: _Progress) -> ToolResult:
         context = ToolContext(self._options.get("deps"), "mcp", call.id, run=progress)
         approve = self._options.get("approve")
-        if approve is not None and await tool.needs_approval(call, context):
-            verdict = approve(call)
+        waiting = None
+        if approve is not None:
+            waiting = await call_to_approve(tool, call, context)
+        if approve is not None and waiting is not None:
+            verdict = approve(waiting)
             if isawaitable(verdict):
                 verdict = await verdict
             context.approved = bool(verdict)

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from hashlib import blake2b
 from inspect import signature, unwrap
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -16,6 +16,7 @@ from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
 
 __all__ = [
+    "NamedFunction",
     "described",
     "docstring_of",
     "inner_function",
@@ -28,6 +29,17 @@ __all__ = [
 
 _ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class NamedFunction(Protocol):
+    """Protocol of a function, a method or a class.
+
+    A `Tool` does not implement it, so that type checkers check the deps of tools in a list of tools and functions.
+    """
+
+    @property
+    def __name__(self) -> str: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def raw(function: Any) -> Any:

@@ -149,6 +149,15 @@ class Signature:
     parameters: dict[str, Any] = field(init=False)
     """JSON Schema of the arguments, an object."""
 
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Defaults of omitted arguments, by property name, without defaults that JSON cannot express.
+
+        A function without described parameters, such as the function of a foreign schema, has none.
+        """
+        properties = getattr(self, "parameters", {}).get("properties", {})
+        return {name: entry["default"] for name, entry in properties.items() if "default" in entry}
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields = {}
         for name, item in self.fields.items():
