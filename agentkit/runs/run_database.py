@@ -19,8 +19,10 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentkit.runs import conversions
 from agentkit.runs.run_errors import RunStoreError
+from agentkit_prompts.system.acting_objects import acting_objects
 
 __all__ = [
+    "DBOS_TABLES",
     "RunDatabase",
     "call_of",
     "decisions_table",
@@ -153,6 +155,12 @@ workers_table = sa.Table(
     sa.Column("beat_at", sa.Float, nullable=False),
 )
 _format_table = sa.Table("agentkit_store", _metadata, sa.Column("format", sa.Integer, nullable=False))
+DBOS_TABLES = (
+    *("application_versions", "dbos_migrations", "event_dispatch_kv", "notifications", "operation_outputs", "queues"),
+    *("streams", "workflow_events", "workflow_events_history", "workflow_input", "workflow_output"),
+    *("workflow_schedules", "workflow_status"),
+)
+"""Tables of DBOS in the file of durable runs. On PostgreSQL they have a separate schema, with triggers of DBOS."""
 _OLD_TABLES = ("run_store", "agentkit_approvals")
 """Tables that only versions before 0.1 created."""
 
@@ -206,6 +214,7 @@ class RunDatabase:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
+        self._check_objects(connection)
         tables = set(sa.inspect(connection).get_table_names())
         if _format_table.name not in tables:
             if old := tables.intersection(_OLD_TABLES):
@@ -235,6 +244,26 @@ class RunDatabase:
             conversions.CONVERSIONS[format](connection)
         connection.execute(sa.update(_format_table).values(format=conversions.FORMAT))
 
+    def _check_objects(self, connection: sa.Connection) -> None:
+        """Refuse objects of another author that act when the tables are read or written."""
+        names = [*_metadata.tables]
+        if self.is_sqlite:
+            names += DBOS_TABLES
+        objects = acting_objects(partial(_rows_of, connection), names, is_sqlite=self.is_sqlite)
+        if objects:
+            raise RunStoreError(
+                f"{self.name}: {', '.join(map(str, objects)):.600} would run in this process, and agentkit creates no "
+                "such object: do not open a database of a person whom you do not trust; in a database that you trust, "
+                f"remove it first: {'; '.join([each.removal for each in objects]):.600}",
+                path=self.name,
+                name=objects[0].name,
+                value=objects[0].table,
+            )
+
+
+def _rows_of(connection: sa.Connection, statement: str) -> list[Any]:
+    return [*connection.exec_driver_sql(statement)]
+
 
 def sqlite_engine(path: str | None) -> sa.Engine:
     """Return the engine of a SQLite file, or without a path the engine of a database in memory."""
@@ -254,6 +283,9 @@ def _prepare(connection: Any, _: object) -> None:
     if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:
         connection.create_function("unixepoch", 1, lambda _: round(time.time(), 3))
     connection.execute("PRAGMA foreign_keys=ON")
+    # The schema of a file from another person can call functions. On old SQLite, tables of DBOS call our `unixepoch`.
+    if sqlite3.sqlite_version_info >= _FIRST_WITH_SUBSEC:
+        connection.execute("PRAGMA trusted_schema=OFF")
     # Lock at the start of a transaction: a reader that becomes a writer fails if another writer was first.
     connection.isolation_level = "IMMEDIATE"
     connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")

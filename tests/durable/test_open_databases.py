@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from agentkit import Runs
 from agentkit.cli.app import app
 from agentkit.durable import DurableError
+from agentkit.runs.run_database import DBOS_TABLES, runs_table
+from agentkit.runs.run_errors import RunStoreError
 from agentkit.runs.run_record import RunsWanted
 from tests.raising import raises
 
@@ -45,6 +47,49 @@ def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built
     asked = sa.text("SELECT typeof(unixepoch('subsec')), unixepoch('subsec') > 1700000000")
     with runs.store.engine.connect() as connection:
         assert connection.execute(asked).one() == ("real", 1)
+
+
+@pytest.mark.parametrize(
+    ("statements", "name"),
+    [
+        ("CREATE TRIGGER k AFTER UPDATE ON agentkit_decisions BEGIN SELECT 1; END", "k"),
+        ("CREATE TRIGGER k AFTER INSERT ON WORKFLOW_STATUS BEGIN SELECT 1; END", "k"),
+        ("DROP TABLE agentkit_usage; CREATE VIEW agentkit_usage AS SELECT 1", "agentkit_usage"),
+        ("DROP TABLE agentkit_events; CREATE VIRTUAL TABLE agentkit_events USING fts5(run)", "agentkit_events"),
+        ("CREATE TABLE other (x); CREATE TRIGGER k AFTER INSERT ON other BEGIN SELECT 1; END", None),
+    ],
+)
+def test_a_database_from_another_person_runs_nothing(url: str, statements: str, name: str | None) -> None:
+    database = sqlite3.connect(url.removeprefix("sqlite:///"))
+    database.executescript(statements)
+    database.close()
+    opened = Runs(url)
+    if name is None:
+        assert opened.store.rows
+        opened.close()
+        return
+    with raises(RunStoreError, name=name):
+        assert opened.store.rows
+
+
+def test_the_tables_of_dbos_are_known(empty_database: Path) -> None:
+    database = sqlite3.connect(empty_database)
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    database.close()
+    assert tables <= {*DBOS_TABLES, *runs_table.metadata.tables, "sqlite_sequence"}
+
+
+def test_triggers_and_rules_on_tables_of_runs_are_refused_on_postgresql(postgres_url: str) -> None:
+    server = sa.make_url(postgres_url).set(drivername="postgresql+psycopg")
+    with sa.create_engine(server, isolation_level="AUTOCOMMIT").connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE ruled")
+    opened = Runs(server.set(drivername="postgresql", database="ruled").render_as_string(hide_password=False))
+    assert opened.store.rows
+    with opened.store.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE RULE r AS ON UPDATE TO agentkit_decisions DO INSTEAD NOTHING")
+    opened.store.close()
+    with raises(RunStoreError, name="r"):
+        assert opened.store.rows
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agentkit_memory.database.deferred_writes import DeferredWrites
 from agentkit_memory.database.driver_errors import code_of, translate
-from agentkit_memory.database.migrate import REVISION, current_revision, migrate
+from agentkit_memory.database.migrate import REVISION, check_objects, current_revision, migrate
 from agentkit_memory.database.postgres import PostgresServer
 from agentkit_memory.database.residue import may_hold
 from agentkit_memory.database.sqlite import SQLiteFile
@@ -122,6 +122,7 @@ class Database:
             database = cls(server, server.where, timeout, clock)
         try:
             with database.read() as connection:
+                check_objects(connection, database.where, is_sqlite=database.is_sqlite)
                 current = current_revision(connection)
             if current != REVISION:
                 with database.write() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 
 from agentkit_memory.database.conversions import CONVERSIONS
 from agentkit_memory.database.tables import METADATA
-from agentkit_memory.errors import StoreVersion
+from agentkit_memory.errors import StoreCorrupt, StoreVersion
+from agentkit_prompts.system.acting_objects import acting_objects
 
-__all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
+__all__ = ["MIGRATIONS", "REVISION", "TABLES", "check_objects", "current_revision", "migrate", "rows_of"]
 
 REVISION = "2026_01"
 """The newest revision in `migrations/versions`. The names of revisions are in alphabetical order."""
@@ -20,6 +22,31 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 # The table of Alembic has separate metadata: tests compare `METADATA` with the tables of a revision.
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+TABLES = frozenset({*METADATA.tables, _VERSION.name})
+"""Names of all tables of a memory."""
+
+
+def check_objects(connection: Connection, where: str, *, is_sqlite: bool) -> None:
+    """Refuse a database with objects of another author that act when the tables of a memory are read or written.
+
+    Raises:
+        StoreCorrupt: The database has such a trigger, view, rule or virtual table. No statement of it ran.
+    """
+    objects = acting_objects(partial(rows_of, connection), TABLES, is_sqlite=is_sqlite)
+    if objects:
+        raise StoreCorrupt(
+            f"{where}: {', '.join(map(str, objects)):.600} would run in this process, and agentkit creates no such "
+            "object: do not open a file of a person whom you do not trust; in a file that you trust, remove it first: "
+            f"{'; '.join([each.removal for each in objects]):.600}",
+            path=where,
+            name=objects[0].name,
+            table=objects[0].table,
+        )
+
+
+def rows_of(connection: Connection, statement: str) -> list[Any]:
+    """Return the rows of a statement."""
+    return [*connection.exec_driver_sql(statement)]
 
 
 def current_revision(connection: Connection) -> str | None:

@@ -25,6 +25,8 @@ _PRAGMAS = (
     # 16,000 kB: the pages that a recall reads are spread over a large file.
     "cache_size=-16000",
     "secure_delete=ON",
+    # The schema of a file from another person can call functions.
+    "trusted_schema=OFF",
 )
 
 _idle: list[Connection] = []

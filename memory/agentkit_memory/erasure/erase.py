@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, select, update
@@ -19,6 +20,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete,
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
 from agentkit_memory.database.engine import Database
+from agentkit_memory.database.migrate import TABLES, rows_of
 from agentkit_memory.database.residue import parts_of
 from agentkit_memory.database.rows import decode_rows, raw_rows
 from agentkit_memory.database.tables import (
@@ -39,6 +41,7 @@ from agentkit_memory.scope import MAX_NAME, NAMES, Scope
 from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.scope_rows import covered_ids
+from agentkit_prompts.system.acting_objects import other_tables
 
 __all__ = ["erase", "resume"]
 
@@ -132,6 +135,9 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
         remaining, scope_ids = _rescan(connection, request)
+        unchecked = _unchecked_tables(database, connection)
+    if unchecked:
+        notes.append(f"tables that agentkit did not create were not checked: {', '.join(map(repr, unchecked)):.300}")
     points: int | None = None
     try:
         counted = sum(indexes.catch_up(space, removals=True).count(scope_ids) for space in spaces)
@@ -158,7 +164,15 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         compacted = _overwrite(database, indexes, request, notes)
         finished = update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock())
         database.change(lambda connection: connection.execute(finished))
-    return Erasure(request.id, removed, remaining, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
+    note = "; ".join(dict.fromkeys(notes))
+    return Erasure(request.id, removed, remaining, points, waiting, compacted, note, unchecked)
+
+
+def _unchecked_tables(database: Database, connection: Connection) -> tuple[str, ...]:
+    """Return the tables of a SQLite file that other programs created; () for a server, which several programs share."""
+    if not database.is_sqlite:
+        return ()
+    return tuple(other_tables(partial(rows_of, connection), TABLES))
 
 
 def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: list[str]) -> bool:

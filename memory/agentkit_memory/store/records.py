@@ -177,6 +177,8 @@ class Erasure:
     """True if no deleted byte is left in the files of SQLite and of the index. False on a server."""
     note: str = ""
     """Remaining work, and how to do it."""
+    unchecked: tuple[str, ...] = ()
+    """Tables in the SQLite file that agentkit did not create: the scan did not read them."""
 
     @property
     def complete(self) -> bool:

@@ -385,10 +385,12 @@ def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: P
         for number in range(3):
             memory.facts.add(f"fact {number}")
         memory.recall("fact")
-    with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
-        file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
-    with Memory(home) as memory, raises(StoreCorrupt, name="index"):
-        memory.erase(ADA)
+    with Memory(home) as memory:
+        # After the opening, which refuses it: as where an index tells of rows that are not there.
+        with closing(sqlite3.connect(home / "memory.db")) as file:
+            file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
+        with raises(StoreCorrupt, name="index"):
+            memory.erase(ADA)
 
 
 def test_a_store_without_an_index_can_erase(home: Path) -> None:

@@ -1,0 +1,128 @@
+"""A store from another person runs nothing: triggers on our tables, and views or virtual tables with their names."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from agentkit.memory import Memory, Scope, StoreCorrupt, StoreError
+from agentkit.prompts import Message
+
+KEEP = "INSERT INTO keep SELECT 1"
+REFUSED = {
+    # statement: name in the error
+    f"CREATE TRIGGER k AFTER INSERT ON messages BEGIN {KEEP}; END": "k",
+    f"CREATE TRIGGER k BEFORE DELETE ON MESSAGES WHEN old.number > 0 BEGIN {KEEP}; END": "k",
+    f"CREATE TRIGGER \"drop 'x'\" AFTER UPDATE OF body ON [messages] BEGIN {KEEP}; END": "drop 'x'",
+    f"CREATE TRIGGER k AFTER UPDATE ON alembic_version BEGIN {KEEP}; END": "k",
+    f"CREATE TRIGGER k AFTER INSERT ON vector_state BEGIN {KEEP}; END": "k",
+    "DROP TABLE recall_logs; CREATE VIEW recall_logs AS SELECT * FROM keep": "recall_logs",
+    'DROP TABLE recall_logs; CREATE VIEW "RECALL_LOGS" AS SELECT 1': "RECALL_LOGS",
+    "DROP TABLE recall_logs; CREATE VIRTUAL TABLE recall_logs USING fts5(body)": "recall_logs",
+    # A deleted row of ours would delete a row there, and run the trigger.
+    "CREATE TABLE near (x REFERENCES messages(number) ON DELETE CASCADE);"
+    f"CREATE TRIGGER k AFTER DELETE ON near BEGIN {KEEP}; END": "k",
+    "CREATE TABLE near (x PRIMARY KEY REFERENCES items(id) ON DELETE CASCADE);"
+    "CREATE TABLE far (x REFERENCES near(x) ON DELETE CASCADE);"
+    f"CREATE TRIGGER k AFTER DELETE ON far BEGIN {KEEP}; END": "k",
+}
+LEFT_ALONE = (
+    "CREATE TABLE other (x)",
+    "CREATE VIEW seen AS SELECT * FROM messages",
+    f"CREATE TABLE other (x); CREATE TRIGGER k AFTER INSERT ON other BEGIN {KEEP}; END",
+    "CREATE VIRTUAL TABLE found USING fts5(body)",
+    "CREATE INDEX mine ON messages (body)",
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    with Memory(tmp_path / "empty", scope="t"):
+        pass
+    return tmp_path / "empty"
+
+
+def changed(empty: Path, statements: str) -> Path:
+    """Return a copy of a store after statements of another person."""
+    copy = empty.parent / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(empty, copy)
+    connection = sqlite3.connect(copy / "memory.db")
+    connection.executescript(f"CREATE TABLE keep (x); {statements}")
+    connection.close()
+    return copy
+
+
+def test_objects_that_would_run_are_refused_by_name(empty: Path) -> None:
+    failures: list[str] = []
+    for statements, name in REFUSED.items():
+        store = changed(empty, statements)
+        try:
+            with Memory(store, scope="t"):
+                failures.append(f"opened: {statements}")
+        except StoreCorrupt as error:
+            removal = str(error).rpartition("first: ")[2]
+            connection = sqlite3.connect(store / "memory.db")
+            if error.name != name or connection.execute("SELECT count(*) FROM keep").fetchone() != (0,):
+                failures.append(f"{error.name}: {statements}")
+            connection.execute(removal)
+            connection.close()
+    assert failures == []
+
+
+def test_a_store_whose_trigger_was_removed_as_advised_is_opened(empty: Path) -> None:
+    store = changed(empty, next(iter(REFUSED)))
+    with pytest.raises(StoreCorrupt) as error:
+        Memory(store, scope="t")
+    connection = sqlite3.connect(store / "memory.db")
+    connection.execute(str(error.value).rpartition("first: ")[2])
+    connection.close()
+    with Memory(store, scope="t") as memory:
+        memory.session("s").append(Message("user", "hello"))
+
+
+def test_other_objects_are_left_alone_and_an_erasure_names_the_tables_that_it_did_not_check(empty: Path) -> None:
+    for statements in LEFT_ALONE:
+        with Memory(changed(empty, statements), scope="t") as memory:
+            memory.within(Scope("t", user="ada")).session("s").append(Message("user", "my card is 4000"))
+            proof = memory.erase(Scope("t", user="ada"))
+        assert proof.complete and "keep" in proof.unchecked and "'keep'" in proof.note, statements
+    with Memory(empty, scope="t") as memory:
+        proof = memory.erase(Scope("t", user="ada"))
+    assert (proof.unchecked, proof.note) == ((), "")
+
+
+def test_the_schema_of_a_file_calls_no_function_that_is_unsafe(empty: Path) -> None:
+    store = changed(empty, "CREATE VIEW seen AS SELECT load_extension('x')")
+    with Memory(store, scope="t") as memory, memory._store.database.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
+        with pytest.raises(sa.exc.DBAPIError, match="unsafe use"):
+            connection.exec_driver_sql("SELECT * FROM seen")
+
+
+def test_triggers_and_rules_of_a_postgresql_database_are_refused_too(fresh_postgres: str, tmp_path: Path) -> None:
+    import psycopg
+
+    with Memory(fresh_postgres, index=tmp_path / "index", scope="t"):
+        pass
+    body = "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';"
+    refused = {
+        f"{body} CREATE TRIGGER k AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION f()": "k",
+        "CREATE RULE r AS ON DELETE TO messages DO INSTEAD NOTHING": "r",
+        "CREATE TABLE other (x int); CREATE RULE x AS ON DELETE TO other DO INSTEAD NOTHING": None,
+    }
+    for statements, name in refused.items():
+        with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+            connection.execute(statements)
+        if name is None:
+            with Memory(fresh_postgres, index=tmp_path / "index", scope="t"):
+                continue
+        with pytest.raises(StoreError) as error:
+            Memory(fresh_postgres, index=tmp_path / "index", scope="t")
+        assert getattr(error.value, "name", None) == name
+        with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+            connection.execute(str(error.value).rpartition("first: ")[2])
