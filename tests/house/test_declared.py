@@ -27,6 +27,7 @@ OF_EXTRAS = {
     "memory/agentkit_memory/index": "vector",
     "memory/agentkit_memory/terms": "vector",
     "memory/agentkit_memory/ingest": "ingest",
+    "prompts/agentkit_prompts/pages": "ingest http",
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",
     "tools/agentkit_tools/ready": "http",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -71,6 +72,14 @@ def _as_bytes(content: str | bytes) -> bytes:
     return bytes(content)
 
 
+def _marked_page(content: str | bytes) -> bytes:
+    """Return a page as bytes; text starts with a byte order mark, because the page may declare another encoding."""
+    data = _as_bytes(content)
+    if isinstance(content, str):
+        return codecs.BOM_UTF8 + data
+    return data
+
+
 def _content_source(content: str | bytes, image: Image | None) -> str:
     """Return the source of a document without a name.
 
@@ -125,7 +134,7 @@ class Documents(metaclass=Hinted):
         if image is not None:
             content, image = storable(checked_alt(source, content)), checked_image(source, image)
         content_format = _content_format(content, source)
-        data = _as_bytes(content)
+        data = _marked_page(content) if content_format == "html" else _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
         document = NewDocument(_PREFIX + quote(source, safe="/:"), source, self._database.clock(), meta, image)
         digest_parts = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]

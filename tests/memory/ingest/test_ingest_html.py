@@ -11,10 +11,10 @@ import pytest
 from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.find_files import SourceFile
-from agentkit_memory.ingest.readers import html
 from agentkit_memory.ingest.readers.blocks import MAX_PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
+from agentkit_prompts.pages import page_reader
 from tests.effort import spread
 from tests.raising import raises
 
@@ -53,7 +53,7 @@ def cut(blocks: list[Block]) -> list[Chunk]:
 
 def test_a_page_falls_into_its_parts(tmp_path: Path) -> None:
     assert [(block.kind, block.text.strip("\n")) for block in read(tmp_path, PAGE)] == [
-        ("heading", "Tea & more"),
+        ("heading", ""),
         ("text", "Before any heading."),
         ("heading", "Tea"),
         ("text", "Tea is hot\nand wet."),
@@ -68,8 +68,8 @@ def test_a_page_falls_into_its_parts(tmp_path: Path) -> None:
 def test_headings_are_the_titles_of_what_stands_below(tmp_path: Path) -> None:
     assert [(chunk.title, chunk.text.split("\n")[-1]) for chunk in cut(read(tmp_path, PAGE))] == [
         ("Tea & more", "Before any heading."),
-        ("Tea", "and wet."),
-        ("Tea > Kinds", "a cup"),
+        ("Tea & more > Tea", "and wet."),
+        ("Tea & more > Tea > Kinds", "a cup"),
     ]
 
 
@@ -77,7 +77,7 @@ def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
     (docs / "tea.html").write_text(PAGE)
     assert memory.ingest(docs).errors == ()
     (found,) = memory.recall("sencha")
-    assert (found.title, found.source) == ("Tea > Kinds", str(docs / "tea.html"))
+    assert (found.title, found.source) == ("Tea & more > Tea > Kinds", str(docs / "tea.html"))
     assert memory.recall("alert secret about") == ()
 
 
@@ -91,6 +91,24 @@ def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
         ('<meta charset="koi8-r"><p>чай'.encode("utf-8-sig"), "чай"),
         ("<p>чай".encode("utf-16"), "чай"),
         ('<meta charset="zlib"><p>чай'.encode(), "чай"),  # no encoding of text
+        (b'<?xml version="1.0" encoding="ISO-8859-1"?><p>caf\xe9', "café"),
+        (b'<!-- <meta charset="koi8-r"> --><p>caf\xc3\xa9', "café"),
+        ("<meta charset=utf-8><p>чай".encode("utf-16-le"), "чай"),
+        ("<p>чай".encode("utf-16-be"), "чай"),
+        (b"<meta charset=utf-16><p>caf\xc3\xa9", "café"),
+        ("<meta charset=gb2312><p>朱镕基".encode("gbk"), "朱镕基"),
+        ("<meta charset=ks_c_5601-1987><p>똠방".encode("cp949"), "똠방"),
+        ("<meta charset=iso-8859-9><p>€ş".encode("cp1254"), "€ş"),
+        ("<meta charset=x-sjis><p>第①章 髙橋".encode("cp932"), "第①章 髙橋"),
+        ("<meta charset=big5><p>中文".encode("big5"), "中文"),
+        ("<meta charset=windows-31j><p>東京".encode("cp932"), "東京"),
+        ("<meta charset=x-euc-jp><p>東京".encode("euc-jp"), "東京"),
+        ("<meta charset=tis-620><p>ไทย".encode("cp874"), "ไทย"),
+        ("<meta charset=iso-2022-jp><p>東京の天気".encode("iso2022-jp"), "東京の天気"),
+        ("<p>東京の天気".encode("iso2022-jp"), "東京の天気"),
+        ("<meta charset=hz-gb-2312><p>中文".encode("hz"), "中文"),
+        ("<p>中文，<b>天气</b>".encode("hz"), "中文，天气"),
+        (b"<p>(format t ~{~a~}) ~{ab~}", "(format t ~{~a~}) ~{ab~}"),
     ],
 )
 def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str) -> None:
@@ -121,9 +139,9 @@ def test_a_page_without_end_tags_or_with_too_many_is_read_all_the_same(tmp_path:
 def test_code_in_a_list_keeps_its_lines(tmp_path: Path) -> None:
     blocks = read(tmp_path, "<ol><li>run<pre>a\n  b</pre>then</li><li>stop</li></ol>")
     assert [(b.kind, b.text.strip("\n")) for b in blocks] == [
-        ("list", "- run"),
+        ("list", "1. run"),
         ("code", "a\n  b"),
-        ("list", "then\n- stop"),
+        ("list", "then\n2. stop"),
     ]
 
 
@@ -172,7 +190,7 @@ def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> No
 
 @pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
 def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "_MAX_TAG", 1024 * 1024)
+    monkeypatch.setattr(page_reader, "_MAX_TAG", 1024 * 1024)
     with raises(IngestError, source="page.html", name="tag"):
         read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
 

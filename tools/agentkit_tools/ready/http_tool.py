@@ -15,7 +15,7 @@ from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
-from agentkit_tools.ready.pages import html_text, is_text_type, page_text
+from agentkit_tools.ready.pages import decoded_page, html_text, is_text_type
 from agentkit_tools.tool import Tool
 
 __all__ = ["http_tool"]
@@ -72,10 +72,11 @@ def http_tool(
         resolve: Resolver of host names; the resolver of the machine if None.
 
     Raises:
-        ToolDefinitionError: httpcore2 is not installed, or a network, port or limit is invalid.
+        ToolDefinitionError: httpcore2 or lxml is not installed, or a network, port or limit is invalid.
     """
     try:
         import httpcore2  # noqa: F401
+        import lxml.etree  # noqa: F401
     except ImportError as error:
         raise ToolDefinitionError(
             "http_tool needs the extra `http`: pip install 'agentkit-prompt-tree[http]'"
@@ -214,7 +215,7 @@ def _result_text(page: _Page, limit: int, *, as_html: bool) -> str:
     if not is_text_type(kind) or is_binary:
         name = kind.partition(";")[0].strip()[:100] or "binary"
         raise ToolError(f"{address} is not text but {name}: it cannot be read")
-    text = page_text(page.data[:limit], kind)
+    text = decoded_page(page.data[:limit], kind)
     if "html" in kind.lower() and not as_html:
         text = html_text(text)
     if page.status >= 400:

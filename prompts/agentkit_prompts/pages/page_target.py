@@ -1,0 +1,346 @@
+"""`PageTarget`: receives tags and text from the parser, and writes blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentkit_prompts.pages.block_writer import BlockWriter
+from agentkit_prompts.pages.formula import Formula
+from agentkit_prompts.pages.list_items import new_list
+from agentkit_prompts.pages.page_blocks import MAX_PART, BlockKind, PageBlock
+from agentkit_prompts.pages.style_sheet import StyleSheet
+from agentkit_prompts.pages.table_rows import TableRows
+from agentkit_prompts.pages.visibility import FOREIGN, HIDDEN_TAGS, Visibility, is_content, visibility_of
+
+__all__ = ["PageTarget"]
+
+_MAX_DOUBTFUL = 1500
+"""Maximum characters outside of links of navigation, footers, cookie banners, and parts that a style sheet hides."""
+_MAX_LIST_DEPTH = 8
+"""Maximum indentation of an item of a list, in levels."""
+_BREAKS = frozenset(
+    {"html", "head", "body", "p", "div", "section", "article", "main", "header", "footer", "aside", "address", "hr"}
+    | {"blockquote", "dl", "dt", "dd", "figure", "figcaption", "form", "fieldset", "legend", "details", "summary"}
+    | {"caption", "center", "hgroup", "search", "dialog", "template"}
+)
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_NESTED: Mapping[str, BlockKind] = {
+    **dict.fromkeys(("ul", "ol", "menu", "dir"), "list"),
+    "table": "table",
+    **dict.fromkeys(("pre", "listing", "xmp", "plaintext", "textarea"), "code"),
+}
+_CAPTURED = frozenset({"sup", "sub", "ruby", "rt", "title"})
+_QUOTES = {"q": '"', "del": "~~", "s": "~~", "strike": "~~"}
+"""Text at both edges of an element."""
+_FORMS = frozenset({"input", "option", "select", "button"})
+_KNOWN = (_BREAKS | _CAPTURED | _FORMS | HIDDEN_TAGS | _HEADINGS.keys() | _NESTED.keys() | _QUOTES.keys()) | frozenset(
+    {"br", "img", "li", "tr", "td", "th", "a", "math"}
+)
+"""Elements that are more than their text."""
+_SPACE = re.compile(r"[ \t\r\n\f\x0b\x1f]+")
+_JUDGED = HIDDEN_TAGS | {"svg", "nav", "footer"}
+"""Elements whose visibility depends on their name."""
+_VALUES = frozenset({"text", "search", "email", "url", "tel", "number", "date", "time", "button", "submit", "reset"})
+"""Kinds of inputs that show their value."""
+_PERMALINKS = frozenset({"¶", "#", "§", "🔗", "\u200b", "\uf0c1"})
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """An element that is left out if it contains little text outside of links."""
+
+    depth: int
+    blocks: list[PageBlock]
+    """Blocks before the element."""
+    title: tuple[bool, bool]
+    characters: int = 0
+
+
+class PageTarget(BlockWriter):
+    """Target of the parser: the parser calls it with tags and text, and it collects blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+        # Visibility of each open element.
+        self._states: list[Visibility] = ["shown"]
+        self._sheet = StyleSheet()
+        # Text of a style sheet or a TeX script that is being read.
+        self._source: list[str] | None = None
+        # Number of open elements at the start of the content, or 0 outside the content.
+        self._content = 0
+        self._formula: Formula | None = None
+        self._is_linked = False
+        self._doubts: list[_Doubt] = []
+
+    def take(self) -> list[PageBlock]:
+        """Return the complete blocks, except blocks of elements that can still be left out."""
+        if self._doubts:
+            if self._doubts[-1].characters <= _MAX_DOUBTFUL:
+                return []
+            while self._doubts:
+                self._end_doubt()
+        blocks, self._blocks = self._blocks, []
+        return blocks
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Start an element."""
+        self.events += 1
+        states = self._states
+        parent = states[-1]
+        if parent == "hidden":
+            states.append(parent)
+            return
+        state: Visibility = parent
+        if attributes or tag in _JUDGED or parent == "drawing" or self._sheet.has_rules:
+            state = self._state(tag, attributes, parent)
+        if state == "doubtful":
+            state = self._start_doubt(tag)
+        states.append(state)
+        if not self._content and is_content(tag, attributes):
+            self._content = len(states)
+        if state != "shown":
+            self._start_unseen(tag, attributes)
+        elif self._formula is not None:
+            self._formula.start(tag, attributes)
+        elif tag in _KNOWN:
+            self._start_shown(tag, attributes)
+
+    def end(self, tag: str) -> None:
+        """End an element."""
+        self.events += 1
+        states = self._states
+        state = states.pop() if len(states) > 1 else "shown"
+        if len(states) < self._content:
+            self._content = 0
+        if self._doubts and len(states) < self._doubts[-1].depth:
+            self._end_doubt()
+        if state != "shown":
+            if self._source is not None and states[-1] != "hidden":
+                self._end_source(tag)
+        elif self._formula is not None:
+            self._end_formula(tag)
+        elif tag in _KNOWN:
+            self._end_shown(tag)
+
+    def data(self, text: str) -> None:
+        """Add text of the current element."""
+        self.events += 1
+        if self._states[-1] != "shown":
+            if self._source is not None:
+                self._source.append(text)
+            return
+        if self._formula is not None:
+            self._formula.data(text)
+            return
+        if self._code:
+            if self._is_after_line and text.startswith("\n"):
+                text = text[1:]
+        else:
+            text = _SPACE.sub(" ", text)
+        if self._doubts and not self._is_linked:
+            self._doubts[-1].characters += len(text)
+        if self._link and self._kind == "heading" and text.strip() in _PERMALINKS:
+            return
+        if len(text) <= MAX_PART:
+            self._add(text)
+            return
+        for start in range(0, len(text), MAX_PART):
+            self._add(text[start : start + MAX_PART])
+
+    def close(self) -> None:
+        """End of the page; lxml requires the method."""
+
+    def end_page(self) -> None:
+        """Emit the last block, and the title of a page without text."""
+        while self._doubts:
+            self._end_doubt()
+        self._end_block()
+        if self._title and not self._has_title:
+            self._blocks.append(PageBlock("", "heading", 0, self._title))
+
+    def _state(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
+        if tag in FOREIGN:
+            return parent
+        classes = attributes.get("class", "")
+        # Styles of KaTeX and MathJax hide one of two copies of a formula, each for another kind of reader.
+        if "katex-html" in classes and not self._is_after_formula:
+            attributes = {}
+        elif "MathJax_Preview" in classes:
+            return "hidden"
+        sheet = self._sheet.style(tag, attributes)
+        return visibility_of(tag, attributes, parent, sheet, in_content=bool(self._content))
+
+    # Elements that are left out if they are short.
+
+    def _start_doubt(self, tag: str) -> Visibility:
+        """Start an element that is left out if it is short; return its visibility."""
+        # A part of a line, a list or a table is left out at once: a block cannot end here.
+        if tag not in _BREAKS | _NESTED.keys() | {"nav"} or self._tables or self._lists or self._captures or self._code:
+            return "hidden"
+        self._end_block()
+        self._doubts.append(_Doubt(len(self._states) + 1, self._blocks, (self._has_title, self._has_heading)))
+        self._blocks = []
+        return "shown"
+
+    def _end_doubt(self) -> None:
+        self._end_block()
+        doubt = self._doubts.pop()
+        if doubt.characters > _MAX_DOUBTFUL:
+            doubt.blocks += self._blocks
+            if self._doubts:
+                self._doubts[-1].characters += doubt.characters
+        else:
+            self._has_title, self._has_heading = doubt.title
+        self._blocks = doubt.blocks
+
+    # Elements that are not seen.
+
+    def _start_unseen(self, tag: str, attributes: Mapping[str, str]) -> None:
+        kind = attributes.get("type", "").lower()
+        if tag == "style":
+            if _is_for_screens(attributes.get("media", "")):
+                self._source = []
+        elif tag == "script" and kind.startswith("math/tex") and not self._is_after_formula:
+            self._source = []
+
+    def _end_source(self, tag: str) -> None:
+        source = "".join(self._source or ())
+        self._source = None
+        if tag == "style":
+            self._sheet.read(source)
+        elif tag == "script" and self._states[-1] == "shown":
+            self._add(_SPACE.sub(" ", source).strip())
+
+    # Elements that are seen.
+
+    def _start_shown(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag in _HEADINGS:
+            self._end_block()
+            self._kind, self._level = "heading", _HEADINGS[tag]
+        elif tag in _NESTED:
+            self._start_nested(tag, attributes)
+        elif tag in _CAPTURED:
+            self._start_capture(tag, attributes)
+        elif tag in ("li", "tr", "td", "th"):
+            self._start_entry(tag, attributes)
+        elif tag == "br":
+            self._add("\n")
+            self._is_after_line = False
+        elif tag == "img":
+            self._add(attributes.get("alt", ""))
+        elif tag == "a":
+            self._start_link(attributes)
+        elif tag == "math":
+            self._formula = Formula(attributes)
+        elif tag in _FORMS:
+            self._start_control(tag, attributes)
+        elif tag in _QUOTES:
+            self._add(_QUOTES[tag])
+        else:
+            self._break()
+
+    def _end_shown(self, tag: str) -> None:
+        if tag in _HEADINGS:
+            self._end_block()
+        elif tag in _NESTED:
+            self._end_nested(tag)
+        elif tag in _CAPTURED:
+            self._end_capture(tag)
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "a":
+            self._link, self._is_linked = "", False
+        elif tag in _QUOTES:
+            self._add(_QUOTES[tag])
+        elif tag in _BREAKS or (tag == "li" and self._code):
+            self._break()
+        if tag == "caption":
+            # The caption is not a row of the table.
+            self._end_at_edge()
+
+    def _start_link(self, attributes: Mapping[str, str]) -> None:
+        href = attributes.get("href", "")
+        self._is_linked = True
+        is_note = "noteref" in attributes.get("role", "") or "noteref" in attributes.get("epub:type", "")
+        self._link = href if "#" in href or is_note else ""
+        if self._link and self._captures:
+            self._captures[-1].is_note = True
+
+    def _start_control(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Add the state or the value of a control of a form."""
+        kind = attributes.get("type", "text").lower()
+        if tag == "button":
+            # A button in code copies it.
+            if self._code:
+                self._states[-1] = "hidden"
+        elif tag == "option":
+            if "selected" not in attributes:
+                self._states[-1] = "hidden"
+        elif kind == "checkbox":
+            self._add("[x] " if "checked" in attributes else "[ ] ")
+        elif kind == "radio":
+            self._add("(x) " if "checked" in attributes else "( ) ")
+        elif kind in _VALUES and attributes.get("value"):
+            self._add(f" {attributes['value']} ")
+
+    def _start_nested(self, tag: str, attributes: Mapping[str, str]) -> None:
+        kind = _NESTED[tag]
+        if kind == "code":
+            self._end_block()
+            self._code += 1
+        else:
+            self._end_at_edge()
+            if kind == "table":
+                is_layout = attributes.get("role", "").lower() in ("presentation", "none")
+                self._tables.append(TableRows(is_layout=is_layout))
+            else:
+                self._lists.append(new_list(tag, attributes))
+        self._kind = self._context()
+
+    def _end_nested(self, tag: str) -> None:
+        kind = _NESTED[tag]
+        if kind == "code":
+            self._end_block()
+            self._code = max(0, self._code - 1)
+            self._kind = self._context()
+            return
+        if kind == "table" and self._tables:
+            self._end_row()
+            self._tables.pop()
+        elif kind == "list" and self._lists:
+            self._lists.pop()
+        self._end_at_edge()
+
+    def _start_entry(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Start an item of a list, or a row or cell of a table."""
+        if self._code:
+            self._break()
+        elif tag == "li":
+            self._release()
+            self._add_readings()
+            marker = self._lists[-1].marker(attributes) if self._lists else "- "
+            self._add("\n" + "\t" * min(len(self._lists) - 1, _MAX_LIST_DEPTH) + marker)
+        elif not self._tables:
+            self._add(" ")
+        elif tag == "tr":
+            self._start_row()
+        else:
+            self._start_cell(attributes)
+
+    def _end_formula(self, tag: str) -> None:
+        if self._formula is None:
+            return
+        if tag != "math":
+            self._formula.end(tag)
+            return
+        text = self._formula.text
+        self._formula = None
+        self._add(text)
+        self._is_after_formula = True
+
+
+def _is_for_screens(media: str) -> bool:
+    return media.strip().lower() in ("", "all", "screen", "only screen")
