@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from random import Random
+from typing import Any
 
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import InContextError, PromptError
@@ -24,8 +26,8 @@ _WORD = 0xFFFFFFFF
 class BM25Selector(KeywordSelector):
     """Selects the `k` examples with the highest BM25 scores for the query, best first.
 
-    The scores equal the scores of `rank_bm25`, and the examples are the same as in OpenCompass. Of examples with equal
-    scores, the last one is first.
+    The scores equal the scores of `rank_bm25`, and the examples are the same as in OpenCompass. Examples with equal
+    scores have the order of NumPy's sort on this machine, as in `rank_bm25`; without NumPy, the last one is first.
 
     Args:
         k: Number of examples.
@@ -43,9 +45,23 @@ class BM25Selector(KeywordSelector):
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the `k` examples with the highest scores."""
-        scores = self.index(examples).scores(query)
-        order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
-        return tuple([examples[position] for position in order[: self.k]])
+        order = _rising(self.index(examples).scores(query))
+        return tuple([examples[position] for position in order[::-1][: self.k]])
+
+
+def _rising(scores: Sequence[float]) -> list[int]:
+    """Return the positions of scores in rising order, equal scores in the order of `numpy.argsort`."""
+    # The sort of NumPy is not stable and depends on the processor, so only NumPy itself has the order of the original.
+    if len(set(scores)) < len(scores):
+        # No extra needs NumPy for this order only: it is used if another package has installed it.
+        try:
+            numpy: Any = import_module("numpy")
+        except ImportError:
+            pass
+        else:
+            order: list[int] = numpy.argsort(numpy.array(scores)).tolist()
+            return order
+    return sorted(range(len(scores)), key=scores.__getitem__)
 
 
 class RandomSelector:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -211,6 +213,28 @@ def test_equal_scores_come_out_as_rank_bm25_has_them() -> None:
         train=rows,
     )
     assert icl.ids([{"q": "red"}, {"q": "nothing"}, {"q": "blue"}]) == [(3, 1, 0, 2), (3, 2, 1, 0), (2, 3, 1, 0)]
+
+
+def test_ties_have_the_order_of_the_sort_of_rank_bm25() -> None:
+    numpy = pytest.importorskip("numpy")
+    failures = []
+    draw = Random(3)
+    for size in (1, 2, 3, 5, 8, 9, 16, 17, 40, 130):
+        for _ in range(20):
+            texts = ["".join(draw.choices("abc", k=draw.randint(0, 3))) for _ in range(size)]
+            pool = [Example(text, "", id=str(at)) for at, text in enumerate(texts)]
+            query = "".join(draw.choices("abcd", k=2))
+            expected = numpy.argsort(Okapi(texts, tokenize=list).scores(query))[::-1].tolist()
+            (order,) = retrieve(BM25Selector(size, tokenize=list), [query], pool)
+            if list(order) != expected:
+                failures.append((texts, query))
+    assert failures == []
+
+
+def test_without_numpy_the_last_of_equal_rows_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    pool = [Example(text, "", id=str(at)) for at, text in enumerate("abbabcb" * 3)]
+    assert retrieve(BM25Selector(4, tokenize=list), ["c", "b"], pool) == [(19, 12, 5, 20), (20, 18, 16, 15)]
 
 
 def test_scores_are_those_of_rank_bm25_over_the_words_of_nltk() -> None:
