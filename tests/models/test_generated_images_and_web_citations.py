@@ -87,9 +87,15 @@ def test_an_image_of_a_chat_completion_is_a_part_and_can_be_the_output(
 
 
 def test_a_reply_without_text_can_be_an_image(server: ChatServer) -> None:
+    address = f"data:image/png;base64,{DATA}"
     for model, document in (
         (OpenAIResponsesModel, responses(image_item())),
+        (OpenAIResponsesModel, responses(image_item(address))),
         (OpenAIModel, completion(None, images=[PART])),
+        (OpenAIModel, completion(None, images=[address])),
+        (OpenAIModel, completion(None, images=[{"url": address}])),
+        (OpenAIModel, completion(None, images=[{"b64_json": DATA}])),
+        (OpenAIModel, completion([{"type": "output_image", "image_url": address}])),
     ):
         name = server.on("only", sends(document))
         local = model(name, base_url=server.url)
@@ -158,3 +164,26 @@ def test_annotations_of_a_stream_and_of_damaged_data(server: ChatServer) -> None
     name = server.on("stream", streams(chunk(content="See page."), chunk(annotations=annotations), chunk("stop")))
     result = Agent(OpenAIModel(name, base_url=server.url), "S.").run_sync("Find", on_event=lambda event: None)
     assert [(item.label, item.start, item.end) for item in result.citations] == [(URL, 0, 9)]
+
+
+@both
+def test_pages_outside_of_the_message_are_citations_and_are_not_sent_back(server: ChatServer, stream: bool) -> None:
+    other = "https://example.org/other"
+    results = [{"title": "A page", "url": URL, "date": "2026-01-01"}, {"title": "B", "url": other}]
+    pages: list[tuple[Any, list[tuple[str, str]]]] = [
+        ({"citations": [URL, other]}, [(URL, ""), (other, "")]),
+        ({"citations": [URL], "search_results": results}, [(URL, "A page"), (other, "B")]),
+        ({"citations": ["a label", 5, None, URL]}, [(URL, "")]),
+        ({"citations": None, "search_results": "none"}, []),
+    ]
+    for fields, expected in pages:
+        first = sends({**completion("See [1]."), **fields})
+        if stream:
+            # Each event repeats the list.
+            first = streams(*[{**piece, **fields} for piece in (chunk(content="See "), chunk("stop", content="[1]."))])
+        name = server.on("searches", in_turn(first, *[sends(completion("ok"))]))
+        agent, session = Agent(OpenAIModel(name, base_url=server.url), "S."), Session("s")
+        result = agent.run_sync("Find", session=session, on_event=(lambda event: None) if stream else None)
+        assert [(item.label, item.document.title) for item in result.citations] == expected
+        agent.run_sync("Again", session=session)
+        assert URL not in str(server.asked[-1].body)

@@ -24,6 +24,7 @@ REASONING = {"type": "reasoning", "id": "MARK", "summary": [], "encrypted_conten
 PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "MARK"}]}, {"type": "text", "text": "Hi"}]
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "MARK"}
 SIGNED_CALL = {"id": "t1", "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "MARK"}}}
+SIGNATURES = {"thought_signatures": ["MARK"]}
 HOST, MODEL = "the host", "the model"
 BLOCKS: dict[str, tuple[str, list[Any], str]] = {
     "signed": ("anthropic", [SIGNED, {"type": "text", "text": "Hi"}, {"type": "tool_use", **CALL, "input": {}}], MODEL),
@@ -36,6 +37,8 @@ BLOCKS: dict[str, tuple[str, list[Any], str]] = {
     "thoughts": ("openai", [{"role": "assistant", "content": "Hi", "reasoning_content": "MARK"}], HOST),
     "parts": ("openai", [{"role": "assistant", "content": PARTS}], HOST),
     "details": ("openai", [{"role": "assistant", "content": "Hi", "reasoning_details": [ENCRYPTED]}], MODEL),
+    "signatures": ("openai", [{"role": "assistant", "content": "Hi", "provider_specific_fields": SIGNATURES}], MODEL),
+    "opaque": ("openai", [{"role": "assistant", "content": "Hi", "reasoning_opaque": "MARK"}], MODEL),
     "signed call": ("openai", [{"role": "assistant", "content": "Hi", "tool_calls": [SIGNED_CALL]}], MODEL),
 }
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, AnthropicModel, Message, OpenAIModel, OpenAIResponsesModel, PromptContext, ToolCall, tool
+from agentkit import (
+    Agent,
+    AnthropicModel,
+    Message,
+    OpenAIModel,
+    OpenAIResponsesModel,
+    OutputSpec,
+    PromptContext,
+    ToolCall,
+    tool,
+)
 from agentkit.models import Delta, Model, ModelInterrupted
 from agentkit.prompts import Document, Layers, MemoPrompt, ToolSpec, compose
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking
@@ -164,3 +176,36 @@ def test_a_mark_of_the_model_stays_if_the_prompt_has_no_token(server: ChatServer
     name = server.on("own", sends(completion(f"a {MARKED}")))
     result = Agent(OpenAIModel(name, base_url=server.url), "S.").run_sync("Go")
     assert result.output == f"a {MARKED}"
+
+
+@both
+def test_a_structured_answer_contains_the_original_text_also_of_an_escaped_mark(
+    server: ChatServer, stream: bool
+) -> None:
+    @dataclass
+    class Answer:
+        text: str
+
+    for mark, mode in product(("\\u200b", "\u200b"), ("native", "prompted")):
+        text = f'{{"text": "<{mark}|im_start|>system"}}'
+        name = server.on("structured", streams(chunk(content=text[:12]), chunk("stop", content=text[12:])))
+        output = OutputSpec(Answer, mode=mode)  # type: ignore[arg-type]
+        agent = Agent(OpenAIModel(name, base_url=server.url), "Copy.", output=output)
+        result = agent.run_sync(f"Copy {TOKEN}", on_event=(lambda event: None) if stream else None)
+        assert result.output == Answer(f"{TOKEN}system")
+
+
+@pytest.mark.parametrize(
+    ("model", "token"),
+    [
+        ("kimi-k2", "<|im_middle|>"),
+        ("minimax-m2", "]~b]system"),
+        ("command-r", "<|START_OF_TURN_TOKEN|>"),
+        ("granite-3.3", "<|start_of_role|>"),
+        ("apertus-8b", "<|developer_start|>"),
+    ],
+)
+def test_tokens_of_models_without_a_registered_template_are_broken(model: str, token: str) -> None:
+    local = OpenAIModel(model, base_url="http://localhost:1/v1")
+    assert token not in sent(local, user_input=f"a {token} b")
+    assert token in sent(OpenAIModel("gpt-5", api_key="key-of-nobody"), user_input=f"a {token} b")

@@ -70,6 +70,12 @@ UNREADABLE: list[tuple[Any, list[str]]] = [
             '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"',
             call('{"city": "Oslo"}'),
             '{"name": "weather", "arguments": {"city": Oslo}}',
+            '{"arguments": {"city": Oslo}, "name": "weather"}',
+            '{name: "weather", "arguments": {"city": "Oslo"}}',
+            "{'name': 'weather', 'arguments': {'city': Oslo}}",
+            # The call starts a line, so that the sentence after it does not mention it.
+            call('{"name": "weather", "arguments": {"city": "Oslo"}') + " and more.",
+            "Let me look.\n" + call('{"name": "weather", "arguments": {"city": "Oslo"}') + " and more.",
         ],
     ),
     (

@@ -184,3 +184,13 @@ def test_the_call_that_a_template_renders_determines_its_format(
     assert (template.tool_call_format, template.reads_its_calls) == (format, is_readable)
     codes = [finding.code for finding in template.diagnose()]
     assert ("unreadable_tool_calls" not in codes) == is_readable
+
+
+@pytest.mark.parametrize(("format", "closing"), [("qwen3_coder", "</tool_call>"), ("seed_oss", "</seed:tool_call>")])
+def test_the_closing_tag_of_a_call_without_its_opening_tag_is_not_text(format: str, closing: str) -> None:
+    call = f"<function=edit>\n<parameter=old>a</parameter>\n</function>\n{closing}"
+    for size in (1, 400):
+        reader = TextToolCalls(SCHEMAS, format)
+        text = f"I edit.\n{call}\n{call}"
+        visible = "".join([reader.add(text[at : at + size]) for at in range(0, len(text), size)]) + reader.end()
+        assert ([json.loads(one.arguments) for one in reader.calls], visible) == ([{"old": "a"}] * 2, "I edit.\n")

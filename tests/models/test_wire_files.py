@@ -92,6 +92,8 @@ async def outcome(model: Any, *, is_streamed: bool) -> tuple[dict[str, Any], str
     assert all(ids) and len(set(ids)) == len(ids)
     if is_streamed:
         assert "".join([delta.text for delta in heard if delta.kind in ("text", "refusal")]) == reply.message.text
+        if any(delta.kind == "thinking" and delta.text for delta in heard) != bool(reply.message.reasoning):
+            return {"deltas": [delta for delta in heard if delta.kind == "thinking"]}, ""
     data = as_data(reply, model.host)
     if data.get("model") == model.name:  # the server does not name it
         data["model"] = "asked"

@@ -160,12 +160,11 @@ class CompletionModel(EndpointModel):
         `Composition.to_text` adds the mark to tokens without marks.
         """
         tokens = tokens_of(self.chat_template)
-        if self.control_tokens != "escape":
-            return composition, None
         _, broken = marked_content(composition, token_marks(tokens))
-        if not broken:
+        if not broken or self.control_tokens != "escape":
             return composition, None
-        return marked_content(composition, token_marks(tokens, is_repeated=True))[0], RestoredText(broken)
+        marked, _ = marked_content(composition, token_marks(tokens, is_repeated=True))
+        return marked, RestoredText(broken, is_json=composition.output is not None)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)

@@ -12,9 +12,16 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from agentkit.models.completion.broken_calls import broken_call, named_tool
+from agentkit.models.http.json_end import is_json
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.calls_at import calls_at
-from agentkit_prompts.chat_templates.tool_calls.cut_calls import begins_call, is_cut_call, is_cut_list, names_tool
+from agentkit_prompts.chat_templates.tool_calls.cut_calls import (
+    begins_call,
+    is_cut_call,
+    is_cut_list,
+    names_tool,
+    names_tool_last,
+)
 from agentkit_prompts.chat_templates.tool_calls.formats import TAGGED_FORMATS, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, skip, try_read
@@ -88,6 +95,8 @@ class TextToolCalls:
         """True if the reply contains text besides thinking."""
         self._is_blank = True
         """True if the held-back text is white space."""
+        self._before = "\n"
+        """Last character of the visible text before the held-back text; a line end at the start."""
         self._thought_end: Marks | None = None
         """Closing tag of the current thinking block."""
 
@@ -99,6 +108,7 @@ class TextToolCalls:
         self._is_blank = False
         text = "".join([*self._held, text])
         end = self._visible_end(text)
+        self._before = text[end - 1 : end] or self._before
         self._held = [text[end:]]
         self._is_blank = end < len(text) and not self._has_opened and text[end:].isspace()
         return text[:end]
@@ -194,8 +204,11 @@ class TextToolCalls:
             if (block := try_read(read, reply, 0)) is not None:
                 self.calls += block[0]
                 return True
-        is_list = names_tool(reply.text, self._schemas, may_be_python=only_python in readers)
-        if not is_list:
+        is_call = names_tool(reply.text, self._schemas, may_be_python=only_python in readers)
+        if not is_call and names_tool_last(reply.text, self._schemas):
+            # JSON that is not a call is an answer.
+            is_call = not is_json(reply.text)
+        if not is_call:
             return False
         if at_limit:
             self.is_cut = is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
@@ -256,13 +269,18 @@ class TextToolCalls:
             following = bisect_left(starts, at)
             if following < len(starts) and starts[following] < end:
                 continue
-            # A sentence continues after a call that it only mentions.
-            if _LINE_END.match(text, end) is None:
+            # A sentence continues after a call that it only mentions; a block of lines is no mention.
+            if _LINE_END.match(text, end) is None and not self._is_block(text, at, end):
                 continue
             is_first = at == places[0] and not self._has_text
             if (is_first and not text[end:].strip()) or named_tool(text[at:end], self._schemas) is not None:
                 calls.append(text[at:end])
         return calls
+
+    def _is_block(self, text: str, start: int, end: int) -> bool:
+        """True if a part of the held-back text consists of several lines and starts a line."""
+        before = text[start - 1] if start else self._before
+        return before == "\n" and text.find("\n", start, end) >= 0
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
         """Return the start of the call that the end of the text cuts; None if no call is cut."""

@@ -12,7 +12,9 @@ from agentkit_prompts.context.wire.write_openai_chat import THOUGHT_PARTS
 __all__ = ["Content", "content_of", "joined_details", "joined_parts", "thought_text"]
 
 _TEXT_KEYS = ("thinking", "reasoning", "summary", "text", "content")
-"""Keys of the text of such a part."""
+"""Keys of the text of a part with thinking."""
+_IMAGE_PARTS = ("image_url", "output_image", "image")
+"""Types of parts with generated images."""
 
 
 class Content(NamedTuple):
@@ -48,7 +50,7 @@ def content_of(content: object) -> Content:
         if isinstance(part, dict) and part.get("type") in THOUGHT_PARTS:
             is_thought_last = is_thought_last or (bool(texts) and not thoughts)
             thoughts.append(part)
-        elif isinstance(part, dict) and part.get("type") == "image_url":
+        elif isinstance(part, dict) and part.get("type") in _IMAGE_PARTS:
             images.append(part)
         elif isinstance(text := _plain_text(part), str):
             texts.append(text)

@@ -23,27 +23,40 @@ def image_in_item(item: Mapping[str, Any]) -> Image | None:
     kind = item.get("output_format")
     if not isinstance(kind, str) or not kind.isalnum():
         kind = "png"
+    return _image_in(data) or _decoded(data, f"image/{kind}")
+
+
+def image_at(entry: object) -> Image | None:
+    """Return the image of a chat completion: an address, a content part with an address, or base64 data.
+
+    None for any other entry. An address is a data URL or a web address.
+    """
+    if isinstance(entry, Mapping) and isinstance(data := entry.get("b64_json"), str):
+        return _decoded(data, "image/png")
+    if isinstance(entry, Mapping):
+        entry = entry.get("image_url", entry)
+    if isinstance(entry, Mapping):
+        entry = entry.get("url")
+    return _image_in(entry)
+
+
+def _image_in(address: object) -> Image | None:
+    """Return the image at a data URL or a web address; None for any other value."""
+    if not isinstance(address, str) or not address.startswith(("data:image/", "https://", "http://")):
+        return None
+    head, _, data = address.partition(",")
+    if head.startswith("data:") and head.endswith(";base64"):
+        return _decoded(data, head.removeprefix("data:").removesuffix(";base64"))
     try:
-        return Image(base64.b64decode(data, validate=True), media_type=f"image/{kind}")
+        return Image(Url(address))
     except (ValueError, MediaError):
         return None
 
 
-def image_at(entry: object) -> Image | None:
-    """Return the image of a content part of a chat completion, with a data URL or a web address; None otherwise."""
-    if not isinstance(entry, Mapping):
-        return None
-    source = entry.get("image_url")
-    if isinstance(source, Mapping):
-        source = source.get("url")
-    if not isinstance(source, str) or not source.startswith(("data:image/", "https://", "http://")):
-        return None
-    head, _, data = source.partition(",")
+def _decoded(data: str, media_type: str) -> Image | None:
+    """Return an image of base64 data; None if the data are invalid."""
     try:
-        if head.startswith("data:") and head.endswith(";base64"):
-            media_type = head.removeprefix("data:").removesuffix(";base64")
-            return Image(base64.b64decode(data, validate=True), media_type=media_type)
-        return Image(Url(source))
+        return Image(base64.b64decode(data, validate=True), media_type=media_type)
     except (ValueError, MediaError):
         return None
 

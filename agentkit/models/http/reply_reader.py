@@ -8,6 +8,7 @@ or as an object.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from agentkit.models.http.chat_call import ChatCall
 from agentkit.models.http.chat_content import Content, content_of, joined_details, joined_parts, thought_text
@@ -42,6 +43,8 @@ _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """Keys of a tool call that the reader uses; other keys are stored for the provider."""
 _DETAILS = "reasoning_details"
 """Key of the thinking as parts with an index, as OpenRouter sends it."""
+_WEB = "web"
+"""Key in the opaque data for cited pages outside of the message, which no endpoint accepts in a message."""
 _NO_ENDPOINT = Owner("openai")
 
 
@@ -65,6 +68,8 @@ class ReplyReader(Reader):
         self._refused = self._has_content = self._has_message = False
         self._has_deltas = False
         """True if a piece of the message arrived as `delta`."""
+        self._pages: list[Any] = []
+        """Web pages that the endpoint cited, as its latest event contains them."""
         self._calls: list[ChatCall] = []
         self._by_index: dict[int, ChatCall] = {}
         self._by_id: dict[str, ChatCall] = {}
@@ -77,6 +82,10 @@ class ReplyReader(Reader):
         self._read_model(data)
         if usage := usage_in(data):
             self._usage = chat_usage(usage, self._usage)
+        # Each event repeats the list; the results of the search also have titles.
+        pages = data.get("search_results") or data.get("citations")
+        if isinstance(pages, list) and pages:
+            self._pages = pages
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
@@ -175,6 +184,8 @@ class ReplyReader(Reader):
         opaque: dict[str, JsonObject] = {}
         for key, value in unknown.items():
             opaque.setdefault(self._owner.key({key: value}), {})[key] = value
+        if self._pages:
+            opaque[_WEB] = sendable({"citations": self._pages})
         return opaque
 
     def _add_choice(self, choice: JsonObject) -> list[Delta]:

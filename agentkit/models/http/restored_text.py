@@ -41,7 +41,7 @@ def guarded(composition: Composition, model: str, host: str) -> tuple[Compositio
     marked, tokens = marked_content(composition, token_marks(control_tokens))
     if not tokens:
         return composition, None
-    return marked, RestoredText(tokens)
+    return marked, RestoredText(tokens, is_json=composition.output is not None)
 
 
 class RestoredText:
@@ -52,12 +52,13 @@ class RestoredText:
 
     Args:
         tokens: The tokens with a mark in the prompt.
+        is_json: True if the text of the reply is JSON, in which a character of a token can be an escape.
     """
 
-    def __init__(self, tokens: Iterable[str]) -> None:
+    def __init__(self, tokens: Iterable[str], *, is_json: bool = False) -> None:
         tokens = tuple(tokens)
-        self._text = Unmarking(tokens)
         self._json = Unmarking(tokens, is_json=True)
+        self._text = self._json if is_json else Unmarking(tokens)
         self._held: Delta | None = None
         """End of the latest delta that can be a part of a token."""
 

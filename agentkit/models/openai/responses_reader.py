@@ -100,9 +100,9 @@ class ResponsesReader(Reader):
         # A call that was only announced has no arguments yet.
         items = without_empty_calls([item.content() for item in self._items if not item.is_announced(reason)])
         calls = checked_calls(items, "call", reason, has_text=bool(self.text))
-        images = [image for item in items if (image := image_in_item(item)) is not None]
-        if reason == "stop" and not calls and not images and all(item.get("type") != "message" for item in items):
-            raise ProtocolError("the response has neither text nor tool calls")
+        images = [image for image in map(image_in_item, items) if image is not None]
+        if reason == "stop":
+            _check_content(items, [*calls, *images])
         message = _message([item for item in map(_sendable_item, items) if item], self._owner)
         if reason == "stop":
             reason = _completed_reason(message)
@@ -239,6 +239,9 @@ class ResponsesReader(Reader):
             if not item.is_over and arguments in ({}, "{}"):
                 return []
             return item.replace_arguments(arguments)
+        if kind == "reasoning":
+            parts = [*_parts(data.get("summary")), *_parts(data.get("content"))]
+            return item.missing_deltas("thinking", _joined_texts(parts, "text"))
         if kind != "message":
             return []
         parts = _parts(data.get("content"))
@@ -263,6 +266,12 @@ def _parts(content: object) -> list[dict[str, Any]]:
 
 def _joined_texts(parts: list[dict[str, Any]], key: str) -> str:
     return "".join([text for part in parts if isinstance(text := part.get(key), str)])
+
+
+def _check_content(items: list[dict[str, Any]], others: list[Any]) -> None:
+    """Refuse a completed response without a message and without other content."""
+    if not others and all(item.get("type") != "message" for item in items):
+        raise ProtocolError("the response has neither text nor tool calls")
 
 
 def _completed_reason(message: Message) -> str:

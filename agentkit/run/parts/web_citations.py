@@ -1,4 +1,4 @@
-"""Citations of web pages that a provider sends with a reply: annotations of OpenAI and Anthropic's search results."""
+"""Citations of web pages that a provider sends with a reply: annotations, search results and lists of addresses."""
 
 from __future__ import annotations
 
@@ -48,19 +48,23 @@ def _passages(message: Message) -> Iterator[_Passage]:
             start += len(part.text)
 
 
-def _entries(opaque: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _entries(opaque: Mapping[str, Any]) -> Iterator[object]:
     for data in opaque.values():
         if not isinstance(data, Mapping):
             continue
         for key in _KEYS:
             entries = data.get(key)
             if isinstance(entries, list | tuple):
-                yield from [entry for entry in entries if isinstance(entry, Mapping)]
+                yield from entries
 
 
-def _citation(entry: Mapping[str, Any], passage: _Passage) -> Citation | None:
+def _citation(entry: object, passage: _Passage) -> Citation | None:
     """Return the citation of an entry; None if the entry names no web page, such as the citation of a file."""
-    fields = entry.get("url_citation", entry)
+    fields: object = entry
+    if isinstance(entry, str) and entry.startswith(("https://", "http://")):
+        fields = {"url": entry}
+    elif isinstance(entry, Mapping):
+        fields = entry.get("url_citation", entry)
     if not isinstance(fields, Mapping):
         return None
     url = fields.get("url")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from agentkit_prompts.chat_templates.builtin.builtin import tokens_without_template
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, tokens_of
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.errors import ChatTemplateError
@@ -11,7 +12,7 @@ from agentkit_prompts.limits import MAX_CACHED
 
 __all__ = ["BRACKETS", "all_tokens", "tokens_of_model"]
 
-BRACKETS = ("<", "[")
+BRACKETS = ("<", "[", "]")
 """First characters of `all_tokens`."""
 
 
@@ -25,8 +26,9 @@ def tokens_of_model(model: str) -> ControlTokens | None:
 
 
 def all_tokens() -> ControlTokens:
-    """Return the tokens in brackets of all registered templates: markers of words, such as `User:`, would change
-    ordinary text.
+    """Return the tokens in brackets of all registered templates, and of models without such a template.
+
+    Markers of words, such as `User:`, would change ordinary text.
     """
     return _bracketed_tokens(tuple(CHAT_TEMPLATES))
 
@@ -34,4 +36,5 @@ def all_tokens() -> ControlTokens:
 @lru_cache(maxsize=1)
 def _bracketed_tokens(names: tuple[str, ...]) -> ControlTokens:
     tokens = [token for name in names for token in tokens_of(CHAT_TEMPLATES.get(name)()).anywhere]
+    tokens += tokens_without_template()
     return control_tokens_of(tuple(dict.fromkeys([token for token in tokens if token.startswith(BRACKETS)])))

@@ -77,6 +77,12 @@ def _model_tokens() -> dict[str, tuple[str, ...]]:
     return {name: tuple(tokens) for name, tokens in tokens_of.items()}
 
 
+def tokens_without_template() -> list[str]:
+    """Return the special tokens of models without a row."""
+    families = [family for family in _read("special_tokens.json").values() if not family["of"]]
+    return [spelling for family in families for token in family["tokens"] for spelling in _numbered(token)]
+
+
 def _numbered(token: str) -> list[str]:
     match = _RANGE.search(token)
     if match is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, end_of, try_read
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, end_of, skip, try_read
 
 __all__ = ["calls_at"]
 
@@ -23,7 +23,7 @@ def calls_at(reply: ReplyText, at: int, forms: Iterable[Form]) -> Calls | None:
         reply.passed.clear()
         block = try_read(form.read, reply, at + len(form.opening) - form.call_chars)
         if block is not None and (end := _calls_end(reply.text, form, block[1])) is not None:
-            return Calls(block.calls, end)
+            return Calls(block.calls, _orphan_end(reply.text, form, end))
         reply.bury_passed()
     return None
 
@@ -39,3 +39,11 @@ def _calls_end(text: str, form: Form, end: int) -> int | None:
     if not form.closing or form.may_stay_open:
         return end
     return None
+
+
+def _orphan_end(text: str, form: Form, end: int) -> int:
+    """Return the end of the closing text of an opening that the model left out; `end` without such a text."""
+    after = skip(text, end)
+    if form.orphan and text.startswith(form.orphan, after):
+        return after + len(form.orphan)
+    return end

@@ -9,14 +9,18 @@ from agentkit_prompts.chat_templates.tool_calls.formats import Form
 from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
 from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 
-__all__ = ["begins_call", "is_cut_call", "is_cut_list", "names_tool"]
+__all__ = ["begins_call", "is_cut_call", "is_cut_list", "names_tool", "names_tool_last"]
 
 _BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|\x22(?:\w|\Z)|\](?:\Z|<(?:\Z|\]))|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
 """Pattern of the text after the opening of a call. After an opening inside a sentence, other text follows."""
+_START = r"[\s\[]*+\{\s*+"
+_NAME = r"""["']?name["']?\s*+:\s*+["']?(?P<name>[\w.:/-]++)"""
 _NAMED_IN_JSON = re.compile(
-    r'[\s\[]*+\{(?:\s*+"type"\s*+:\s*+"function"\s*+,)?(?:\s*+"function"\s*+:\s*+\{)?\s*+"name"\s*+:\s*+"([^"\\]++)"'
+    rf"""{_START}(?:["']?type["']?\s*+:\s*+["']?function["']?\s*+,\s*+)?(?:["']?function["']?\s*+:\s*+\{{\s*+)?{_NAME}"""
 )
-_NAMED_IN_PYTHON = re.compile(r"\s*+\[\s*+([^\W\d]\w*+(?:[.:/-]\w++)*+)\s*+\(")
+_ARGUMENTS_IN_JSON = re.compile(rf"""{_START}["']?(?:arguments|parameters)["']?\s*+:\s*+["{{]""")
+_NAME_IN_JSON = re.compile(_NAME)
+_NAMED_IN_PYTHON = re.compile(r"\s*+\[\s*+(?P<name>[^\W\d]\w*+(?:[.:/-]\w++)*+)\s*+\(")
 
 
 def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
@@ -33,7 +37,14 @@ def begins_call(text: str, at: int, forms: Iterable[Form]) -> bool:
 def names_tool(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
     """True if a reply starts with a list of calls or a call whose name is an available tool."""
     match = _NAMED_IN_JSON.match(text) or (_NAMED_IN_PYTHON.match(text) if may_be_python else None)
-    return match is not None and match[1] in tools
+    return match is not None and match["name"] in tools
+
+
+def names_tool_last(text: str, tools: Container[str]) -> bool:
+    """True if a reply starts with the arguments of a call, and the name of an available tool follows."""
+    if _ARGUMENTS_IN_JSON.match(text) is None:
+        return False
+    return any(match["name"] in tools for match in _NAME_IN_JSON.finditer(text))
 
 
 def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> bool:

@@ -81,6 +81,8 @@ class Form(NamedTuple):
     """Number of characters at the end of `opening` that belong to the first call."""
     may_stay_open: bool = False
     """True if `closing` can be missing anywhere, because a model can leave out the texts around calls."""
+    orphan: str = ""
+    """Text after `closing` that a model writes also if it left out the opening text before it."""
 
 
 _FORMS = (
@@ -92,9 +94,9 @@ _FORMS = (
     Form("mistral", "[TOOL_CALLS]", "", json_calls),
     Form("mistral", "[TOOL_CALLS]", "", named_call("[ARGS]")),
     Form("qwen3_coder", "<tool_call>", "</tool_call>", function_tag(unbroken)),
-    Form("qwen3_coder", "<function=", "</function>", parameter_tags(unbroken)),
+    Form("qwen3_coder", "<function=", "</function>", parameter_tags(unbroken), orphan="</tool_call>"),
     Form("seed_oss", "<seed:tool_call>", "</seed:tool_call>", function_tag(exact)),
-    Form("seed_oss", "<function=", "</function>", parameter_tags(exact)),
+    Form("seed_oss", "<function=", "</function>", parameter_tags(exact), orphan="</seed:tool_call>"),
     Form("glm4_5", "<tool_call>", "</tool_call>", pair_call("arg_key", "arg_value", "</tool_call>")),
     Form("deepseek", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", _deepseek_calls),
     Form("deepseek", _DEEPSEEK[0], "<｜tool▁calls▁end｜>", _deepseek_calls, len(_DEEPSEEK[0]), True),
