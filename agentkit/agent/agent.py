@@ -22,7 +22,7 @@ from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.run_context import Input, run_context
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
-from agentkit_prompts.hints import Hinted
+from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
@@ -327,6 +327,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """
         return await self._runs_of().start(self, user_input, **options)
 
+    @with_option_hints
     async def map(
         self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[MapOptions]
     ) -> MapReport:

@@ -86,7 +86,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         Raises:
             RunNotFound: The run is unknown.
         """
-        return (await self.journal()).trace()
+        return (await self.journal()).trace
 
     async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
         """Yield the events so far; with `follow` also later events, until the run pauses or finishes.

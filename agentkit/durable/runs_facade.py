@@ -126,6 +126,7 @@ class Runs(metaclass=Hinted):
             self.store.enqueue([started], delay=options.get("delay"))
         return RunHandle(self.store, self.agents, started.run_id)
 
+    @with_option_hints
     async def map(
         self,
         agent: DurableAgent | str,
@@ -179,6 +180,7 @@ class Runs(metaclass=Hinted):
             stored_input = journal.context.user_input
         return StartedRun(run_id, request, journal.dumps(), stored_input)
 
+    @with_option_hints
     async def schedule(
         self,
         agent: DurableAgent | str,

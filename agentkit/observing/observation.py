@@ -36,6 +36,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.hints import with_option_hints
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
@@ -56,6 +57,7 @@ _REMOVED = "[removed]"
 _log = logging.getLogger("agentkit")
 
 
+@with_option_hints
 def observe(
     *,
     content: bool = False,

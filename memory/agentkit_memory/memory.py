@@ -79,8 +79,7 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.admin.copy_folder import remove_copy
         from agentkit_memory.open_store import OpenStore
 
-        self.scope = Scope.of(scope)
-        """Scope that is read and written."""
+        self._scope = Scope.of(scope)
         self._store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
         self._has_admin = True
         remove_copy(self._store.database)
@@ -89,10 +88,15 @@ class Memory(metaclass=Hinted):
     def within(self, scope: Scope | str) -> Memory:
         """Return a memory of another scope in the same store, without `admin`. Closing either memory closes both."""
         other = object.__new__(Memory)
-        other.scope = Scope.of(scope)
+        other._scope = Scope.of(scope)
         other._store = self._store
         other._has_admin = False
         return other
+
+    @property
+    def scope(self) -> Scope:
+        """Scope that is read and written."""
+        return self._scope
 
     @property
     def admin(self) -> Admin:
@@ -246,8 +250,11 @@ class Memory(metaclass=Hinted):
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
+    @with_option_hints
     def sessions(self, *, name: str | None = None, after: str = "", limit: int = 50) -> tuple[SessionInfo, ...]:
         """Return the conversations of exactly this scope, ordered by name, without opening them.
+
+        Conversations of users are in the scopes of the users: see `within`, and `newest_sessions` for all users.
 
         Args:
             name: Name of the only conversation to return.
@@ -278,6 +285,7 @@ class Memory(metaclass=Hinted):
 
         return newest_sessions(self._store.database, self.scope, limit=limit)
 
+    @with_option_hints
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope with its forks, items and facts; return True if the conversation existed.
 
@@ -347,8 +355,9 @@ class Memory(metaclass=Hinted):
         subject = Scope.of(subject)
         if subject.tenant != self.scope.tenant:
             raise InvalidArgument(
-                f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); "
-                f"to erase it anyway, call memory.within({subject.tenant!r}).erase(...)",
+                f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); to delete a "
+                f"document, call memory.documents.forget(source); to erase another tenant, "
+                f"call memory.within({subject.tenant!r}).erase({subject.tenant!r})",
                 name="tenant",
                 value=subject.tenant,
             )

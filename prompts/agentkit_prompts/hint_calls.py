@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 __all__ = ["CALLS", "INPUT", "OPTIONS", "VALIDATOR", "WITHIN"]
 
-WITHIN = "memory.within(Scope(tenant, user=...))"
+WITHIN = "memory.within(memory.scope.narrow(user=...))"
+"""The tenant of the memory stays: a reader of another tenant finds nothing."""
 INPUT = "UserInput(text, additional_kwargs={...}) as the input"
 VALIDATOR = "output=OutputSpec(type, output_validator=check)"
 
@@ -30,7 +31,7 @@ _RUN = {
     **_APPROVE,
     **_CONTEXT,
     **dict.fromkeys(("message_history", "messages", "chat_history"), "history=[...]"),
-    "user_id": "scope=Scope(tenant, user=...), or a session of memory.within(scope)",
+    "user_id": "scope=memory.scope.narrow(user=...), or a session of memory.within(scope)",
     **dict.fromkeys(("kwargs", "additional_kwargs", "variables"), INPUT),
 }
 
@@ -45,18 +46,29 @@ _MODELS = (
 
 _DURABLE = {name: f"Agent(model, {text}), and add the agent to runs" for name, text in _CHANGES.items()}
 
+_TITLED = "memory.documents.add(Document(text, title=..., source=...))"
+_RUNS = "runs = Runs('sqlite:///jobs.db') and runs.add(agent)"
+_WITHOUT_RUNS = "without a database: [agent.run_sync(text) for text in inputs]"
 _TOKENS = "access=Access(path) with a file that add_token(path, name, tenant) or the command `agentkit token` writes"
 _SHOWN = {
-    prompt: f"PromptContext(text, {field}=[...]) as the context, and {prompt}() without arguments"
-    for prompt, field in {
-        "ConversationPrompt": "conversation",
-        "KnowledgePrompt": "knowledge",
-        "MemoPrompt": "documents",
-        "RecalledPrompt": "recalled",
-        "ToolPrompt": "tools",
-    }.items()
+    prompt: f"PromptContext(text, {field}=[...]) as the context, and {prompt}() without arguments{more}"
+    for prompt, field, more in (
+        ("ConversationPrompt", "conversation", ""),
+        ("KnowledgePrompt", "knowledge", "; for documents PromptContext(text, documents=[...]) and MemoPrompt()"),
+        ("MemoPrompt", "documents", ""),
+        ("RecalledPrompt", "recalled", ""),
+        ("ToolPrompt", "tools", ""),
+    )
 }
 """Prompts that show a field of the context."""
+_MEDIA = {
+    **dict.fromkeys(
+        ("alt", "alt_text", "caption", "title", "description"), "name=..., the name in the text that replaces the part"
+    ),
+    **dict.fromkeys(("mime", "mime_type", "content_type", "type", "format"), "media_type=..."),
+    **dict.fromkeys(("path", "url", "data", "file", "content", "bytes", "base64"), "the first argument"),
+    "filename": "name=...",
+}
 _FIELDS = ("documents", "docs", "facts", "knowledge", "messages", "conversation", "recalled", "tools", "items")
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     **{prompt: dict.fromkeys(_FIELDS, advice) for prompt, advice in _SHOWN.items()},
@@ -74,6 +86,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         ),
         **dict.fromkeys(("max_tokens", "budget"), "size=Size(max=..., cut='items')"),
     },
+    **dict.fromkeys(("Image", "Audio", "Video", "File"), _MEDIA),
+    "FactDraft": dict.fromkeys(("user", "scope"), f"{WITHIN}.facts.add(text)"),
     "Layers": {
         **dict.fromkeys(("context", "documents", "recalled", "memory"), "before_input=[...]"),
         **dict.fromkeys(("user", "messages"), "input=[...]"),
@@ -125,6 +139,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "Documents.add": {
         **dict.fromkeys(("user", "user_id", "scope"), f"{WITHIN}.documents.add(text)"),
         **dict.fromkeys(("id", "name", "path", "doc_id"), "source=..."),
+        "title": _TITLED,
         "text": "the first argument",
     },
     "IngestOptions": dict.fromkeys(
@@ -136,7 +151,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
             ("filter", "filters", "metadata"),
             "where=RecallFilter(...), such as RecallFilter(metadata={'key': 'value'})",
         ),
-        **dict.fromkeys(("user", "user_id", "scope", "namespace", "tenant"), f"{WITHIN}.recall(...)"),
+        **dict.fromkeys(("user", "user_id", "scope", "namespace"), f"{WITHIN}.recall(...)"),
+        "tenant": "memory.within(tenant).recall(...)",
     },
     "run": _RUN,
     "compose": {
@@ -157,14 +173,27 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             ("glob", "pattern", "include"), "a list of paths, such as memory.ingest([*Path(folder).glob('*.md')])"
         ),
-        **dict.fromkeys(("user", "scope", "tenant"), f"{WITHIN}.ingest(...)"),
+        **dict.fromkeys(("user", "scope"), f"{WITHIN}.ingest(...)"),
+        "tenant": "memory.within(tenant).ingest(...)",
+        **dict.fromkeys(("title", "source", "text", "content"), _TITLED),
+        "metadata": "memory.documents.add(text, source=..., metadata=...)",
     },
-    "Memory.erase": dict.fromkeys(("user", "user_id", "tenant", "scope"), "memory.erase(Scope(tenant, user=...))"),
+    "Memory.erase": {
+        **dict.fromkeys(("user", "user_id", "scope"), "memory.erase(memory.scope.narrow(user=...))"),
+        "tenant": "memory.erase(tenant)",
+        **dict.fromkeys(("source", "document"), "memory.documents.forget(source)"),
+    },
     "Memory.within": {
         **dict.fromkeys(("user", "user_id", "name"), WITHIN),
-        **dict.fromkeys(("session", "agent", "tenant"), "memory.within(Scope(tenant, session=...))"),
+        "tenant": "memory.within(tenant)",
+        **dict.fromkeys(("session", "agent"), "memory.within(memory.scope.narrow(session=...))"),
     },
-    "Memory.session": dict.fromkeys(("user", "user_id", "scope", "tenant"), f"{WITHIN}.session(id)"),
+    "Memory.session": {
+        **dict.fromkeys(("user", "user_id", "scope"), f"{WITHIN}.session(id)"),
+        "tenant": "memory.within(tenant).session(id)",
+    },
+    "Memory.sessions": dict.fromkeys(("user", "user_id", "scope"), f"{WITHIN}.sessions()"),
+    "Memory.delete_session": dict.fromkeys(("user", "user_id", "scope"), f"{WITHIN}.delete_session(id)"),
     "Facts.add": dict.fromkeys(("user", "user_id", "scope"), f"{WITHIN}.facts.add(text)"),
     "RecallFilter": {
         **dict.fromkeys(("key", "filter", "equals", "category", "type", "tags"), "metadata={'key': 'value'}"),
@@ -196,6 +225,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "ScriptedModel": {
         "delay": "Delayed(seconds, reply) of agentkit.testing as a reply",
+        **dict.fromkeys(("repeat", "cycle", "loop"), "ScriptedModel.repeat(reply, reply)"),
         **dict.fromkeys(("responses", "messages", "outputs", "script", "answers", "turns"), "ScriptedModel([...])"),
     },
     "Size": {"limit": "max=...", "tokens": "max=...", "max_tokens": "max=...", "min_tokens": "min=..."},
@@ -211,6 +241,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         ),
         **dict.fromkeys(("args", "command"), "MCPToolset([command, argument, ...])"),
         "return_direct": "final=True",
+        "policy": "the fields of the policy, such as @tool(approval='always', retries=2)",
         "strict": "tool.strict()",
     },
 }
@@ -227,14 +258,30 @@ CALLS: Mapping[str, str] = {
         "prompt.render(PromptContext(user_input=UserInput(text, additional_kwargs={...})))",
     ),
     "Documents.add": "documents.add(text, source=name)",
+    "Layers": "Layers([prompt, prompt]); the input of the user follows these prompts, without a UserInputPrompt()",
     "MCPToolset": "MCPToolset([command, argument, ...]) or MCPToolset(address)",
     "Memory.recall": "memory.recall(text, limit=3)",
     "Memory.within": WITHIN,
+    **{name: f"{WITHIN}.{name.removeprefix('Memory.')}(...)" for name in ("Memory.sessions", "Memory.delete_session")},
+    "FactDraft": "memory.facts.add(text) for a fact without an extractor",
+    "Agent.map": f"{_RUNS}, then await agent.map(inputs, name=..., out=path); {_WITHOUT_RUNS}",
+    "Runs.map": "await runs.map(agent, inputs, name=..., out=path)",
+    "Runs.schedule": "await runs.schedule(agent, text, name=..., cron='0 8 * * *')",
+    "Tool.call": (
+        "tool(name=value) like the function; for a call of a model "
+        "await tool.call(ToolCall(name=..., arguments={...}), ToolContext(deps=None))"
+    ),
+    "compose": f"{INPUT} for values of templates",
+    "observe": "agent.run(text, on_event=function) for the events of a run; observe() records spans of OpenTelemetry",
+    "select_examples": (
+        "ExamplesPrompt(examples, selector=StaticSelector(n)) for the first n examples; "
+        "await select_examples(layers, PromptContext(text)) runs the selectors of layers"
+    ),
     "ScriptedModel": "ScriptedModel([reply, reply])",
     "Tool.from_json_schema": "Tool.from_json_schema(name, description, parameters, function)",
     "http_tool": "http_tool(hosts=[...])",
     "Template.render": "template.render({'name': value})",
-    "Runs": "Runs(url), then runs.add(agent)",
+    "Runs": "Runs(url), then runs.add(agent), with a url such as 'sqlite:///runs.db'",
     "Runs.start": "agent.start(text) after runs.add(agent), or runs.start(agent, text)",
 }
 """Function, or class for its constructor -> the right call, for arguments that do not fit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit_prompts.hint_calls import VALIDATOR, WITHIN
+from agentkit_prompts.hint_calls import CALLS, VALIDATOR, WITHIN
 
 __all__ = ["ATTRIBUTES", "NAMES", "OPERATORS"]
 
@@ -88,9 +88,7 @@ _TOOLS = "Agent(model, tools=[function])"
 _INSTRUCTIONS = "Agent(model, instructions=...)"
 _RESULT_MESSAGES = "result.messages for the messages of the run, session.conversation for all messages"
 _RECALL = "memory.recall(text, limit=...)"
-_SESSION_OF = (
-    "agent.run_sync(text, session=session) with Session(id), or memory.within(Scope(tenant, user=...)).session(id)"
-)
+_SESSION_OF = f"agent.run_sync(text, session=session) with Session(id), or {WITHIN}.session(id)"
 _PAUSED = "`except Paused as paused`, with paused.calls and paused.journal: a run that waits for approval raises it"
 _WORKER = "`with runs.worker():` around the code that waits, or the command `agentkit worker MODULE`"
 _SYNC = "handle = runs.handle(run_id), whose methods are async: asyncio.run(handle.{}())"
@@ -108,7 +106,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("ainvoke", "arun", "achat"), "await agent.run(text)"),
         **dict.fromkeys(("iter", "run_stream", "run_streamed", "astream", "stream_events"), _STREAM),
         **dict.fromkeys(("run_stream_sync", "stream_sync_text"), "agent.stream_text_sync(text)"),
-        **dict.fromkeys(("batch", "abatch", "run_batch"), "agent.map(inputs, name=..., out=...)"),
+        **dict.fromkeys(("batch", "abatch", "run_batch"), CALLS["Agent.map"]),
         **dict.fromkeys(("to_cli", "to_cli_sync", "cli"), "the command agentkit chat --agent module:agent"),
         **dict.fromkeys(("session", "conversation", "chat_session"), _SESSION_OF),
         "clone": "agent.with_changes(...)",
@@ -167,7 +165,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             ("load", "from_json", "from_dict", "model_validate_json"), "Journal.loads(text), or Journal.read(path)"
         ),
         **dict.fromkeys(("approve", "deny", "reject"), "agent.resume(journal, approve={call_id: True}); False denies"),
-        **dict.fromkeys(("pending_approvals", "interruptions"), "paused.calls of the Paused that the run raised"),
+        **dict.fromkeys(("pending_approvals", "interruptions", "waiting", "calls"), "journal.unfinished"),
     },
     "Runs": {
         **dict.fromkeys(("get", "get_run", "run"), "runs.handle(run_id)"),
@@ -214,7 +212,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("pending_approvals", "interruptions", "state", "is_paused"), _PAUSED),
         **dict.fromkeys(("requests", "calls", "turns"), "result.steps"),
         **dict.fromkeys(("total_tokens", "tokens"), f"usage = result.usage, then {_TOTAL_TOKENS}"),
-        "last_agent": "result.trace()",
+        "last_agent": "result.trace",
         "tool_calls": "[call for message in result.messages for call in message.tool_calls]",
         "id": "result.run_id",
     },
@@ -290,6 +288,11 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "texts": "[item.text for item in recall]",
     },
     "StoredDocument": {
+        "title": (
+            "document.source; chunks have titles: memory.documents.chunks(source)[0].title, or the title of a recalled "
+            "document"
+        ),
+        **dict.fromkeys(("name", "path", "uri"), "document.source"),
         **dict.fromkeys(
             ("text", "content", "page_content"),
             "memory.recall(text): a document is stored as chunks, which a recall returns",

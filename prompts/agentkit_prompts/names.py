@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from agentkit_prompts.errors import Picklable
+from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import explain_arguments, option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 
@@ -100,14 +101,14 @@ def _checked_init(
     places = sum(item.init and not item.kw_only for item in fields(dataclass))
     names = [item.name for item in fields(dataclass) if item.init]
 
-    def explain(_: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> Exception | None:
+    def explain(problem: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> Exception | None:
         # `args` starts with the instance.
         if len(args) - 1 > places:
             example = ", ".join(f"{name}=..." for name in names)
             return error(f"{kind}: too many positional arguments; pass fields by name: {kind}({example})")
         unknown = [name for name in options if name not in names]
         if not unknown:
-            return None
+            return TypeError(f"{problem}; use {CALLS[kind]}") if kind in CALLS else None
         problems = unknown_fields(kind, options, names, elsewhere)
         return _named(error(f"{kind}: {'; '.join(problems)}"), unknown)
 

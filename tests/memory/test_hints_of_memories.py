@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import Memory, RecallFilter, Scope
-from agentkit_memory.errors import InvalidArgument
+from agentkit.memory import FactDraft, IngestOptions, Memory, RecallFilter, Scope
+from agentkit.prompts import Document
+from agentkit_memory.errors import IngestError, InvalidArgument
 from tests.wrong_calls import check_right_way
 
-USER = "memory.within(Scope(tenant, user=...))"
+USER = "memory.within(memory.scope.narrow(user=...))"
 ANN = Scope("shop", user="ann")
 WRONG: list[tuple[Callable[[Any], object], type[Exception], str, Callable[[Any], object]]] = [
     (lambda m: m.add("Lamps."), AttributeError, "memory.documents.add(text)", lambda m: m.documents.add("Lamps.")),
@@ -57,7 +58,7 @@ WRONG: list[tuple[Callable[[Any], object], type[Exception], str, Callable[[Any],
         "memory.documents.forget(source)",
         lambda m: m.documents.forget("lamps.md"),
     ),
-    (lambda m: m.erase(user="ann"), TypeError, "memory.erase(Scope(tenant, user=...))", lambda m: m.erase(ANN)),
+    (lambda m: m.erase(user="ann"), TypeError, "memory.erase(memory.scope.narrow(user=...))", lambda m: m.erase(ANN)),
     (
         lambda m: m.session("chat", user="ann"),
         TypeError,
@@ -77,6 +78,53 @@ WRONG: list[tuple[Callable[[Any], object], type[Exception], str, Callable[[Any],
         lambda m: m.within(ANN).facts.add("Green."),
     ),
     (lambda m: m.facts.delete("f1"), AttributeError, "facts.remove(id)", lambda m: not m.facts.remove("f1")),
+    (lambda m: m.sessions(ANN), TypeError, f"{USER}.sessions(", lambda m: m.within(ANN).sessions() == ()),
+    (lambda m: m.sessions(user="ann"), TypeError, f"{USER}.sessions()", lambda m: m.within(ANN).sessions() == ()),
+    (
+        lambda m: m.delete_session("chat", user="ann"),
+        TypeError,
+        f"{USER}.delete_session(id)",
+        lambda m: not m.within(m.scope.narrow(user="ann")).delete_session("chat"),
+    ),
+    (lambda m: m.session("chat", tenant="desk"), TypeError, "within(tenant)", lambda m: m.within("desk").session("c")),
+    (
+        lambda m: m.documents.add("Lamps.", title="Lamps"),
+        TypeError,
+        "memory.documents.add(Document(text, title=..., source=...))",
+        lambda m: m.documents.add(Document("Lamps.", title="Lamps", source="l.md")),
+    ),
+    (
+        lambda m: m.ingest("Lamps.", title="Lamps"),
+        TypeError,
+        "memory.documents.add(Document(text, title=..., source=...))",
+        lambda m: m.documents.add(Document("Lamps.", title="Lamps", source="l.md")),
+    ),
+    (lambda m: m.ingest("Lamps."), IngestError, "memory.documents.add(text)", lambda m: m.documents.add("Lamps.")),
+    (
+        lambda m: m.documents.get("lamps.md").title,
+        AttributeError,
+        "memory.documents.chunks(source)[0].title",
+        lambda m: m.documents.chunks("lamps.md")[0].title == "",
+    ),
+    (
+        lambda m: m.erase("lamps.md"),
+        InvalidArgument,
+        "memory.documents.forget(source)",
+        lambda m: m.documents.forget("lamps.md"),
+    ),
+    (
+        lambda m: m.recall("x", where=RecallFilter(kinds=["document"])),
+        InvalidArgument,
+        "'chunk' for documents",
+        lambda m: m.recall("warranty", where=RecallFilter(kinds=["chunk"])).documents,
+    ),
+    (
+        lambda m: m.facts.add(FactDraft("Green.", sources=())),
+        InvalidArgument,
+        "facts.add(text",
+        lambda m: m.facts.add("Green."),
+    ),
+    (lambda m: FactDraft("Green."), TypeError, "memory.facts.add(text)", lambda m: m.facts.add("Green.")),  # type: ignore[call-arg]
 ]
 
 
@@ -96,6 +144,27 @@ def test_the_message_names_a_way_that_works(
     right: Callable[[Any], object],
 ) -> None:
     check_right_way(lambda: wrong(memory), error, message, lambda: right(memory))
+
+
+def test_an_iteration_reads_all_documents_and_facts_of_the_scope(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_memory.ingest.given_documents._PAGE_SIZE", 2)
+    (tmp_path / "b.md").write_text("Desks.")
+    memory.ingest(tmp_path / "b.md")
+    # The page ends between the file and the added document of the same source.
+    for source in ("/a", str(tmp_path / "b.md"), "z1", "z2"):
+        memory.documents.add(source, source=source)
+    sources = [document.source for document in memory.documents]
+    assert sources == ["/a", *[str(tmp_path / "b.md")] * 2, "lamps.md", "z1", "z2"]
+    for number in range(5):
+        memory.facts.add(f"Fact {number}.")
+    memory.within(ANN).facts.add("Of Ann.")
+    assert [fact.text for fact in memory.facts] == [f"Fact {number}." for number in range(5)]
+
+
+def test_all_attributes_of_the_options_of_ingestion_are_options() -> None:
+    assert {name for name in dir(IngestOptions()) if not name.startswith("_")} == {*IngestOptions.__annotations__}
 
 
 def test_a_pattern_of_files_becomes_a_list_of_paths(memory: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from agentkit.prompts import (
     Example,
     ExamplesPrompt,
     Fact,
+    Image,
     KnowledgePrompt,
     Layers,
     MemoPrompt,
@@ -22,9 +23,10 @@ from agentkit.prompts import (
     UserInput,
     WrapPrompt,
     compose,
+    select_examples,
 )
 from agentkit.prompts.example_selectors import StaticSelector
-from agentkit_prompts.errors import ContextError, PromptError
+from agentkit_prompts.errors import ContextError, MediaError, PromptError
 from tests.wrong_calls import check_right_way
 
 teacher: Any = TextPrompt("You teach {{ additional_kwargs.subject }}.")
@@ -37,9 +39,38 @@ memo: Any = MemoPrompt
 text: Any = TextPrompt
 layers: Any = Layers(system=[brief])
 composed: Any = compose
+tree: Any = Layers
+image: Any = Image
+selected: Any = select_examples
 context: Any = PromptContext
 MATHS = PromptContext(user_input=UserInput("5+5", additional_kwargs={"subject": "maths"}))
 WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], object]]] = [
+    (
+        lambda: tree(brief, teacher, brief),
+        PromptError,
+        "Layers([prompt, prompt])",
+        lambda: compose(Layers([brief, teacher]), MATHS).text.startswith("system: Be brief.\n\nYou teach maths."),
+    ),
+    (
+        lambda: composed([teacher], "5+5", subject="maths"),
+        TypeError,
+        "UserInput(text, additional_kwargs={...}) as the input",
+        lambda: "maths" in compose([teacher], UserInput("5+5", additional_kwargs={"subject": "maths"})).text,
+    ),
+    (
+        lambda: knowledge([Document("Refunds.")]),
+        PromptError,
+        "for documents PromptContext(text, documents=[...]) and MemoPrompt()",
+        lambda: "Refunds." in compose([MemoPrompt()], PromptContext("5+5", documents=[Document("Refunds.")])).text,
+    ),
+    (lambda: image(b"x", alt="A cat"), MediaError, "use name=...", lambda: Image(b"x", name="A cat").alt),
+    (lambda: image(b"x", mime="image/gif"), MediaError, "use media_type=...", lambda: Image(b"x", "image/gif").mime),
+    (
+        lambda: selected([], "2+2", 2),
+        TypeError,
+        "ExamplesPrompt(examples, selector=StaticSelector(n))",
+        lambda: ExamplesPrompt([("a", "b")], selector=StaticSelector(1)),
+    ),
     (
         lambda: brief + teacher,
         TypeError,

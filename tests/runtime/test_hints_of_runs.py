@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from agentkit import (
     Agent,
+    Chain,
     Journal,
     Layers,
     Limits,
@@ -20,12 +22,16 @@ from agentkit import (
     RunResult,
     ScriptedModel,
     Session,
+    ToolCall,
+    ToolContext,
     UserInput,
+    observe,
     tool,
 )
-from agentkit.errors import ApprovalError, UnknownOption
+from agentkit.errors import AgentDefinitionError, ApprovalError, UnknownOption
 from agentkit.memory import Scope
 from agentkit.prompts import MemoPrompt, Size, TextPrompt
+from agentkit.tools import ToolDefinitionError, ToolError, ToolPolicy
 from tests.wrong_calls import check_right_way
 
 
@@ -35,6 +41,9 @@ def refund(order: int) -> str:
     return f"order {order} refunded"
 
 
+observed: Any = observe
+chain: Any = Chain
+scripted: Any = ScriptedModel
 agent: Any = Agent(OfflineModel(), tools=[refund])
 speaker: Any = Agent(ScriptedModel.repeat("4"), "Be brief.")
 
@@ -89,6 +98,48 @@ def _subject() -> str:
 session: Any = Session("chat")
 journal: Any = Journal
 WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], object]]] = [
+    (
+        lambda: observed(print),
+        TypeError,
+        "on_event=function",
+        lambda: speaker.run_sync("2+2?", on_event=lambda _: None),
+    ),
+    (lambda: refund.call({"order": 17}), TypeError, "tool(name=value)", lambda: refund(order=17)),  # type: ignore[call-arg, arg-type]
+    (
+        lambda: refund.call(ToolCall(name="refund", arguments={"order": 17})),  # type: ignore[call-arg]
+        TypeError,
+        "await tool.call(ToolCall(name=..., arguments={...}), ToolContext(deps=None))",
+        lambda: (
+            asyncio.run(
+                refund.call(ToolCall(name="refund", arguments={"order": 17}), ToolContext(deps=None, approved=True))
+            ).ok
+        ),
+    ),
+    (
+        lambda: asyncio.run(refund.call({"order": 17}, ToolContext(deps=None))),  # type: ignore[arg-type]
+        ToolError,
+        "tool(name=value)",
+        lambda: refund(order=17),
+    ),
+    (
+        lambda: tool(policy=ToolPolicy())(result),  # type: ignore[call-overload]
+        ToolDefinitionError,
+        "@tool(approval='always'",
+        lambda: tool(approval="always")(refund.function),
+    ),
+    (
+        lambda: Agent.map(speaker, ["2+2?"]),  # type: ignore[call-arg]
+        TypeError,
+        "[agent.run_sync(text) for text in inputs]",
+        lambda: [speaker.run_sync(text) for text in ["2+2?"]],
+    ),
+    (lambda: chain(Layers(), speaker.chain.model), AgentDefinitionError, "Chain(model, layers=...)", result),
+    (
+        lambda: scripted(["4"], repeat=True),
+        TypeError,
+        "ScriptedModel.repeat(reply, reply)",
+        lambda: ScriptedModel.repeat("4"),
+    ),
     (lambda: agent.session("chat", user="ann"), AttributeError, "agent.run_sync(text, session=session)", _with_session),
     (lambda: session.run_sync("Hi"), AttributeError, "agent.run_sync(text, session=session)", _with_session),
     (lambda: session.run("Hi"), AttributeError, "await agent.run(text, session=session)", _with_session),
@@ -195,7 +246,31 @@ def test_the_message_names_a_way_that_works(
 def test_a_run_of_a_user_names_the_session_of_the_user() -> None:
     with pytest.raises(UnknownOption) as caught:
         speaker.run_sync("Hi", user="ann")
-    assert "session=memory.within(Scope(tenant, user=...)).session(id)" in str(caught.value)
+    assert "session=memory.within(memory.scope.narrow(user=...)).session(id)" in str(caught.value)
+
+
+def test_a_journal_lists_the_calls_without_a_result() -> None:
+    @tool
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    calls = [ToolCall(name="refund", arguments={"order": 17}), ToolCall(name="add", arguments={"a": 1})]
+    clerk = Agent(ScriptedModel.repeat(calls, "Done."), name="clerk", tools=[refund, add])
+    with pytest.raises(Paused) as caught:
+        clerk.run_sync("Refund 17.")
+    journal = caught.value.journal
+    assert journal.unfinished == Journal.loads(journal.dumps()).unfinished == tuple(calls)
+    assert clerk.resume_sync(journal, approve={calls[0].id: False}).journal.unfinished == ()
+
+    lead = Agent(ScriptedModel.repeat([ToolCall(name="ask", arguments={"input": "Refund 17."}), calls[1]], "Done."))
+    ask = Agent(ScriptedModel.repeat(calls, "Done."), tools=[refund, add]).as_tool(name="ask", description="Ask.")
+    with pytest.raises(Paused) as nested:
+        lead.with_changes(tools=[ask, add]).run_sync("Refund 17.")
+    # The call of `add` has a result; the calls of the inner agent have none.
+    outer = nested.value.calls[0].id.partition("/")[0]
+    assert [call.id for call in nested.value.journal.unfinished] == [f"{outer}/{call.id}" for call in calls]
+    assert Agent(ScriptedModel(["Done."])).run_sync("Hi").journal.unfinished == ()
 
 
 def test_two_users_have_separate_sessions(tmp_path: Any) -> None:

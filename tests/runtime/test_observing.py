@@ -276,8 +276,8 @@ async def test_a_trace_is_plain_data_of_the_journal_wherever_it_is_read(tmp_path
     LOOKING[:] = [spans]
     file = tmp_path / "run.jsonl"
     result = await shop().run("Where is Ada?", journal=file)
-    trace = result.trace()
-    assert json.loads(json.dumps(trace)) == trace == Journal.read(file).trace()
+    trace = result.trace
+    assert json.loads(json.dumps(trace)) == trace == Journal.read(file).trace
     chat, *calls, last = trace["spans"]
     ask, called = sorted(calls, key=lambda span: span["name"])  # which of them ends first is open
     names = [span["name"] for span in (chat, ask, called, last)]
@@ -295,7 +295,7 @@ def test_a_journal_without_times_is_read_and_one_with_nonsense_is_refused(spans:
     text = shop().run_sync("hi").journal.dumps()
     lines = [json.loads(line) for line in text.splitlines()]
     old = "".join(json.dumps({k: v for k, v in line.items() if k not in ("at", "layers")}) + "\n" for line in lines)
-    trace = Journal.loads(old).trace()
+    trace = Journal.loads(old).trace
     assert trace["start"] is None and trace["spans"][0]["end"] is None
     for wrong in ({"at": "now"}, {"layers": []}, {"layers": {"tokens": {"a": "b"}, "trimmed": [], "money": None}}):
         with raises(JournalError, line=2):
@@ -376,7 +376,7 @@ async def test_streamed_calls_have_the_time_to_the_first_chunk_and_replies_their
     assert streamed["gen_ai.response.time_to_first_chunk"] >= 0 and streamed["gen_ai.request.stream"] is True
     whole = [span.attributes or {} for span in spans.all if span.name == "chat scripted"][-1]
     assert "gen_ai.response.time_to_first_chunk" not in whole
-    for span in (streamed, whole, spans.one("invoke_agent shop"), result.trace()["attributes"]):
+    for span in (streamed, whole, spans.one("invoke_agent shop"), result.trace["attributes"]):
         assert span["gen_ai.usage.reasoning.output_tokens"] == 3
     metrics = spans.metrics()
     assert [count for _, count in metrics["gen_ai.client.inference.time_to_first_chunk"]] == [1]

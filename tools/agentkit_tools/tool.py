@@ -16,6 +16,7 @@ from typing_extensions import ParamSpec, TypeVar
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
+from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import hinted, with_option_hints
 from agentkit_tools.calling.arguments import ToolArguments, text_of_arguments
 from agentkit_tools.calling.deadline import DeadlineError
@@ -48,7 +49,6 @@ P2 = ParamSpec("P2")
 R2 = TypeVar("R2")
 D2 = TypeVar("D2")
 
-_LOG = logging.getLogger("agentkit.tools")
 _PLAIN = ToolPolicy()
 
 
@@ -339,6 +339,7 @@ class Tool(ToolForms, Generic[P, R, D]):
             return valid
         return self._arguments.read(self.name, text, self.policy)
 
+    @with_option_hints
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Return the result of a call from a model, also if the tool raises an exception or exceeds its time limit.
 
@@ -349,6 +350,8 @@ class Tool(ToolForms, Generic[P, R, D]):
             asyncio.CancelledError: The task that awaits the call was cancelled.
             BaseException: The tool ended the run, see `ends_run`.
         """
+        if not isinstance(call, ToolCall):
+            raise ToolError(f"Tool.call: expected a ToolCall, got {type(call).__name__}; use {CALLS['Tool.call']}")
         policy = self.policy
         if self._semaphores is not None:
             attempt = partial(self._attempt, call)
@@ -380,8 +383,7 @@ class Tool(ToolForms, Generic[P, R, D]):
 
     async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
         """Call the function once."""
-        policy = self.policy
-        return await self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
+        return await self._runner.run(self.function, call, arguments, context, self.policy, self.policy.timeout)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """True if a person must approve `call` first. A call with invalid arguments needs no approval.
@@ -397,9 +399,7 @@ class Tool(ToolForms, Generic[P, R, D]):
             return False
         except Exception as error:
             # The predicate failed: ask a person. The decision shows no error, so the log has it.
-            _LOG.warning(
-                "approval of %s: the predicate failed, a person is asked: %s", self.name, describe_error(error)
-            )
+            logging.getLogger("agentkit.tools").warning("approval of %s: %s", self.name, describe_error(error))
             return True
 
     def as_received(self, call: ToolCall) -> ToolCall:

@@ -112,7 +112,7 @@ class CurrentRun:
         self._token = _current_parent.set(_Parent(self))
         self._journal = journal
         if earlier is not None:
-            self._unfinished = earlier.unfinished
+            self._unfinished = earlier.unfinished_agents
             self.spending.resume(earlier.usage)
         if self._call_id:
             # The writer of the outer run also writes the lines of this run, so that one file resumes both runs.

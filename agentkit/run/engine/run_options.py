@@ -176,7 +176,8 @@ RUN = RESUME | {"history", "run_id", "scope"}
 _COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
 _KWARGS_ADVICE = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
 _USER_ADVICE = (
-    "use session=memory.within(Scope(tenant, user=...)).session(id), or scope=Scope(tenant, user=...) without a session"
+    "use session=memory.within(memory.scope.narrow(user=...)).session(id), or scope=memory.scope.narrow(user=...) "
+    "without a session"
 )
 _METHODS_OF_OPTION = {
     **dict.fromkeys(CHANGES, "with_changes, override, compose, run and resume"),

@@ -56,9 +56,10 @@ class RunResult(Generic[Output], metaclass=Hinted):
         """US dollars of all model calls; None if a price is unknown."""
         return self.usage.money
 
+    @property
     def trace(self) -> TraceSpan:
-        """Return the run as spans, as JSON data; see `TraceSpan`."""
-        return self.journal.trace()
+        """The run as spans, as JSON data; see `TraceSpan`."""
+        return self.journal.trace
 
     @property
     def citations(self) -> tuple[Citation, ...]:

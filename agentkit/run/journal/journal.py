@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import Any, Self
@@ -21,11 +22,11 @@ from agentkit.run.journal.journal_lines import (
     read_objects,
     unreadable_line,
 )
-from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps
+from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps, unfinished_calls
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import TraceSpan, run_attributes, trace, usage_attributes
 from agentkit.run.parts.decisions import Decision
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.regular_files import read_regular
@@ -164,7 +165,25 @@ class Journal(metaclass=Hinted):
         return copied
 
     @property
-    def unfinished(self) -> dict[str, Journal]:
+    def unfinished(self) -> tuple[ToolCall, ...]:
+        """Calls of the latest reply without a result, in order; empty if the run waits for no tool.
+
+        The calls of a paused run, which `Paused.calls` and a stored journal name: calls that wait for a decision, and
+        calls of the same reply that run after it. The calls of an agent that runs as a tool replace the call of the
+        agent, with ids such as `c1/c7`.
+        """
+        calls: list[ToolCall] = []
+        inner = self.unfinished_agents
+        for call in unfinished_calls(self.entries):
+            if call.id not in inner:
+                calls.append(call)
+                continue
+            inner_calls = inner[call.id].unfinished
+            calls += [replace(each, id=inner_id(call.id, each.id)) for each in inner_calls] or [call]
+        return tuple(calls)
+
+    @property
+    def unfinished_agents(self) -> dict[str, Journal]:
         """Journals of agents that run as tools and have no result yet, by the ids of their calls."""
         if not self.inner:
             return {}
@@ -201,8 +220,9 @@ class Journal(metaclass=Hinted):
         """Return the entries as steps, with their times and calls; calls of agents without a result come last."""
         return journal_steps(self.entries, self.inner)
 
+    @property
     def trace(self) -> TraceSpan:
-        """Return the run as spans, as JSON data, with the attribute names of OpenTelemetry; see `TraceSpan`."""
+        """The run as spans, as JSON data, with the attribute names of OpenTelemetry; see `TraceSpan`."""
         attributes = run_attributes(self.agent, self.run_id, self.session) | usage_attributes(self.usage)
         return trace(f"invoke_agent {self.agent}", attributes, self.steps())
 

@@ -10,7 +10,7 @@ from agentkit.models.model import Usage
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Entry", "JournalStep", "StepKind", "journal_steps"]
+__all__ = ["Entry", "JournalStep", "StepKind", "journal_steps", "unfinished_calls"]
 
 StepKind: TypeAlias = Literal[
     "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check"
@@ -114,6 +114,20 @@ def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list
             JournalStep("tool", len(entries), model_calls, None, latest, None, calls, inner.usage, call, inner=inner)
         )
     return steps
+
+
+def unfinished_calls(entries: Sequence[Entry]) -> list[ToolCall]:
+    """Return the calls of the latest reply that have no result yet, in order."""
+    results = set[str]()
+    for number in range(len(entries) - 1, -1, -1):
+        entry = entries[number]
+        if entry.effect == "CallModel":
+            return [call for call in _calls(entries, number).values() if call.id not in results]
+        if entry.effect == "CallTools":
+            results.add(entry.answer[0].call_id)
+        elif entry.effect != "AskApproval":
+            break
+    return []
 
 
 def _calls(entries: Sequence[Entry], number: int) -> dict[str, ToolCall]:

@@ -78,7 +78,7 @@ def _span(step: JournalStep) -> TraceSpan | None:
     """Return the span of a model call, a tool call or a recall; None for other steps."""
     inner_spans: list[TraceSpan] = []
     if step.inner is not None:
-        inner_spans.append(step.inner.trace())
+        inner_spans.append(step.inner.trace)
         if not step.has_result:
             return inner_spans[0]
     if step.kind == "model":

@@ -132,6 +132,8 @@ class Chain(Generic[Output]):
             got = brief(model, 60)
             if isinstance(model, type):
                 got = f"the class: write {model.__name__}(...)"
+            elif isinstance(model, Layers):
+                got = "Layers: write Chain(model, layers=...)"
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}", name="model")
         if counter is not None and not is_counter(counter):
             raise AgentDefinitionError(

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.records import StoredFact
+from agentkit_prompts.errors import brief
 from agentkit_prompts.names import reject_unknown_fields
 
-__all__ = ["Extract", "FactDraft", "Turn", "check_draft", "type_error", "type_problems"]
+__all__ = ["Extract", "FactDraft", "Turn", "check_draft", "text_error", "type_error", "type_problems"]
 
 MAX_TEXT = 1000
 """Maximum characters of a fact."""
@@ -63,6 +64,14 @@ The second argument contains known facts of the scope that may be related. The f
 worker, and again with the same turns after a crash. It raises `InvalidArgument` for an invalid answer of its model; any
 other exception means that the model is not available now.
 """
+
+
+def text_error(text: object) -> InvalidArgument:
+    """Return the error about a value that is not the text of a fact."""
+    advice = ""
+    if isinstance(text, FactDraft):
+        advice = "; an extractor returns drafts, and a program calls facts.add(text, sources=..., metadata=...)"
+    return InvalidArgument(f"a fact needs a text, got {brief(text)}{advice}", name="text")
 
 
 def type_problems(draft: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import EllipsisType
@@ -17,7 +17,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
-from agentkit_memory.facts.drafts import FactDraft
+from agentkit_memory.facts.drafts import FactDraft, text_error
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_removal import forget_embeddings, forget_items
 from agentkit_memory.store.item_rows import (
@@ -148,9 +148,8 @@ class Facts(metaclass=Hinted):
             NotFound: A fact to replace, or a source, is not in this scope.
         """
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
-        if metadata is None:
-            metadata = {}
-        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, metadata)
+        stored = {} if metadata is None else metadata
+        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, stored)
         scope_number = scope_id(self._database, self._scope)
         # A source may be a message whose item is not written yet: its item is written first.
         if taken_from:
@@ -315,6 +314,13 @@ class Facts(metaclass=Hinted):
         with self._database.read() as connection:
             return tuple(_read_facts(connection, statement, bound))
 
+    def __iter__(self) -> Iterator[StoredFact]:
+        """Yield all facts of exactly this scope, except superseded facts; `list` returns a page of them."""
+        after = 0
+        while page := self.list(after=after):
+            after = page[-1].number
+            yield from page
+
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
         scope_number = scope_id(self._database, self._scope)
@@ -337,7 +343,7 @@ class Facts(metaclass=Hinted):
     ) -> str:
         """Check the fields of a fact; return its metadata as JSON."""
         if not isinstance(text, str) or not text.strip():
-            raise InvalidArgument(f"a fact needs a text, got {text!r}", name="text")
+            raise text_error(text)
         problems = []
         if storable(text) != text:
             problems.append("text: it contains NUL or an unpaired surrogate")

@@ -95,7 +95,10 @@ def check_found(paths: Sequence[Path]) -> None:
     names = [_printable(path) for path in paths[:_MAX_SHOWN]]
     if len(paths) > _MAX_SHOWN:
         names.append(f"and {len(paths) - _MAX_SHOWN} others")
-    raise IngestError(", ".join(names), "cannot be found (No such file or directory); check the path")
+    raise IngestError(
+        ", ".join(names),
+        "cannot be found (No such file or directory); check the path. A text is added with memory.documents.add(text)",
+    )
 
 
 def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:

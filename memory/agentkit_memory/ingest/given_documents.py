@@ -42,6 +42,8 @@ __all__ = ["Documents"]
 
 Content: TypeAlias = str | bytes | Document
 
+_PAGE_SIZE = 500
+"""Maximum number of documents that an iteration reads at once."""
 _PREFIX = "given:"
 """Start of the address of a document that is not a file."""
 
@@ -161,6 +163,15 @@ class Documents(metaclass=Hinted):
         """
         _check_page("documents.list", after, limit, str)
         return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
+
+    def __iter__(self) -> Iterator[StoredDocument]:
+        """Yield all documents of exactly this scope, in order of their sources; `list` returns a page of them."""
+        after = ""
+        while page := self.list(after=after, limit=_PAGE_SIZE):
+            after = page[-1].source
+            yield from [each for each in page if each.source != after]
+            # An added document and a file can have the same source: the page can end between them.
+            yield from self._rows(_FIND, named=after)
 
     def get(self, source: str) -> StoredDocument | None:
         """Return the document with a source, or None. If a file has the same source, the added document is returned.

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from agentkit_memory.errors import IngestError, InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["IngestOptions", "checked_options"]
+__all__ = ["IngestOptions", "checked_options", "record_key"]
 
 
 def _as_tuple(names: object) -> object:
@@ -55,10 +55,10 @@ class IngestOptions:
     """Function that returns the alt text of an image file, by which the image is recalled. It is called for every PNG,
     JPEG, GIF and WebP file on each ingestion. Without this function, images in folders are skipped."""
 
-    @property
-    def record_key(self) -> str:
-        """Text of the options that change the chunks of JSON lines files."""
-        return repr((self.record_text, self.record_title, self.record_metadata))
+
+def record_key(options: IngestOptions) -> str:
+    """Return a text of the options that change the chunks of JSON lines files."""
+    return repr((options.record_text, options.record_title, options.record_metadata))
 
 
 def checked_options(value: object, on_progress: object) -> IngestOptions:

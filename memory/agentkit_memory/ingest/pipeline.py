@@ -15,7 +15,7 @@ from agentkit_memory.ingest.document_removal import finish_removals, remove_gone
 from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
 from agentkit_memory.ingest.find_files import Format, SourceFile, check_found, find_files, is_gone, is_same_folder
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
-from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.ingest_options import IngestOptions, record_key
 from agentkit_memory.ingest.readers.blocks import Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
@@ -185,7 +185,7 @@ class _Ingestion:
         if kind == "image":
             alt = key = self._alt_text(file)
         elif kind == "records":
-            key = self._options.record_key
+            key = record_key(self._options)
         # The chunks depend on these values and on the bytes of the file.
         cut_key = [CHUNKER, kind, key]
         stored = self._writer.find(uri)

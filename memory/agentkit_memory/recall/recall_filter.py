@@ -48,7 +48,8 @@ def _check_texts(value: object) -> object:
 
 def _check_kinds(value: object) -> object:
     if value is not None and not (_is_list_of_texts(value) and {*value} <= {*_KINDS}):
-        raise InvalidArgument(f"expected a list out of {_KINDS}, or None for all, got {brief(value)}")
+        words = "'chunk' for documents, 'image', 'turn' for messages, and 'fact'"
+        raise InvalidArgument(f"expected a list of the kinds {words}, or None for all, got {brief(value)}")
     return value
 
 

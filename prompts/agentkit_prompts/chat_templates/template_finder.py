@@ -72,7 +72,7 @@ def _named(name: str) -> ChatTemplate:
     if "{%" in name or "{{" in name:
         raise ChatTemplateError(
             f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: pass "
-            f"JinjaChatTemplate(text)",
+            f"JinjaChatTemplate(text) of agentkit.prompts.chat_templates",
             name="chat_template",
         )
     if _exists(name):

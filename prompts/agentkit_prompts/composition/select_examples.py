@@ -11,6 +11,7 @@ from agentkit_prompts.composition.plan import SelectingPrompt, plan_of
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.threads import Threads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
@@ -41,6 +42,7 @@ def select(prompts: Iterable[SelectingPrompt], ctx: PromptContext) -> PromptCont
     return _with(ctx, selections)
 
 
+@with_option_hints
 async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the selected examples of all prompts of `layers`, also of async selectors.
 
@@ -96,7 +98,7 @@ async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> S
     else:
         answer = prompt.ask(ctx)
     if isinstance(answer, Awaitable):
-        with prompt.failing():
+        with prompt.naming_selector():
             answer = await answer
     return prompt.selection(ctx, path, answer)
 

@@ -25,6 +25,7 @@ from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MediaError, PromptError, brief, check_types
 from agentkit_prompts.hints import Hinted
+from agentkit_prompts.names import reject_unknown_fields
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = [
@@ -256,6 +257,7 @@ class Media(metaclass=Hinted):
         )
 
 
+@reject_unknown_fields(MediaError)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Image(Media):
     """An image part."""
@@ -263,6 +265,7 @@ class Image(Media):
     kind: Literal["image"] = field(default="image", kw_only=True)
 
 
+@reject_unknown_fields(MediaError)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Audio(Media):
     """An audio part."""
@@ -270,6 +273,7 @@ class Audio(Media):
     kind: Literal["audio"] = field(default="audio", kw_only=True)
 
 
+@reject_unknown_fields(MediaError)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Video(Media):
     """A video part."""
@@ -277,6 +281,7 @@ class Video(Media):
     kind: Literal["video"] = field(default="video", kw_only=True)
 
 
+@reject_unknown_fields(MediaError)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class File(Media):
     """Any other file part, such as a PDF."""

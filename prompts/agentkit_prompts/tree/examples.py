@@ -200,7 +200,7 @@ class ExamplesPrompt(BasePrompt):
 
     def ask(self, ctx: PromptContext) -> Sequence[Example] | Awaitable[Sequence[Example]]:
         """Call the selector without checking its result."""
-        with self.failing():
+        with self.naming_selector():
             return self.selector.select(ctx.user_input.text, self.pool(ctx))
 
     def selection(self, ctx: PromptContext, path: str, result: object) -> Selection:
@@ -218,7 +218,7 @@ class ExamplesPrompt(BasePrompt):
         return Selection(path, ctx.user_input.text, hash_of(pool), tuple(result)).bound_to(self, pool)
 
     @contextmanager
-    def failing(self) -> Iterator[None]:
+    def naming_selector(self) -> Iterator[None]:
         """Convert an exception in this context to a PromptError that names the selector; a PromptError is unchanged."""
         try:
             yield

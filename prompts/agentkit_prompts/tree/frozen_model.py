@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import attribute_hint
 from agentkit_prompts.names import similar, unknown_fields
 
@@ -78,7 +79,9 @@ def _name_arguments(model_class: type[FrozenModel], args: tuple[Any, ...], data:
     if len(args) > len(fields):
         plural = "s" * (len(fields) > 1)
         limit = f"at most {len(fields)} positional argument{plural} ({', '.join(fields)})"
-        raise PromptError(f"{model_class.__name__}: expected {limit}, got {len(args)}")
+        kind = model_class.__name__
+        advice = f"; use {CALLS[kind]}" if kind in CALLS else ""
+        raise PromptError(f"{kind}: expected {limit}, got {len(args)}{advice}")
     for name, value in zip(fields, args, strict=False):
         if name in data:
             raise PromptError(f"{model_class.__name__}: {name} is passed twice", name=name)
