@@ -81,7 +81,7 @@ def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run,
 def test_a_folder_without_text_is_a_failure_that_says_so(run: Run, folder: Path) -> None:
     (folder / "empty").mkdir()
     done = run("ingest", "empty")
-    told = "agentkit: no text, Markdown, HTML, PDF or JSON lines file was found\n"
+    told = "agentkit: no text, Markdown, HTML, PDF, Office or other readable file was found\n"
     assert (done.exit_code, done.stderr) == (1, told)
 
 

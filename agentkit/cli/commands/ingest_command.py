@@ -73,8 +73,9 @@ def ingest(
 
 def _report_form(report: IngestReport) -> dict[str, Any]:
     counts = {name: len(getattr(report, name)) for name in ("added", "changed", "unchanged", "removed")}
-    problems = {name: [str(error) for error in getattr(report, name)] for name in ("repaired", "errors")}
-    return {**counts, "chunks": report.chunks, "pending": report.pending, **problems}
+    problems = {name: [str(error) for error in getattr(report, name)] for name in ("repaired", "gaps", "errors")}
+    skipped = dict(report.skipped)
+    return {**counts, "chunks": report.chunks, "pending": report.pending, "skipped": skipped, **problems}
 
 
 def _show_report(report: IngestReport, place: str) -> None:
@@ -84,7 +85,10 @@ def _show_report(report: IngestReport, place: str) -> None:
         put(f"{files}; {report.chunks} chunks written to {place}")
     if report.pending:
         note(f"{report.pending} chunks and messages wait to be indexed, and are found by their words until then")
-    for error in (*report.repaired, *report.errors):
+    if report.skipped:
+        skipped = ", ".join(f"{count} {ending}" for ending, count in report.skipped.items())
+        note(f"files without a reader were skipped: {skipped}")
+    for error in (*report.repaired, *report.gaps, *report.errors):
         complain(str(error))
     if not files and not report.errors:
-        complain("no text, Markdown, HTML, PDF or JSON lines file was found")
+        complain("no text, Markdown, HTML, PDF, Office or other readable file was found")

@@ -11,7 +11,7 @@ from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_tex
 
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 
-CHUNKER = "2"
+CHUNKER = "3"
 """Version of the cuts. If the version changes, every file is chunked again."""
 
 CHUNK_BYTES = PIECE_BYTES
@@ -39,8 +39,9 @@ _CUTS = {
 class Chunk:
     """A piece of a document: exactly `text[start:end]` of the document's text, in characters, without blank edges.
 
-    The text of a page or a record starts at 0. `title` is the path of the headings above the chunk, joined with " > ";
-    `line` is counted from 1; `meta` is JSON.
+    In a chunk that continues a table, the names of the columns are repeated before this text. The text of a page or a
+    record starts at 0. `title` is the path of the headings above the chunk, joined with " > "; `line` is counted from
+    1; `meta` is JSON.
     """
 
     position: int
@@ -82,6 +83,8 @@ class _Packer:
         self._section = SectionStart()
         self._headings: list[tuple[int, str]] = []
         self._title = ""
+        # Head of the table whose rest is the start of the current chunk.
+        self._table_head = ""
 
     def start(self, section: SectionStart) -> Iterator[Chunk]:
         """Start a page or a record."""
@@ -97,7 +100,11 @@ class _Packer:
         while self._headings and self._headings[-1][0] >= block.level:
             self._headings.pop()
         self._headings.append((block.level, block.title))
-        names = (self._section.title, *(name for _, name in self._headings))
+        names = [self._section.title]
+        for _, name in self._headings:
+            # The first heading often repeats the title of the file.
+            if name != names[-1]:
+                names.append(name)
         self._title = " > ".join(name for name in names if name)
         self._add(block.text)
 
@@ -110,6 +117,8 @@ class _Packer:
     def fill(self, block: Block) -> Iterator[Chunk]:
         """Add a block, which is cut if it is too long for one chunk."""
         text, size = block.text, _size(block.text)
+        if not block.continues and not self._texts:
+            self._table_head = ""
         if block.continues and self._has_body:
             # The rest of the previous part is cut together with this part, so that cuts do not depend on the parts.
             rest = "".join(self._texts)
@@ -123,6 +132,8 @@ class _Packer:
             for piece in pieces:
                 self._add(piece)
                 yield from self.flush()
+                if _size(block.head) <= CHUNK_BYTES:
+                    self._table_head = block.head
         self._add(text)
         self._has_body = True
 
@@ -134,11 +145,13 @@ class _Packer:
             blank_start = len(text) - len(text.lstrip())
             start = self._start + blank_start
             line = self._section.line or self._line + text.count("\n", 0, blank_start)
-            yield Chunk(self._position, start, start + len(body), line, self._title, body, self._section.meta)
+            end = start + len(body)
+            yield Chunk(self._position, start, end, line, self._title, self._table_head + body, self._section.meta)
             self._position += 1
         self._start += len(text)
         self._line += text.count("\n")
         self._texts, self._size, self._has_body = [], 0, False
+        self._table_head = ""
 
     def _add(self, text: str) -> None:
         self._texts.append(text)

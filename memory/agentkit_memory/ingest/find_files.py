@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +18,7 @@ from agentkit_memory.errors import IngestError
 __all__ = [
     "FORMATS",
     "Format",
+    "SkippedFile",
     "SourceFile",
     "check_found",
     "checked_paths",
@@ -27,18 +29,26 @@ __all__ = [
     "reason",
 ]
 
-Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records", "image"]
+Format: TypeAlias = Literal[
+    "text", "markdown", "html", "csv", "records", "pdf", "docx", "xlsx", "pptx", "epub", "eml", "image"
+]
 
 FORMATS: Mapping[str, Format] = {
-    **dict.fromkeys((".txt", ".text", ".rst", ".log", ".csv", ".tsv"), "text"),
+    **dict.fromkeys((".txt", ".text", ".rst", ".log"), "text"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".jsonl", ".ndjson"), "records"),
     ".pdf": "pdf",
+    **dict.fromkeys((".docx", ".docm", ".dotx"), "docx"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "xlsx"),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), "pptx"),
+    ".epub": "epub",
+    ".eml": "eml",
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".webp"), "image"),
 }
 """Formats by the ending of a name. A named file with another ending is read as text. In folders, files with other
-endings are skipped, and images without alt texts too."""
+endings are skipped and counted, and images without alt texts too."""
 
 _MAX_SHOWN = 5
 """Maximum number of paths in a message."""
@@ -53,6 +63,8 @@ class SourceFile:
     source: str
     folder: Path | None = None
     """Real path of the folder in which the file was found, and which it must not leave. None for a named file."""
+    declared: Format | None = None
+    """Format that the caller names; None for the format of the ending."""
 
     @property
     def uri(self) -> str:
@@ -61,8 +73,22 @@ class SourceFile:
 
     @property
     def format(self) -> Format:
-        """Format that the file is read as, by its ending."""
+        """Format that the file is read as."""
+        if self.declared is not None:
+            return self.declared
         return FORMATS.get(self.path.suffix.lower(), "text")
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file in a folder that no reader reads."""
+
+    path: Path
+
+    @property
+    def ending(self) -> str:
+        """End of the name, such as `.zip`; the whole name if it has no ending."""
+        return self.path.suffix.lower() or self.path.name
 
 
 def checked_paths(paths: object) -> list[Path]:
@@ -101,8 +127,8 @@ def check_found(paths: Sequence[Path]) -> None:
     )
 
 
-def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
-    """Yield each file once: named files with any ending, and the files of folders whose ending is known.
+def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | SkippedFile | IngestError]:
+    """Yield each file once: named files with any ending, and the files of folders. Files without a reader are marked.
 
     Hidden files and folders inside a folder, and links to folders, are skipped. A named link stands for the file that
     it leads to. A link in a folder counts as a file of that folder, and its document is removed with the link. A link
@@ -110,9 +136,18 @@ def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[Sourc
     """
     # Digests of the paths so far, which take less memory than the paths.
     seen: set[bytes] = set()
-    for path in paths:
+    # A file that is named is read, also if no reader reads it as a part of its folder.
+    sources = list(paths)
+    named: set[str] = set()
+    for path in sources:
+        # `_find` reports a name that no file can have.
+        with suppress(OSError, ValueError):
+            named.add(os.path.realpath(path))
+    for path in sources:
         for file in _find(path, images):
-            if isinstance(file, SourceFile):
+            if isinstance(file, SkippedFile) and str(file.path) in named:
+                continue
+            if not isinstance(file, IngestError):
                 name = blake2b(os.fsencode(file.path), digest_size=16).digest()
                 if name in seen:
                     continue
@@ -120,7 +155,7 @@ def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[Sourc
             yield file
 
 
-def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
+def _find(path: Path, images: bool) -> Iterator[SourceFile | SkippedFile | IngestError]:
     try:
         mode = path.stat().st_mode
         real = Path(os.path.realpath(path))
@@ -136,7 +171,11 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
         for name in sorted(names):
             file = Path(parent, name)
             kind = FORMATS.get(file.suffix.lower())
-            if not name.startswith(".") and kind is not None and (images or kind != "image"):
+            if name.startswith("."):
+                continue
+            if kind is None or (kind == "image" and not images):
+                yield SkippedFile(real / file.relative_to(path))
+            else:
                 yield SourceFile(real / file.relative_to(path), _printable(file), real)
     for problem in problems:
         yield IngestError(_printable(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")

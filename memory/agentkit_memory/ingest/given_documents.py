@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_args
 from urllib.parse import quote, urlsplit
 
 from sqlalchemy import bindparam, select
@@ -24,7 +24,7 @@ from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, 
 from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
 from agentkit_memory.ingest.images import checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.pipeline import READERS
+from agentkit_memory.ingest.pipeline import READERS, text_chunks
 from agentkit_memory.ingest.readers.blocks import SectionStart
 from agentkit_memory.ingest.readers.file_stream import BytesStream
 from agentkit_memory.scope import Scope
@@ -37,6 +37,7 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
 from agentkit_prompts.errors import MediaError
 from agentkit_prompts.hints import Hinted, with_option_hints
+from agentkit_prompts.names import nearest
 
 __all__ = ["Documents"]
 
@@ -44,6 +45,8 @@ Content: TypeAlias = str | bytes | Document
 
 _PAGE_SIZE = 500
 """Maximum number of documents that an iteration reads at once."""
+_BINARY: tuple[Format, ...] = ("pdf", "docx", "xlsx", "pptx", "epub")
+"""Formats that text cannot have."""
 _PREFIX = "given:"
 """Start of the address of a document that is not a file."""
 
@@ -107,7 +110,12 @@ class Documents(metaclass=Hinted):
 
     @with_option_hints
     def add(
-        self, content: Content, *, source: str = "", metadata: Mapping[str, object] | None = None
+        self,
+        content: Content,
+        *,
+        source: str = "",
+        metadata: Mapping[str, object] | None = None,
+        format: Format | None = None,
     ) -> StoredDocument:
         """Store a document under its source, replacing a document that was added under it before.
 
@@ -115,15 +123,17 @@ class Documents(metaclass=Hinted):
         the document to the index.
 
         Args:
-            content: Text; bytes, which are parsed by the file extension in the source (`.pdf`, `.html`, `.md`, ...;
-                text with any other extension); or a `Document`, whose source, title and metadata are the defaults. The
-                text of a document with an `image` is the alt text of the image.
+            content: Text; bytes, which are parsed by their `format`; or a `Document`, whose source, title and metadata
+                are the defaults. The text of a document with an `image` is the alt text of the image.
             source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
                 source is a hash of the image, or else of the text: the same content again is the same document.
             metadata: JSON values that are stored with each chunk, for filters.
+            format: Format of the content. By default, the format of the file extension in the source (`.pdf`, `.html`,
+                `.md`, ...), or text with any other extension.
 
         Raises:
-            IngestError: The arguments are invalid, or the content cannot be read; the error names every problem.
+            IngestError: The arguments are invalid, or the content cannot be read or contains no text; the error names
+                every problem.
             StoreError: The database cannot be written.
         """
         title, image = "", None
@@ -132,10 +142,10 @@ class Documents(metaclass=Hinted):
             source, title, content = source or content.source or content.id, content.title, content.text
         if not source and isinstance(content, str | bytes | bytearray):
             source = _content_source(content, image)
-        meta = _checked_metadata_json(content, source, metadata)
+        meta = _checked_metadata_json(content, source, metadata, format)
         if image is not None:
             content, image = storable(checked_alt(source, content)), checked_image(source, image)
-        content_format = _content_format(content, source)
+        content_format = _content_format(content, source, format)
         data = _marked_page(content) if content_format == "html" else _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
         document = NewDocument(_PREFIX + quote(source, safe="/:"), source, self._database.clock(), meta, image)
@@ -240,7 +250,7 @@ class Documents(metaclass=Hinted):
         return [_stored_document(row) for row in rows]
 
 
-def _checked_metadata_json(content: object, source: object, metadata: object) -> str:
+def _checked_metadata_json(content: object, source: object, metadata: object, content_format: object) -> str:
     """Check the arguments of `add`; return the metadata as JSON.
 
     Raises:
@@ -252,7 +262,7 @@ def _checked_metadata_json(content: object, source: object, metadata: object) ->
         if isinstance(content, Image):
             expected = "Document(ALT_TEXT, image=...)"
         problems.append(f"expected {expected} as the content, got {type(content).__name__}")
-    problems += _source_problems(source)
+    problems += [*_source_problems(source), *_format_problems(content, content_format)]
     meta = "{}"
     if metadata is not None and not _is_mapping_of_names(metadata):
         problems.append(f"expected a mapping of names to values as the metadata, got {metadata!r:.80}")
@@ -277,20 +287,30 @@ def _source_problems(source: object) -> list[str]:
     return []
 
 
+def _format_problems(content: object, content_format: object) -> list[str]:
+    names = get_args(Format)
+    if content_format is not None and content_format not in names:
+        hint = nearest(str(content_format), names)
+        return [f"unknown format {content_format!r:.80}{hint}; valid formats: {', '.join(names)}"]
+    if content_format in _BINARY and isinstance(content, str):
+        return [f"expected bytes as the content of the format {content_format!r}, got text"]
+    return []
+
+
 def _is_mapping_of_names(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
-def _content_format(content: str | bytes, source: str) -> Format:
+def _content_format(content: str | bytes, source: str, declared: Format | None) -> Format:
     """Return the format to read content as.
 
     Raises:
         IngestError: The content is the bytes of an image, which has no text.
     """
-    by_name = _format_of(source)
-    if isinstance(content, str):
+    by_name = declared or _format_of(source)
+    if isinstance(content, str) and by_name in (*_BINARY, "image"):
         # A text whose source is a PDF or an image was extracted from that file.
-        return "text" if by_name in ("pdf", "image") else by_name
+        return "text"
     if by_name == "image":
         raise IngestError(
             source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))", name="alt_text"
@@ -302,7 +322,8 @@ def _write(
     writer: DocumentWriter, document: NewDocument, data: bytes, content_format: Format, title: str, version: Version
 ) -> None:
     """Cut content into chunks, and store them."""
-    with BytesStream(SourceFile(Path(document.source), document.source), data, IngestOptions()) as reading:
+    file = SourceFile(Path(document.source), document.source, declared=content_format)
+    with BytesStream(file, data, IngestOptions()) as reading:
 
         def seal() -> Version:
             reading.finish()
@@ -315,7 +336,8 @@ def _write(
         else:
             title_part = [SectionStart(title=title)] if title else []
             blocks = chain(title_part, READERS[content_format](reading))
-            chunks = _with_metadata(document.source, chunk_blocks(blocks), document.meta)
+            cuts = text_chunks(reading, chunk_blocks(blocks))
+            chunks = _with_metadata(document.source, cuts, document.meta)
         writer.write(document, chunks, seal)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,16 +12,25 @@ from pathlib import Path
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
-from agentkit_memory.ingest.document_removal import finish_removals, remove_gone
+from agentkit_memory.ingest.document_removal import finish_removals, forget_document, remove_gone
 from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
-from agentkit_memory.ingest.find_files import Format, SourceFile, check_found, find_files, is_gone, is_same_folder
+from agentkit_memory.ingest.find_files import (
+    Format,
+    SkippedFile,
+    SourceFile,
+    check_found,
+    find_files,
+    is_gone,
+    is_same_folder,
+)
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions, record_key
 from agentkit_memory.ingest.readers.blocks import Block, SectionStart
+from agentkit_memory.ingest.readers.csv_table import csv_blocks
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
-from agentkit_memory.ingest.readers.pdf import pdf_blocks
+from agentkit_memory.ingest.readers.separate_process import isolated_blocks
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.item_rows import storable
@@ -28,7 +38,7 @@ from agentkit_memory.store.outbox import WORTH_INDEXING
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.system.regular_files import is_folder
 
-__all__ = ["READERS", "ingest_files"]
+__all__ = ["READERS", "NoText", "ingest_files", "text_chunks"]
 
 _STEP = 4 * 1024 * 1024
 """Bytes between two calls of `on_progress` within a file."""
@@ -42,10 +52,41 @@ READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | SectionStart]]]
     "text": lambda reading: text_blocks(reading.text(), markdown=False),
     "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
     "html": html_blocks,
-    "pdf": pdf_blocks,
+    "csv": csv_blocks,
     "records": record_blocks,
+    "pdf": isolated_blocks,
+    "docx": isolated_blocks,
+    "xlsx": isolated_blocks,
+    "pptx": isolated_blocks,
+    "epub": isolated_blocks,
+    "eml": isolated_blocks,
 }
 """Readers by format. A new format is a row here, and a row for its endings in `find_files.FORMATS`."""
+
+
+class NoText(IngestError):
+    """A file or a document was read and contains no text."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(source, problem)
+        self.problem = problem
+
+
+def text_chunks(reading: FileStream, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks of a file.
+
+    Raises:
+        NoText: The file has none.
+    """
+    is_empty = True
+    for chunk in chunks:
+        is_empty = False
+        yield chunk
+    if is_empty and not reading.refused:
+        problem = "contains no text"
+        if reading.gaps:
+            problem += f": {reading.gaps}"
+        raise NoText(reading.file.source, problem)
 
 
 def ingest_files(
@@ -69,7 +110,10 @@ def ingest_files(
     if not removed:
         check_found(paths)
     for file in find_files(rest, images=options.alt_text is not None):
-        run.take(file)
+        if isinstance(file, SkippedFile):
+            run.skip(file)
+        else:
+            run.take(file)
     finish_removals(writer.database, writer.scope_id)
     for path in paths:
         if is_folder(path):
@@ -94,6 +138,8 @@ class _Ingestion:
         self._outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
         self._errors: list[IngestError] = []
         self._repaired: list[IngestError] = []
+        self._gaps: list[IngestError] = []
+        self._skipped: Counter[str] = Counter()
         self._removed: list[str] = []
         self._total = self._total_bytes = 0
         self._done = self._done_bytes = 0
@@ -107,9 +153,13 @@ class _Ingestion:
     def count(self, paths: Sequence[Path]) -> None:
         """Count the files and their bytes, for the progress."""
         for file in find_files(paths, images=self._options.alt_text is not None):
-            self._total += 1
+            self._total += not isinstance(file, SkippedFile)
             if isinstance(file, SourceFile):
                 self._total_bytes += _size(file)
+
+    def skip(self, file: SkippedFile) -> None:
+        """Count a file without a reader."""
+        self._skipped[file.ending] += 1
 
     def take(self, file: SourceFile | IngestError) -> None:
         """Store one file, or record its error."""
@@ -141,6 +191,8 @@ class _Ingestion:
             removed=tuple(self._removed),
             errors=tuple(self._errors),
             repaired=tuple(self._repaired),
+            gaps=tuple(self._gaps),
+            skipped=dict(sorted(self._skipped.items())),
             chunks=self._chunks,
         )
 
@@ -209,9 +261,17 @@ class _Ingestion:
                 image = self._image(reading)
                 chunks = [image_chunk(image, alt)]
             else:
-                chunks = chunk_blocks(READERS[kind](reading))
+                chunks = text_chunks(reading, chunk_blocks(READERS[kind](reading)))
             document = NewDocument(uri, file.source, now, image=image)
-            written = self._writer.write(document, chunks, seal, self._on_staged)
+            try:
+                written = self._writer.write(document, chunks, seal, self._on_staged)
+            except NoText as error:
+                # The file was read: its former text is not its text any more.
+                if stored.content_hash:
+                    forget_document(self._writer.database, self._writer.id_of(uri))
+                raise IngestError(file.source, error.problem) from None
+            if reading.gaps:
+                self._gaps.append(IngestError(file.source, reading.gaps))
         return ("added" if written.is_new else "changed"), written.chunks
 
     def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut_key: Sequence[str]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from agentkit_memory.errors import IngestError
 
@@ -40,9 +41,15 @@ class IngestReport:
     removed: tuple[str, ...] = ()
     """Files that are gone from an ingested folder, and were removed from the store."""
     errors: tuple[IngestError, ...] = ()
-    """Errors of files that could not be read. Their stored chunks stay, unless the files are gone."""
+    """Errors of files that could not be read, and of files without text. The stored chunks of a file that could not be
+    read stay, unless the file is gone; a file without text has no chunks."""
     repaired: tuple[IngestError, ...] = ()
     """Errors of files that were stored without their corrupt parts. Only with `IngestOptions.lenient`."""
+    gaps: tuple[IngestError, ...] = ()
+    """Parts of added and changed files that have no text, such as scanned pages, or that no reader reads, such as
+    attachments and hidden sheets: one entry for each file. The other parts are stored."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Number of files in folders that no reader reads, by the ending of their names (`.zip`), in lower case."""
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agentkit.memory import IngestOptions, Memory
-from agentkit_memory.ingest.readers import pdf, pdf_worker
+from agentkit_memory.ingest.isolated import one_file
+from agentkit_memory.ingest.readers import separate_process
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
@@ -109,7 +110,7 @@ def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> 
         (b"", "is corrupt, or not a PDF"),
         (b"not a pdf at all", "is corrupt, or not a PDF"),
         (b"\0" * 5000, "is corrupt, or not a PDF"),
-        (make(["", ""]), "contains no text, perhaps only images; convert it with OCR first"),
+        (make(["", ""]), "contains no text: pages 1-2: no text, perhaps only an image; convert it with OCR"),
         (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is corrupt, or not a PDF"),
         (make(["zebra"]).replace(b"[4 0 R]", b"[2 0 R]"), ""),
     ],
@@ -143,9 +144,9 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("import time; time.sleep(3600)", "has a page that takes more than 0.5 seconds to read"),
+        ("import time; time.sleep(3600)", "has a page or part that takes more than 0.5 seconds to read"),
         ("import os; os.abort()", "crashed its reader (exit code -6); it is corrupt"),
-        ("print('[\"page\", 1, \"half', end='')", "crashed its reader (exit code 0); it is corrupt"),
+        ("print('[\"text\", \"half', end='')", "crashed its reader (exit code 0); it is corrupt"),
         ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),
     ],
 )
@@ -154,8 +155,8 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
 ) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text(program)
-    monkeypatch.setattr(pdf, "_WORKER", worker)
-    monkeypatch.setattr(pdf, "MAX_PAGE_SECONDS", 0.5 if "sleep" in program else 30.0)
+    monkeypatch.setattr(separate_process, "_WORKER", (str(worker),))
+    monkeypatch.setattr(separate_process, "MAX_PAGE_SECONDS", 0.5 if "sleep" in program else 30.0)
     assert refused(memory, docs, make(["zebra"])) == said
 
 
@@ -165,13 +166,13 @@ def test_pages_that_share_what_they_show_have_a_limit_together(
 ) -> None:
     lines = b"BT /F1 12 Tf 10 700 Td " + b"".join(b"(Zebra %d) Tj 0 -14 Td\n" % line for line in range(500)) + b" ET"
     bomb = make([lines, *[""] * 59], packed=[0], shared=True)
-    monkeypatch.setattr(pdf, "MAX_FILE_TEXT", 20_000)
-    monkeypatch.setattr(pdf, "CHARS_PER_BYTE", 1)
+    monkeypatch.setattr(separate_process, "MAX_FILE_TEXT", 20_000)
+    monkeypatch.setattr(separate_process, "CHARS_PER_BYTE", 1)
     most = f"{20_000 + len(bomb):,}"
     said = f"has more than {most} characters of text, too many for its {len(bomb):,} bytes: it may be a bomb"
     assert refused(memory, docs, bomb) == said
     assert memory.recall("zebra") == ()
-    monkeypatch.setattr(pdf, "CHARS_PER_BYTE", 32)  # a file that is as large as this may have as much
+    monkeypatch.setattr(separate_process, "CHARS_PER_BYTE", 32)  # a file that is as large as this may have as much
     assert memory.ingest(docs).errors == ()
     assert memory.recall("zebra")
 
@@ -181,7 +182,7 @@ PAGES = """if True:
     print(json.dumps(["title", ""]), flush=True)
     for number in range(1, 1001):
         time.sleep(0.05)
-        print(json.dumps(["page", number, "zebra"]), flush=True)
+        print(json.dumps(["section", {"page": number}]), json.dumps(["text", "zebra"]), sep="\\n", flush=True)
     print(json.dumps(["end"]), flush=True)
 """
 
@@ -191,9 +192,9 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
 ) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text(PAGES)
-    monkeypatch.setattr(pdf, "_WORKER", worker)
-    monkeypatch.setattr(pdf, "MAX_FILE_SECONDS", 0.4)
-    monkeypatch.setattr(pdf, "SECONDS_PER_MB", 1000.0)
+    monkeypatch.setattr(separate_process, "_WORKER", (str(worker),))
+    monkeypatch.setattr(separate_process, "MAX_FILE_SECONDS", 0.4)
+    monkeypatch.setattr(separate_process, "SECONDS_PER_MB", 1000.0)
     content = make(["zebra"])
     seconds = 0.4 + len(content) / 1000
     said = f"takes more than {seconds:.0f} seconds to read, too many for its {len(content):,} bytes; split it"
@@ -229,7 +230,7 @@ def printed(
 
     def run(content: bytes) -> list[list[object]]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-        pdf_worker.main()
+        one_file.main("pdf")
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     return run
@@ -238,19 +239,103 @@ def printed(
 def test_what_the_reader_says(printed: Callable[[bytes], list[list[object]]]) -> None:
     assert printed(make(["zebra", ""], title="Nature")) == [
         ["title", "Nature"],
-        ["page", 1, "zebra"],
-        ["page", 2, ""],
+        ["section", {"page": 1}],
+        ["text", "zebra"],
+        ["section", {"page": 2}],
+        ["gap", "page", 2, "no text, perhaps only an image; convert it with OCR"],
         ["end"],
     ]
     assert printed(make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
     assert printed(locked("secret")) == [["no", "is encrypted; decrypt it first"]]
     title, page, end = printed(make([b" " * 100_000_000], packed=[0]))
     assert (title, end) == (["title", ""], ["end"])
-    assert page[:2] == ["bad", 1] and str(page[2]).startswith("LimitReachedError")
+    assert page[0] == "problem" and str(page[1]).startswith("page 1 cannot be read (LimitReachedError")
 
 
 def test_text_that_cannot_be_stored_becomes_the_character_for_that(
     printed: Callable[[bytes], list[list[object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "a\0b\ud800c")
-    assert printed(make(["zebra"]))[1] == ["page", 1, "a\ufffdb\ufffdc"]
+    assert printed(make(["zebra"]))[2] == ["text", "a\ufffdb\ufffdc"]
+
+
+def form_page(fields: str, extra: str = "") -> bytes:
+    """A PDF with one page with the words "zebra crossing", and with annotations."""
+    content = make(["zebra crossing"])
+    return content.replace(b"/MediaBox", f"/Annots [{fields}] {extra} /MediaBox".encode(), 1)
+
+
+WIDGET = "<< /Subtype /Widget /T (f) "
+FIELDS = [
+    (WIDGET + "/FT /Tx /V (Oduya) >>", "f: Oduya"),
+    (WIDGET + "/FT /Tx /V (Oduya) /TU (Family name) >>", "Family name: Oduya"),
+    (WIDGET + "/FT /Tx /V <FEFF00D8> >>", "f: Ø"),
+    ("<< /Subtype /Widget /T (b) /Parent << /T (a) /FT /Tx /V (x) >> >>", "a.b: x"),
+    (WIDGET + "/FT /Ch /V [(a) (b)] >>", "f: a, b"),
+    (WIDGET + "/FT /Ch /V (NO) /Opt [[(NO) (Norway)]] >>", "f: Norway"),
+    (WIDGET + "/FT /Btn /V /Yes >>", "f: Yes"),
+    (WIDGET + "/FT /Btn /V /Yes /AS /Yes >>", "f: Yes"),
+    (WIDGET + "/FT /Btn /V /Off /AS /Off >>", ""),
+    ("<< /Subtype /Widget /AS /Off /Parent << /T (r) /FT /Btn /V /b >> >>", ""),
+    ("<< /Subtype /Widget /AS /b /Parent << /T (r) /FT /Btn /V /b >> >>", "r: b"),
+    (WIDGET + "/FT /Btn /Ff 65536 /V /Push >>", ""),
+    (WIDGET + "/FT /Tx /Ff 8192 /V (password) >>", ""),
+    (WIDGET + "/FT /Tx /F 2 /V (hidden) >>", ""),
+    ("<< /Subtype /Text /Contents (check this) /T (Ada) >>", "[note of Ada] check this"),
+    ("<< /Subtype /FreeText /Contents (typed) >>", "[note] typed"),
+    ("<< /Subtype /Highlight /Contents (why) >>", "[note] why"),
+    ("<< /Subtype /Popup /Contents (again) >>", ""),
+    ("<< /Subtype /Text /F 2 /Contents (hidden) >>", ""),
+]
+
+
+def test_values_of_fields_and_notes_are_read(printed: Callable[[bytes], list[list[object]]]) -> None:
+    wrong = []
+    for field, line in FIELDS:
+        text = "".join(str(row[1]) for row in printed(form_page(field)) if row[0] == "text")
+        if text != f"zebra crossing\n\n{line}".strip():
+            wrong.append((field, line, text))
+    assert wrong == []
+
+
+IDENTITY = "/Type0 /BaseFont /A /Encoding /Identity-H /DescendantFonts [<< /Subtype /CIDFontType2 /BaseFont /A >>]"
+FONTS = [
+    (f"/Subtype {IDENTITY}", False),
+    (f"/Subtype {IDENTITY.replace('Identity-H', 'Identity-V')}", False),
+    (f"/Subtype {IDENTITY.replace('Identity-H', 'UniGB-UTF16-H')}", True),
+    ("/Subtype /Type3 /Encoding << /Differences [72 /g12 /g13 /g14] >>", False),
+    ("/Subtype /Type1 /BaseFont /A /Encoding << /Differences [72 /H /I /J] >>", True),
+    ("/Subtype /TrueType /BaseFont /A /Encoding /WinAnsiEncoding", True),
+]
+
+
+def test_glyph_numbers_are_a_gap_and_other_text_stays(printed: Callable[[bytes], list[list[object]]]) -> None:
+    wrong = []
+    for font, is_text in FONTS:
+        page = make([b"BT /F1 12 Tf 10 700 Td (zebra) Tj /F2 12 Tf 0 -20 Td (HIHI) Tj ET"])
+        rows = printed(page.replace(b"/F1 3 0 R", f"/F1 3 0 R /F2 << /Type /Font {font} >>".encode()))
+        text = "".join(str(row[1]) for row in rows if row[0] == "text")
+        gaps = [row for row in rows if row[0] == "gap"]
+        if (text != "zebra", not gaps) != (is_text, is_text) or "zebra" not in text:
+            wrong.append((font, rows))
+    assert wrong == []
+
+
+def test_tables_keep_their_columns_and_prose_is_unchanged(printed: Callable[[bytes], list[list[object]]]) -> None:
+    def table(*rows: tuple[str, ...]) -> bytes:
+        cells = [
+            f"1 0 0 1 {72 + 150 * column} {700 - 14 * line} Tm ({cell}) Tj"
+            for line, row in enumerate(rows)
+            for column, cell in enumerate(row)
+            if cell
+        ]
+        return f"BT /F1 12 Tf {' '.join(cells)} ET".encode()
+
+    def text(content: bytes) -> str:
+        return "".join(str(row[1]) for row in printed(make([content])) if row[0] == "text")
+
+    numbers = table(("City", "2020", "2024"), ("Oslo", "17", "19"), ("Bergen", "28", "29"), ("Tromso", "34", "35"))
+    assert text(numbers).split("\n")[1] == "Oslo | 17 | 19"
+    words = table(("City", "Name"), ("Oslo", "Ada"), ("Bergen", "Bo"), ("Tromso", "Cy"))
+    assert text(words + b" 1 1 m" + b" 9 9 l S" * 8).split("\n")[1] == "Oslo | Ada"
+    assert " | " not in text(words)

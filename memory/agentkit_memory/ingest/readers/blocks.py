@@ -28,6 +28,8 @@ class Block:
     """Text of a heading."""
     continues: bool = False
     """True if the block is the next part of the previous block."""
+    head: str = ""
+    """Lines with the names of the columns of a table, which each chunk of a cut table repeats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import BinaryIO, Self, cast
 
@@ -40,11 +40,12 @@ class FileStream:
         self._hash = hashlib.blake2b(digest_size=24)
         self._problems: list[str] = []
         self._unlisted = 0
+        self._gaps: dict[tuple[str, str], list[int | str]] = {}
         try:
             status = file.path.stat()
             if not stat.S_ISREG(status.st_mode):
                 # The type is checked before opening: opening a pipe would wait for its writer.
-                raise IngestError(file.source, "is not a regular file; pass a text, Markdown, HTML, PDF or JSONL file")
+                raise IngestError(file.source, "is not a regular file; pass a document")
             self.stream: BinaryIO = self._open()
         except OSError as error:
             raise self._unreadable(error) from error
@@ -117,6 +118,19 @@ class FileStream:
         else:
             self._unlisted += 1
 
+    def gap(self, name: str, place: int | str, why: str) -> None:
+        """Record that a part of the file has no text, such as a page that is an image."""
+        self._gaps.setdefault((name, why), []).append(place)
+
+    @property
+    def gaps(self) -> str:
+        """Description of the parts without text; empty text if the file has none."""
+        texts = []
+        for (name, why), places in self._gaps.items():
+            plural = "s" if len(places) > 1 else ""
+            texts.append(f"{name}{plural} {_ranges(places)}".rstrip() + f": {why}")
+        return "; ".join(texts)
+
     @property
     def refused(self) -> bool:
         """True if the file is corrupt and will not be stored; readers continue only to find more problems."""
@@ -172,7 +186,7 @@ class FileStream:
             raise IngestError(
                 self.file.source,
                 f"is binary (a zero byte at offset {at}); "
-                "pass a text file, or a PDF with the ending `.pdf` in its name",
+                "pass a text file, or give the file the ending of its format, such as `.pdf`, or its bytes a `format=`",
                 name="binary",
                 value=at,
             )
@@ -215,6 +229,7 @@ class BytesStream(FileStream):
         self._on_bytes = None
         self._hash = hashlib.blake2b(digest_size=24)
         self._problems, self._unlisted = [], 0
+        self._gaps = {}
         self.stamp, self.changed_ns = "", 0
         try:
             self.stream = cast("BinaryIO", tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - closed on exit
@@ -234,6 +249,23 @@ def _detected_encoding(head: bytes, default: str) -> tuple[str, int]:
     if head[:2] in _UTF_16:
         return _UTF_16[head[:2]], 2
     return default, 0
+
+
+def _ranges(places: Sequence[int | str]) -> str:
+    """Return numbers as ranges, such as `2, 4-7`, and names in quotes; many ranges are cut."""
+    texts: list[str] = []
+    start = last = -1
+    for place in places:
+        if isinstance(place, str):
+            texts.append(repr(place) if place else "")
+        elif place == last + 1 and start >= 0:
+            texts[-1], last = f"{start}-{place}", place
+        else:
+            texts.append(str(place))
+            start = last = place
+    if len(texts) > _MAX_PROBLEMS:
+        texts[_MAX_PROBLEMS:] = [f"and {len(texts) - _MAX_PROBLEMS} more"]
+    return ", ".join(texts)
 
 
 def _stamp(status: os.stat_result) -> str:

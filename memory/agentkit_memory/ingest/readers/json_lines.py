@@ -10,7 +10,7 @@ from typing import Any
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import FileStream
-from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks, with_newlines
 from agentkit_memory.store.metadata import written_metadata
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.names import nearest
@@ -33,7 +33,7 @@ class _BadRecord(Exception):
 def record_blocks(reading: FileStream) -> Iterator[Block | SectionStart]:
     """Yield every record as a section. Invalid records are reported as problems of the file."""
     options = reading.options
-    for number, line in _lines(reading.text()):
+    for number, line in _lines(with_newlines(reading.text())):
         try:
             text, title, meta = _record(line, options)
         except _BadRecord as problem:

@@ -1,0 +1,140 @@
+"""Reader of EML: subject, people and date, the text of the message, text attachments and attached messages."""
+
+from __future__ import annotations
+
+from email import policy
+from email.message import EmailMessage
+from email.parser import BytesParser
+from typing import BinaryIO
+
+from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_block, write_html, write_text
+
+__all__ = ["read"]
+
+_HEADERS = ("Subject", "From", "To", "Cc", "Bcc", "Date")
+_MAX_DEPTH = 20
+_MAX_PARTS = 2000
+_MAX_HEADER = 10_000
+"""Maximum characters of a header that are shown."""
+
+
+def read(stream: BinaryIO) -> None:
+    """Write the rows of a file."""
+    content = stream.read()
+    # Files of the program mbox and of some exports start with a line "From ", which is not a header.
+    message = BytesParser(policy=policy.default.clone(max_line_length=None)).parsebytes(content.lstrip())
+    if not isinstance(message, EmailMessage) or not message.keys():
+        raise Unreadable("is not an e-mail: it has no headers")
+    write("title", _header(message, "Subject")[:1000])
+    reader = _Reader()
+    reader.message(message, 0)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._parts = 0
+        self._messages = 0
+
+    def message(self, message: EmailMessage, depth: int) -> None:
+        """Write a message and the messages that are attached to it."""
+        self._messages += 1
+        if depth > _MAX_DEPTH:
+            write("problem", f"message {self._messages} is attached more than {_MAX_DEPTH} levels deep")
+            return
+        write("section", {"message": self._messages})
+        subject = _header(message, "Subject")
+        if subject:
+            write_block("heading", subject + "\n\n", 1)
+        lines = [f"{name}: {value}" for name in _HEADERS[1:] if (value := _header(message, name))]
+        if lines:
+            write_block("text", "\n".join(lines) + "\n\n")
+        self._part(message, depth)
+
+    def _part(self, part: EmailMessage, depth: int) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise Unreadable(f"has more than {_MAX_PARTS:,} parts: it may be a bomb")
+        kind = part.get_content_type()
+        if depth > _MAX_DEPTH:
+            write("problem", f"has parts that are nested more than {_MAX_DEPTH} levels deep")
+        elif kind == "message/rfc822":
+            for inner in _inner(part):
+                self.message(inner, depth + 1)
+        elif kind == "multipart/alternative":
+            self._alternative(part, depth)
+        elif part.is_multipart():
+            for inner in _inner(part):
+                self._part(inner, depth + 1)
+        elif kind.startswith("text/"):
+            self._text(part, kind)
+        elif kind not in ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"):
+            name = part.get_filename() or kind
+            advice = "not read; save the attachment as a file, and ingest it"
+            if part.get_content_disposition() != "attachment" and part.get_content_maintype() == "image":
+                advice = "an image without text"
+            write("gap", "attachment", name[:200], advice)
+
+    def _alternative(self, part: EmailMessage, depth: int) -> None:
+        """Write the last alternative that is readable: senders put the richest form last."""
+        choices = _inner(part)
+        for wanted in ("text/html", "multipart/", "text/plain", ""):
+            for inner in reversed(choices):
+                if inner.get_content_type().startswith(wanted) and _has_text(inner):
+                    self._part(inner, depth + 1)
+                    return
+        for inner in choices[:1]:
+            self._part(inner, depth + 1)
+
+    def _text(self, part: EmailMessage, kind: str) -> None:
+        text, is_decoded = _decoded(part)
+        name = part.get_filename()
+        if not is_decoded:
+            write("problem", f"part {name or kind!r} has an unknown encoding {part.get_content_charset()!r}")
+        if name:
+            write_block("text", f"[attachment {name[:200]}]\n\n")
+        if kind == "text/html":
+            write_html(text)
+        elif kind in ("text/calendar", "text/plain", "text/enriched", "text/markdown") or name or text.strip():
+            write_text(text.strip() + "\n\n")
+
+
+def _inner(part: EmailMessage) -> list[EmailMessage]:
+    payload = part.get_payload()
+    if not isinstance(payload, list):
+        return []
+    return [each for each in payload if isinstance(each, EmailMessage)]
+
+
+def _has_text(part: EmailMessage) -> bool:
+    if part.is_multipart():
+        return any(_has_text(each) for each in _inner(part))
+    return part.get_content_maintype() == "text" and bool(_decoded(part)[0].strip())
+
+
+def _decoded(part: EmailMessage) -> tuple[str, bool]:
+    """Return the text of a part, and False if its encoding is unknown and its bytes are replaced."""
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes):
+        return "", True
+    charset = (part.get_content_charset() or "utf-8").lower()
+    names = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "iso-8859-1": "cp1252", "us-ascii": "utf-8"}
+    try:
+        return content.decode(names.get(charset, charset)), True
+    except LookupError:
+        return content.decode("utf-8", "replace"), False
+    except UnicodeDecodeError:
+        pass
+    try:
+        # Programs declare ASCII and send UTF-8.
+        return content.decode("utf-8"), True
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace"), charset in ("us-ascii", "utf-8", "iso-8859-1", "windows-1252")
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    try:
+        values = message.get_all(name, [])
+    except Exception:
+        # The parser of headers fails on some malformed headers; the raw header is shown.
+        values = [value for key, value in message.raw_items() if key.lower() == name.lower()]
+    return ", ".join(" ".join(str(value).split()) for value in values)[:_MAX_HEADER]

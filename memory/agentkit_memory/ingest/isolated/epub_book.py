@@ -1,0 +1,88 @@
+"""Reader of EPUB: the chapters in reading order, as HTML pages."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_html
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+
+__all__ = ["read"]
+
+_CONTAINER = "META-INF/container.xml"
+_PAGE_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+"""Algorithms that hide fonts only: texts are readable."""
+
+
+def read(stream: BinaryIO) -> None:
+    """Write the rows of a file."""
+    parts = ZipParts(stream)
+    if _CONTAINER not in parts:
+        raise Unreadable("is not an EPUB: it has no META-INF/container.xml")
+    _refuse_encrypted(parts)
+    package = _package_name(parts)
+    root = parts.xml(package)
+    folder = posixpath.dirname(package)
+    titles = [each.text for each in root.iter() if local_name(each) == "title" and each.text]
+    write("title", " ".join((titles or [""])[0].split())[:1000])
+    items = {attribute(each, "id"): each for each in root.iter() if local_name(each) == "item"}
+    number = 0
+    for reference in root.iter():
+        if local_name(reference) != "itemref":
+            continue
+        number += 1
+        _write_chapter(parts, folder, number, items.get(attribute(reference, "idref")))
+    if not number:
+        raise Unreadable("has no chapters: its package names no pages in reading order")
+
+
+def _write_chapter(parts: ZipParts, folder: str, number: int, item: Any) -> None:
+    if item is None:
+        write("problem", f"chapter {number} is missing")
+        return
+    if "nav" in attribute(item, "properties").split():
+        # The table of contents repeats the titles of the chapters.
+        return
+    name = posixpath.normpath(posixpath.join(folder, unquote(attribute(item, "href").partition("#")[0])))
+    kind = attribute(item, "media-type")
+    if name not in parts:
+        write("problem", f"chapter {number} ({name}) is missing")
+    elif kind not in _PAGE_TYPES:
+        write("gap", "chapter", number, f"no text ({kind or 'unknown type'})")
+    else:
+        try:
+            content = parts.read(name)
+        except Unreadable as error:
+            write("problem", f"chapter {number} {error}")
+            return
+        write("section", {"chapter": number})
+        write_html(_decoded(content))
+
+
+def _decoded(content: bytes) -> str:
+    """Return the text of a page, which is UTF-8 or UTF-16 in an EPUB."""
+    encoding = "utf-8-sig"
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    return content.decode(encoding, "replace")
+
+
+def _package_name(parts: ZipParts) -> str:
+    for each in parts.xml(_CONTAINER).iter():
+        name = attribute(each, "full-path")
+        if local_name(each) == "rootfile" and name in parts:
+            return name
+    raise Unreadable("is not an EPUB: its container names no package")
+
+
+def _refuse_encrypted(parts: ZipParts) -> None:
+    name = "META-INF/encryption.xml"
+    if name not in parts:
+        return
+    for each in parts.xml(name).iter():
+        algorithm = attribute(each, "Algorithm")
+        if local_name(each) == "EncryptionMethod" and not algorithm.startswith(_FONT_ALGORITHMS):
+            raise Unreadable("is encrypted (DRM); only an EPUB without DRM can be read")

@@ -1,0 +1,80 @@
+"""Fonts of a PDF page whose characters are unknown: their codes are numbers of glyphs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["unmapped_fonts"]
+
+_MAX_FORMS = 200
+"""Maximum form objects of a page whose fonts are examined."""
+_GLYPH_NUMBER = re.compile(r"/(?:g|c|f|a|x|i|cid|gid|glyph|index|char|uni_)[_.]?[0-9]{1,5}", re.IGNORECASE)
+"""Names of glyphs that are numbers. The names a1 to a206 of the font ZapfDingbats are signs, and no letters either."""
+
+
+def unmapped_fonts(page: Any) -> set[int]:
+    """Return the ids of the font objects of a page without a character map, also of its form objects."""
+    unmapped: set[int] = set()
+    seen: set[int] = set()
+    waiting = [_resources(page)]
+    while waiting and len(seen) < _MAX_FORMS:
+        resources = waiting.pop()
+        if id(resources) in seen:
+            continue
+        seen.add(id(resources))
+        for font in _values(resources, "/Font"):
+            if _is_unmapped(font):
+                unmapped.add(id(font))
+        for form in _values(resources, "/XObject"):
+            if form.get("/Subtype") == "/Form" and "/Resources" in form:
+                waiting.append(form["/Resources"].get_object())
+    return unmapped
+
+
+def _resources(page: Any) -> Any:
+    """Return the resources of a page, which its parents can contain."""
+    node = page
+    for _ in range(50):
+        if "/Resources" in node:
+            return node["/Resources"].get_object()
+        if "/Parent" not in node:
+            break
+        node = node["/Parent"].get_object()
+    return {}
+
+
+def _values(resources: Any, name: str) -> list[Any]:
+    names = _object(resources, name)
+    if not hasattr(names, "values"):
+        return []
+    values = [each.get_object() for each in names.values()]
+    return [value for value in values if hasattr(value, "get")]
+
+
+def _object(holder: Any, name: str) -> Any:
+    """Return the value of a dictionary, or None."""
+    value = holder.get(name) if hasattr(holder, "get") else None
+    return value.get_object() if value is not None else None
+
+
+def _is_unmapped(font: Any) -> bool:
+    """Return True if the codes of a font cannot be read as characters."""
+    to_unicode = _object(font, "/ToUnicode")
+    if to_unicode is not None:
+        return hasattr(to_unicode, "get_data") and not _has_mappings(to_unicode)
+    encoding = _object(font, "/Encoding")
+    if font.get("/Subtype") == "/Type0":
+        # Other encodings by name are character sets. An embedded encoding leads to numbers of glyphs too.
+        return encoding is None or hasattr(encoding, "get_data") or str(encoding).startswith("/Identity")
+    differences = _object(encoding, "/Differences")
+    if not isinstance(differences, list):
+        return False
+    names = [str(each) for each in differences if isinstance(each, str) and each != "/.notdef"]
+    numbers = [name for name in names if _GLYPH_NUMBER.fullmatch(name)]
+    return len(numbers) > len(names) / 2
+
+
+def _has_mappings(to_unicode: Any) -> bool:
+    data = to_unicode.get_data()
+    return b"bfchar" in data or b"bfrange" in data or b"usecmap" in data or b"cidrange" in data

@@ -1,0 +1,72 @@
+"""Reader of PDF: the text of each page, the values of its form fields, and its notes."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from agentkit_memory.ingest.isolated.pdf_fonts import unmapped_fonts
+from agentkit_memory.ingest.isolated.pdf_forms import field_values, note_texts
+from agentkit_memory.ingest.isolated.pdf_tables import with_columns
+from agentkit_memory.ingest.isolated.rows import PIECE, Unreadable, described, write, write_text
+
+__all__ = ["read"]
+
+_NO_MAP = "text in a font without a character map (copying from a viewer gives wrong letters); convert it with OCR"
+_NO_TEXT = "no text, perhaps only an image; convert it with OCR"
+
+
+def read(stream: BinaryIO) -> None:
+    """Write the rows of a file."""
+    try:
+        import pypdf
+        from pypdf.errors import DependencyError
+    except ImportError:
+        raise Unreadable("needs pypdf: install the extra `ingest`") from None
+    reader = pypdf.PdfReader(stream)
+    try:
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Unreadable("is encrypted; decrypt it first")
+    except DependencyError as error:
+        raise Unreadable(f"is encrypted in a way that needs another library ({described(error)})") from None
+    count = len(reader.pages)
+    # The other process reads whole lines into memory, so that a long title is cut.
+    write("title", str((reader.metadata and reader.metadata.title) or "")[:PIECE])
+    for number in range(1, count + 1):
+        try:
+            page = reader.pages[number - 1]
+            text, has_unmapped = _page_text(page)
+            texts = [text, field_values(page), note_texts(page)]
+        except MemoryError:
+            write("problem", f"page {number} cannot be read (takes too much memory: it may be a zip bomb)")
+            continue
+        except Exception as error:
+            write("problem", f"page {number} cannot be read ({described(error)})")
+            continue
+        text = "\n\n".join(text for text in texts if text.strip())
+        write("section", {"page": number})
+        write_text(text)
+        if has_unmapped:
+            write("gap", "page", number, _NO_MAP)
+        elif not text:
+            write("gap", "page", number, _NO_TEXT)
+    if "/XFA" in reader.root_object.get("/AcroForm", {}) and not reader.get_fields():
+        write("gap", "form", "", "an XFA form, whose values are not read; print it to a PDF first")
+
+
+def _page_text(page: Any) -> tuple[str, bool]:
+    """Return the text of a page without glyph numbers, and True if text was left out."""
+    unmapped = unmapped_fonts(page)
+    if not unmapped:
+        return with_columns(page, page.extract_text()), False
+    pieces: list[str] = []
+    lost: list[str] = []
+
+    def collect(text: str, _matrix: object, _text_matrix: object, font: Any, _size: object) -> None:
+        if text.strip() and font is not None and id(font.get_object()) in unmapped:
+            lost.append(text)
+            pieces.append("\n")
+        else:
+            pieces.append(text)
+
+    page.extract_text(visitor_text=collect)
+    return "".join(pieces).strip(), bool(lost)

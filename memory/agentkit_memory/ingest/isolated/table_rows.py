@@ -1,0 +1,33 @@
+"""Tables as text: one line for each row, with ` | ` between cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentkit_memory.ingest.isolated.rows import PIECE, write_block
+
+__all__ = ["write_table"]
+
+
+def write_table(rows: Iterable[list[str]]) -> None:
+    """Write the rows of a table as one block, whose head is the first row.
+
+    Empty cells keep their columns, except after the last text of a row. A table of one column is text.
+    """
+    head, lines, size = "", list[str](), 0
+    continues = False
+    kind = "text"
+    for cells in rows:
+        line = " | ".join(cell.replace("|", "\\|") for cell in cells).rstrip("| \t")
+        if not line:
+            continue
+        if len(cells) > 1:
+            kind = "table"
+            head = head or line + "\n"
+        lines.append(line + "\n")
+        size += len(lines[-1])
+        if size >= PIECE // 2:
+            write_block(kind, "".join(lines), head=head, continues=continues)
+            lines, size, continues = [], 0, True
+    if lines or continues:
+        write_block(kind, "".join(lines) + "\n", head=head, continues=continues)

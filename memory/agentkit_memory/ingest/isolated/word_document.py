@@ -1,0 +1,195 @@
+"""Reader of DOCX: the body with its text boxes, notes and comments, and the headers and footers of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_block
+from agentkit_memory.ingest.isolated.table_rows import write_table
+from agentkit_memory.ingest.isolated.word_runs import Runs
+from agentkit_memory.ingest.isolated.word_styles import Styles
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+
+__all__ = ["read"]
+
+_NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
+"""Parts with notes, and the name of their elements."""
+_GRAPHICS = ("diagramData", "chart")
+
+
+def read(stream: BinaryIO) -> None:
+    """Write the rows of a file."""
+    parts = ZipParts(stream)
+    main = parts.main_part()
+    write("title", parts.title()[:1000])
+    relations = parts.relations(main)
+    by_kind: dict[str, list[str]] = {}
+    for relation in relations.values():
+        by_kind.setdefault(relation.kind, []).append(relation.target)
+    reader = _Reader(Styles.of(parts, by_kind), parts, main)
+    reader.margins([*by_kind.get("header", []), *by_kind.get("footer", [])])
+    body = next((each for each in parts.xml(main) if local_name(each) == "body"), None)
+    if body is None:
+        raise Unreadable("has no body of text")
+    reader.blocks(body)
+    for kind in _GRAPHICS:
+        for name in by_kind.get(kind, []):
+            reader.graphic(name)
+    for kind, element in _NOTES.items():
+        for name in by_kind.get(kind, []):
+            reader.notes(name, element)
+
+
+class _Reader:
+    def __init__(self, styles: Styles, parts: ZipParts, main: str) -> None:
+        self._styles = styles
+        self._parts = parts
+        self._main = main
+        # Headers and footers of sections mostly repeat the same text.
+        self._margin_texts: set[str] = set()
+
+    def margins(self, names: list[str]) -> None:
+        """Write each text of headers or footers once."""
+        for name in names:
+            if name in self._parts:
+                texts = [Runs(each).text.strip() for each in self._parts.xml(name).iter() if local_name(each) == "p"]
+                text = "\n".join(text for text in texts if text)
+                if text and text not in self._margin_texts:
+                    self._margin_texts.add(text)
+                    write_block("text", text + "\n\n")
+
+    def notes(self, name: str, element: str) -> None:
+        """Write footnotes, endnotes or comments with their numbers."""
+        if name not in self._parts:
+            return
+        for note in self._parts.xml(name):
+            # Notes of the types `separator` and `continuationSeparator` are lines above the notes of a page.
+            if local_name(note) != element or attribute(note, "type").lower().endswith("separator"):
+                continue
+            texts = [Runs(each).text.strip() for each in note.iter() if local_name(each) == "p"]
+            text = " ".join(text for text in texts if text)
+            author = attribute(note, "author")
+            label = f"[{element} {attribute(note, 'id')}]"
+            if author:
+                label = f"[{element} of {author}]"
+            if text:
+                write_block("text", f"{label} {text}\n\n")
+
+    def graphic(self, name: str) -> None:
+        """Write the texts of a diagram or a chart."""
+        if name in self._parts:
+            texts = [
+                each.text.strip()
+                for each in self._parts.xml(name).iter()
+                if local_name(each) in ("t", "v") and each.text
+            ]
+            text = "\n".join(text for text in texts if text)
+            if text:
+                write_block("text", text + "\n\n")
+
+    def blocks(self, container: Any) -> None:
+        """Write the blocks of the body, of a text box, or of another element that contains paragraphs."""
+        items: list[str] = []
+        for element in _block_elements(container):
+            name = local_name(element)
+            if name == "p":
+                self._paragraph(element, items)
+            elif name == "tbl":
+                self._end_list(items)
+                self._table(element)
+            else:
+                self._end_list(items)
+                write("gap", "embedded document", "", "not read; copy its text into the document")
+        self._end_list(items)
+
+    def _end_list(self, items: list[str]) -> None:
+        if items:
+            write_block("list", "\n".join(items) + "\n\n")
+            items.clear()
+
+    def _paragraph(self, element: Any, items: list[str]) -> None:
+        runs = Runs(element)
+        level = self._styles.heading_level(element)
+        label, depth = self._styles.number(element)
+        text = runs.text.strip()
+        if text and level is not None:
+            self._end_list(items)
+            words = " ".join(f"{label} {text}".split())
+            write_block("heading", words + "\n\n", level)
+        elif text and label:
+            items.append("  " * depth + f"{label} {text}")
+        elif text:
+            self._end_list(items)
+            write_block("text", text + "\n\n")
+        for box in runs.boxes:
+            self._end_list(items)
+            self.blocks(box)
+
+    def _table(self, table: Any) -> None:
+        write_table(_rows(table))
+
+
+def _rows(table: Any) -> Iterator[list[str]]:
+    """Yield the cells of each row; a cell that spans columns or rows is followed by empty cells."""
+    for row in _children(table, "tr"):
+        cells: list[str] = []
+        properties = _properties(row, "trPr")
+        cells += [""] * _number(properties.get("gridBefore"), 0)
+        for cell in _children(row, "tc"):
+            settings = _properties(cell, "tcPr")
+            merge = settings.get("vMerge")
+            text = ""
+            if merge is None or attribute(merge, "val") == "restart":
+                text = _cell_text(cell)
+            cells.append(text)
+            cells += [""] * (min(_number(settings.get("gridSpan"), 1), 64) - 1)
+        yield cells
+
+
+def _cell_text(cell: Any) -> str:
+    texts = []
+    for element in _block_elements(cell):
+        if local_name(element) == "p":
+            runs = Runs(element)
+            texts.append(runs.text)
+            texts += [_cell_text(box) for box in runs.boxes]
+        elif local_name(element) == "tbl":
+            texts += [", ".join(filter(None, row)) for row in _rows(element)]
+    return "; ".join(" ".join(text.split()) for text in texts if text.strip())
+
+
+def _block_elements(container: Any) -> Iterator[Any]:
+    """Yield paragraphs, tables and embedded documents, also in content controls, insertions and similar elements."""
+    for element in container:
+        name = local_name(element)
+        if name in ("p", "tbl", "altChunk"):
+            yield element
+        elif name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"):
+            yield from _block_elements(element)
+        elif name == "AlternateContent":
+            yield from _block_elements(element[0])
+
+
+def _children(container: Any, wanted: str) -> Iterator[Any]:
+    """Yield rows or cells, also in content controls and insertions."""
+    for element in container:
+        name = local_name(element)
+        if name == wanted and not (wanted == "tr" and "del" in _properties(element, "trPr")):
+            yield element
+        elif name in ("sdt", "sdtContent", "ins", "customXml"):
+            yield from _children(element, wanted)
+
+
+def _properties(element: Any, name: str) -> Mapping[str, Any]:
+    for child in element:
+        if local_name(child) == name:
+            return {local_name(each): each for each in child}
+    return {}
+
+
+def _number(element: Any, default: int) -> int:
+    if element is None:
+        return default
+    value = attribute(element, "val")
+    return int(value) if value.isdecimal() and len(value) < 6 else default
