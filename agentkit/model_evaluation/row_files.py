@@ -8,7 +8,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pydantic_core import from_json
@@ -19,6 +21,9 @@ from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 __all__ = ["load_rows"]
 
 _Rows = list[dict[str, Any]]
+_MAX_CELL = 2**31 - 1
+"""Characters of a cell, which no file that is read exceeds."""
+_CELL_LIMIT = Lock()
 _MAX_FILE = 2_000_000_000
 """Maximum bytes of one file."""
 _MAX_LISTED = 5
@@ -149,19 +154,31 @@ def _table_rows(text: str, file: Path) -> _Rows:
     rows: _Rows = []
     problems: list[tuple[str, str]] = []
     try:
-        names = next(reader, [])
-        problems += _column_problems(names)
-        for cells in reader:
-            if len(cells) == len(names):
-                rows.append(dict(zip(names, cells, strict=True)))
-            elif cells:
-                text = f"line {reader.line_num} has {len(cells)} cells, expected {len(names)}"
-                problems.append((f"line {reader.line_num}", text))
+        with _cells_of_any_length():
+            names = next(reader, [])
+            problems += _column_problems(names)
+            for cells in reader:
+                if len(cells) == len(names):
+                    rows.append(dict(zip(names, cells, strict=True)))
+                elif cells:
+                    text = f"line {reader.line_num} has {len(cells)} cells, expected {len(names)}"
+                    problems.append((f"line {reader.line_num}", text))
     except csv.Error as error:
         problems.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
     if problems:
         raise _file_error(str(file), problems)
     return rows
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Remove the limit of cells of the module `csv`, which is one for all threads."""
+    with _CELL_LIMIT:
+        limit = csv.field_size_limit(_MAX_CELL)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
 
 
 def _column_problems(names: list[str]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def refused(path: Path) -> InContextError:
 def test_rows_are_the_same_from_every_kind_of_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(FORMS[name], "utf-8", newline="")
     assert load_rows(tmp_path / name) == ROWS
+
+
+@pytest.mark.parametrize(("name", "end"), [("a.csv", ",2\n"), ("a.tsv", "\t2\n"), ("b.csv", ',"x\ny"\n')])
+def test_a_cell_of_a_table_has_any_length(tmp_path: Path, name: str, end: str) -> None:
+    limit = csv.field_size_limit()
+    (tmp_path / name).write_text(f"question{end[0]}answer\n{'q' * 200_000}{end}")
+    assert len(load_rows(tmp_path / name)[0]["question"]) == 200_000
+    assert csv.field_size_limit() == limit
 
 
 def test_splits_are_an_object_or_the_files_of_a_folder(tmp_path: Path) -> None:

@@ -243,6 +243,7 @@ class StoredSession(metaclass=Hinted):
             InvalidArgument: The name cannot be stored, or `at` is not a number.
             AlreadyUsed: The conversation has a branch of that name.
             NotFound: The conversation has fewer messages.
+            MessageError: Tool results would be cut from their calls.
         """
         check_name("name of a fork", id)
         if not id:
@@ -250,6 +251,8 @@ class StoredSession(metaclass=Hinted):
         if at is None:
             at = len(self.conversation)
         check_number("fork: at", at)
+        if any(each.message.role == "tool" for each in self._branch.page(after=at, most=1)):
+            self.refresh().until(at)
         return StoredSession(self._branch.fork(id, at), self.scope, allow_media=self._allow_media)
 
     def note(self, name: str) -> Any:

@@ -103,7 +103,8 @@ class RecallFilter:
     """Sources of documents, and names of conversations."""
     metadata: _Metadata = field(default_factory=dict)
     """Conditions by name: an equal value; a list that contains an equal value; or operators with their operands, such
-    as `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
+    as `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1. A
+    stored list meets a condition if the list itself or one of its members meets the condition."""
     since: _Time = None
     """Earliest time: when a message was written, or when another item was stored. A time without a zone is UTC."""
     until: _Time = None
@@ -233,16 +234,21 @@ def _comparable(one: object, other: object) -> bool:
 
 
 def _meets(stored: Mapping[str, object], name: str, condition: object) -> bool:
-    """Return True if stored metadata meets every operator of a condition."""
-    for operator, wanted in _operators(condition).items():
-        if operator == "exists":
-            met = (name in stored) is wanted
-        else:
-            # A name that is not stored meets no other operator: a missing value is not null.
-            met = name in stored and _is_met(operator, stored[name], wanted)
-        if not met:
-            return False
-    return True
+    """Return True if stored metadata meets every operator of a condition; of a list, the list itself or a member."""
+    operators = dict(_operators(condition))
+    exists = operators.pop("exists", None)
+    if exists is not None and (name in stored) is not exists:
+        return False
+    if not operators:
+        return True
+    # A name that is not stored meets no other operator: a missing value is not null.
+    if name not in stored:
+        return False
+    value = stored[name]
+    values = [value]
+    if isinstance(value, list):
+        values += value
+    return any(all(_is_met(operator, each, wanted) for operator, wanted in operators.items()) for each in values)
 
 
 def _is_met(operator: str, value: object, wanted: Any) -> bool:

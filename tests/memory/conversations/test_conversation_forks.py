@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, NotFound, StoredSession
-from agentkit.prompts import Message, ToolCall
+from agentkit.prompts import Message, MessageError, ToolCall
 from agentkit.testing import StoreProbe
 from agentkit_memory.store.records import StoredCall
 from tests.effort import tries
@@ -252,7 +252,25 @@ def test_a_fork_between_a_call_and_its_result_answers_for_itself(either: Memory)
     fork.append(call("a"), result("a"))
     fork.append(result("a"))  # a second answer to a call that has one
     assert [(each.seq, each.result_seq) for each in fork.tool_calls()] == [(2, 3), (4, 5)]
-    assert [(each.seq, each.result_seq) for each in fork.fork("h", at=2).tool_calls()] == [(2, None)]
+
+
+def test_a_fork_never_separates_calls_from_their_stored_results(either: Memory) -> None:
+    two = Message("assistant", "", tool_calls=(ToolCall("a", "x"), ToolCall("b", "y")))
+    stale = either.session("s")
+    other = either.session("s")
+    stale.append(*user("look"))
+    other.refresh()
+    other.append(two, result("a"), result("b"), Message("assistant", "ok"))
+    branch = other.fork("branch")
+    sessions = (stale, other, branch, either.session("s", load=False), either.session("s", branch="branch"))
+    for number, session in enumerate(sessions):
+        for at in range(6):
+            if at in (2, 3):
+                with pytest.raises(MessageError) as caught:
+                    session.fork(f"{number}{at}", at=at)
+                assert caught.value.value == at
+            else:
+                assert len(session.fork(f"{number}{at}", at=at).conversation) == at
 
 
 def test_only_appends_with_tool_traffic_write_tool_calls(memory: Memory) -> None:

@@ -27,7 +27,13 @@ from tests.waiting import LONG, until
 @pytest.fixture
 def filled(either: Memory) -> Memory:
     for year in (2022, 2023, 2024):
-        about = {"year": year, "tag": ["a", "b"][year % 2], "draft": year == 2024, "a.b'c\"": year}
+        about: dict[str, Any] = {
+            "year": year,
+            "tag": ["a", "b"][year % 2],
+            "draft": year == 2024,
+            "a.b'c\"": year,
+            "all": [year, "b", [year]],
+        }
         either.documents.add(f"The zebra of {year} is striped.", source=f"zoo/{year}", metadata=about)
     either.documents.add("The zebra of nowhere is plain.", source="plain")
     either.session("walk").append(Message("user", "I saw a zebra."), said_at=1_000_000.0)
@@ -81,6 +87,18 @@ def test_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
         ({"year": {"exists": False}, "a.b'c\"": {"exists": False}}, None),
         ({"a.b'c\"": 2022}, years(2022)),
         ({"unknown": None}, set()),
+        ({"all": 2022}, years(2022)),
+        ({"all": "b"}, years(2022, 2023, 2024)),
+        ({"all": "c"}, set()),
+        ({"all": True}, set()),
+        ({"all": ["c", 2023.0]}, years(2023)),
+        ({"all": {"in": ["c"]}}, set()),
+        ({"all": {"eq": [2024, "b", [2024]]}}, years(2024)),
+        ({"all": {"eq": [2024]}}, years(2024)),
+        ({"all": {"eq": [2024, "b"]}}, set()),
+        ({"all": {"gt": 2022, "lt": 2024}}, years(2023)),
+        ({"all": {"exists": True, "gte": 2024}}, years(2024)),
+        ({"all": {"exists": False}, "year": 2022}, set()),
     ],
 )
 def test_metadata(filled: Memory, metadata: Mapping[str, Any], wanted: set[str] | None) -> None:

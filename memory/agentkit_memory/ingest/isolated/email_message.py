@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from typing import BinaryIO
 
-from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_block, write_html, write_text
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_html, write_text
 
 __all__ = ["read"]
 

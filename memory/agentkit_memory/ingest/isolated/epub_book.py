@@ -6,7 +6,7 @@ import posixpath
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_html
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_html
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
 
 __all__ = ["read"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from agentkit_memory.ingest.isolated.rows import Unreadable, described, write
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, described, write
 
 __all__ = ["MODULES", "main"]
 

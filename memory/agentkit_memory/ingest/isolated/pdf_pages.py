@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from agentkit_memory.ingest.isolated.pdf_fonts import unmapped_fonts
 from agentkit_memory.ingest.isolated.pdf_forms import field_values, note_texts
 from agentkit_memory.ingest.isolated.pdf_tables import with_columns
-from agentkit_memory.ingest.isolated.rows import PIECE, Unreadable, described, write, write_text
+from agentkit_memory.ingest.isolated.written_rows import PIECE, Unreadable, described, write, write_text
 
 __all__ = ["read"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.rows import write, write_block
-from agentkit_memory.ingest.isolated.table_rows import write_table
+from agentkit_memory.ingest.isolated.written_rows import write, write_block
+from agentkit_memory.ingest.isolated.written_tables import write_table
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
 
 __all__ = ["read"]

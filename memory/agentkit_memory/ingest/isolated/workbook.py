@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.rows import Unreadable, write, write_block
-from agentkit_memory.ingest.isolated.table_rows import write_table
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block
+from agentkit_memory.ingest.isolated.written_tables import write_table
 from agentkit_memory.ingest.isolated.zip_parts import Relation, ZipParts, attribute, forget, local_name
 
 __all__ = ["read"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from agentkit_memory.ingest.isolated.rows import Unreadable
+from agentkit_memory.ingest.isolated.written_rows import Unreadable
 
 __all__ = ["Relation", "ZipParts", "attribute", "forget", "local_name"]
 

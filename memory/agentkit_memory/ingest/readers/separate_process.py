@@ -61,7 +61,7 @@ def isolated_blocks(reading: FileStream) -> Iterator[Block | SectionStart]:
 
 
 class _Rows:
-    """Reads the rows of the process into blocks; `isolated.rows` describes the rows."""
+    """Reads the rows of the process into blocks; `isolated.written_rows` describes the rows."""
 
     def __init__(self, reading: FileStream) -> None:
         self._reading = reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentkit_memory.ingest.isolated.rows import PIECE, write_block
+from agentkit_memory.ingest.isolated.written_rows import PIECE, write_block
 
 __all__ = ["write_table"]
 
