@@ -48,7 +48,7 @@ class Scorer(Protocol):
 class SpeakerScorer:
     """Raises turns of speakers that the question names."""
 
-    weight: Weight = 1.0
+    weight: Weight = 1.5
     name = "speaker"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -64,7 +64,7 @@ class SpeakerScorer:
 class DateScorer:
     """Raises turns whose time is near the dates that the question names."""
 
-    weight: Weight = 1.0
+    weight: Weight = 1.5
     name = "date"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
