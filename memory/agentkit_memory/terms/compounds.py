@@ -92,18 +92,18 @@ def find_signed_compounds(text: str, original: str) -> Iterator[str]:
 
 def _parts_of_names(text: str, shape: bytes, pattern: bytes) -> Iterator[str]:
     """Yield the parts of names such as `parseXMLDocument` and `HTTPServer`; `PDFs` has no parts."""
-    end, found = 0, shape.find(pattern)
-    while found >= 0:
-        if found >= end:
-            start = found
+    end, hit = 0, shape.find(pattern)
+    while hit >= 0:
+        if hit >= end:
+            start = hit
             while start > end and text[start - 1].isalnum():
                 start -= 1
-            end = found + 1
+            end = hit + 1
             while end < len(text) and text[end].isalnum():
                 end += 1
             if end - start <= _MAX_LENGTH:
                 yield from _NAME_PART.findall(text, start, end)
-        found = shape.find(pattern, max(end, found + 1))
+        hit = shape.find(pattern, max(end, hit + 1))
 
 
 def _numbers(text: str) -> Iterator[str]:

@@ -73,7 +73,7 @@ _PLAIN_LETTERS = (
     "\u0901 \u0902 \u0981 \u0982 \u0a70 \u0a02 \u0a81 \u0a82 \u0d7a \u0d23\u0d4d \u0d7b \u0d28\u0d4d "
     "\u0d7c \u0d30\u0d4d \u0d7d \u0d32\u0d4d \u0d7e \u0d33\u0d4d \u0d7f \u0d15\u0d4d \u09ce \u09a4\u09cd"
 )
-"""Letters and the letters that many writers use for them, in turn."""
+"""Pairs of a letter and its frequent replacement."""
 _PLAIN_RANGES = (
     (0x30A1, 0x30F6, 0x3041),  # katakana
     (0x1210, 0x1217, 0x1200),  # Amharic letters with one sound
