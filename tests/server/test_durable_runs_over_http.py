@@ -167,7 +167,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert "these runs are durable, and have no text_delta" in about
         run = start("pay 3").json()["id"]
         assert until(client, run, acme, "waiting")["waiting"] == [
-            {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}
+            {"id": "a", "name": "pay", "arguments": '{"amount": 3}', "lines": ["amount: 3"]}
         ]
         for ids in ((run, "left"), (run,), ("left",), ("none",), ()):
             assert {one.run_id for one in records.page(RunsWanted(tenant="acme", ids=ids))} == {*ids} - {"none"}

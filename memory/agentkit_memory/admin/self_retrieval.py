@@ -17,7 +17,7 @@ from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, is_current
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text, query_vector
 
 __all__ = ["unfound_items"]
 
@@ -79,9 +79,11 @@ def _sample(database: Database, space: Space, size: int) -> list[Any]:
 
 def _is_found_by_words(database: Database, index: VectorIndex, row: Any) -> bool:
     """Return True if the index finds an item by its text, or the text has no terms."""
-    question = query_vector(indexed_text(row.title, row.text))
-    if not question.indices:
+    text = indexed_text(row.title, row.text)
+    # A text of stop words has terms as a question only: the index contains none of them.
+    if not document_vector(text).indices:
         return True
+    question = query_vector(text)
     for limit in _LIMITS:
         ids = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
         if row.id in ids:

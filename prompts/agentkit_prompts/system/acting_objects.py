@@ -36,6 +36,8 @@ class ActingObject(NamedTuple):
     name: str
     table: str
     """Table that is read or written when the object acts."""
+    belongs_to_table: bool = False
+    """True if the statement that removes the object names its table: triggers and rules of PostgreSQL."""
 
     def __str__(self) -> str:
         if self.name == self.table:
@@ -45,10 +47,10 @@ class ActingObject(NamedTuple):
     @property
     def removal(self) -> str:
         """Statement that removes the object."""
-        name = _quoted(self.name)
-        if self.kind == "rule":
-            return f"DROP RULE {name} ON {_quoted(self.table)}"
-        return f"DROP {self.kind.rpartition(' ')[2].upper()} {name}"
+        statement = f"DROP {self.kind.rpartition(' ')[2].upper()} {_quoted(self.name)}"
+        if self.belongs_to_table:
+            statement += f" ON {_quoted(self.table)}"
+        return statement
 
 
 def acting_objects(rows_of: RowsOf, tables: Collection[str], *, is_sqlite: bool) -> list[ActingObject]:
@@ -63,7 +65,7 @@ def acting_objects(rows_of: RowsOf, tables: Collection[str], *, is_sqlite: bool)
         is_sqlite: True for SQLite, False for PostgreSQL.
     """
     if not is_sqlite:
-        objects = [ActingObject(*row) for row in rows_of(_POSTGRES_OBJECTS)]
+        objects = [ActingObject(*row, belongs_to_table=row[0] != "view") for row in rows_of(_POSTGRES_OBJECTS)]
         return [each for each in objects if each.table in tables]
     ours = {_folded(name) for name in tables}
     rows = [*rows_of(_SQLITE_OBJECTS)]

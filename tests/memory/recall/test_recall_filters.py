@@ -154,7 +154,10 @@ def test_a_round_that_fetches_more_vectors_does_not_search_the_terms_again(
 @for_cases(
     ("conditions", "problems"),
     [
-        ({"kinds": ["chunk", "picture"]}, ["kinds: expected a list out of ('chunk', 'image', 'turn', 'fact')"]),
+        (
+            {"kinds": ["chunk", "picture"]},
+            ["kinds: expected a list of the kinds 'chunk' for documents, 'image', 'turn'"],
+        ),
         ({"kinds": "turn", "sources": "zoo"}, ["kinds: expected", "sources: expected a list of texts"]),
         ({"since": "today", "until": float("nan")}, ["since: expected a datetime", "until: expected a datetime"]),
         ({"since": 5, "until": 5}, ["expected a time after `since`"]),
