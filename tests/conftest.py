@@ -42,12 +42,14 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
+    if config.getoption("--fresh"):
+        os.environ["AGENTKIT_FRESH_TESTS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background starts, and its processes too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
         os.environ.pop(name, None)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
-    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 25))
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 20))
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
     settings.load_profile("fresh" if config.getoption("--fresh") else "same")

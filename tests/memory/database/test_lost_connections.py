@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import event
 from agentkit.memory import AlreadyUsed, HeadMoved, Memory, Scope, StoreUnavailable
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
+from tests.effort import thinned
 from tests.raising import raises
 
 pytestmark = pytest.mark.long
@@ -148,8 +149,7 @@ def test_a_read_whose_connection_is_lost_before_any_of_its_statements_is_done(
     assert at
 
 
-@pytest.mark.parametrize("how", ["statement", "commit", "committed"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "how"), thinned([*product(CHANGES, ("statement", "commit", "committed"))]))
 def test_a_write_whose_connection_is_lost_anywhere_is_done_once(
     stored: Memory, fresh_postgres: str, change: Call, how: str
 ) -> None:
