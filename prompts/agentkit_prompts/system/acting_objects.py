@@ -65,7 +65,8 @@ def acting_objects(rows_of: RowsOf, tables: Collection[str], *, is_sqlite: bool)
         is_sqlite: True for SQLite, False for PostgreSQL.
     """
     if not is_sqlite:
-        objects = [ActingObject(*row, belongs_to_table=row[0] != "view") for row in rows_of(_POSTGRES_OBJECTS)]
+        rows_of_server = rows_of(_POSTGRES_OBJECTS)
+        objects = [ActingObject(kind, name, table, kind != "view") for kind, name, table in rows_of_server]
         return [each for each in objects if each.table in tables]
     ours = {_folded(name) for name in tables}
     rows = [*rows_of(_SQLITE_OBJECTS)]
