@@ -85,24 +85,28 @@ def decision_error(
     run_id: str, state: RunState, calls: Sequence[WaitingCall], decisions: CallDecisions, now: float
 ) -> ApprovalError:
     """Return the error for decisions that could not be stored; `now` is the time by the clock of the database."""
-    waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
-    late = [call.call_id for call in calls if call.call_id in waiting and call.is_late(now)]
-    if late and any(call is None or call in late for call in decisions):
-        message = f"run {run_id!r}: the time to decide about {_listed(late)} is over: a worker denies the calls; "
-        return ApprovalError(f"{message}nothing was decided", name="approve", value=", ".join(late))
+    waiting = [call for call in calls if call.decision is None and state == "waiting"]
     decided = {call.call_id: call for call in calls if call.decision is not None}
     if not waiting:
         last = "".join([f"; {_decided(call)}" for call in decided.values()][-1:])
         message = f"run {run_id!r}: no call waits for a decision{last}; nothing was decided"
         return ApprovalError(message, name="approve", value="nothing waits")
-    wrong = [call for call in decisions if call is not None and call not in waiting]
+    late = _late_calls(waiting, decisions, now)
+    if late:
+        message = f"run {run_id!r}: the time to decide about {_listed(late)} is over: a worker denies the calls; "
+        return ApprovalError(f"{message}nothing was decided", name="approve", value=", ".join(late))
+    names = [call.call_id for call in waiting]
+    wrong = [call for call in decisions if call is not None and call not in names]
     if not wrong:
-        message = (
-            f"run {run_id!r}: the changed arguments belong to one call: name it; waiting calls: {_listed(waiting)}"
-        )
+        message = f"run {run_id!r}: the changed arguments belong to one call: name it; waiting calls: {_listed(names)}"
         return ApprovalError(message, name="arguments")
-    message = f"run {run_id!r}: {_wrong_calls(wrong, decided, waiting)}; nothing was decided"
+    message = f"run {run_id!r}: {_wrong_calls(wrong, decided, names)}; nothing was decided"
     return ApprovalError(message, name="approve", value=", ".join(wrong))
+
+
+def _late_calls(waiting: Sequence[WaitingCall], decisions: CallDecisions, now: float) -> list[str]:
+    """Return the ids of late calls that are decided now; a decision without an id is about all calls."""
+    return [call.call_id for call in waiting if call.is_late(now) and (None in decisions or call.call_id in decisions)]
 
 
 def _wrong_calls(wrong: Sequence[str], decided: Mapping[str, WaitingCall], waiting: Sequence[str]) -> str:
