@@ -7,12 +7,14 @@ from their content, and a part that could be rejected is replaced by a text.
 from __future__ import annotations
 
 import base64
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from pydantic_core import Url
 
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Audio, File, Image, Media, MediaKind, Part, Text
 from agentkit_prompts.errors import MediaError
 
@@ -27,6 +29,7 @@ __all__ = [
     "file_id_of",
     "image_type",
     "sendable_result_part",
+    "without_media",
 ]
 
 FILE_ID = "file-id"
@@ -131,6 +134,24 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
         reason = f"{part.alt}: the file is stored at {owner} only; pass its address or its bytes"
         raise MediaError(reason, name="source", value=owner)
     return unquote(file_id, errors="surrogatepass")
+
+
+def without_media(message: Message, has_images: Callable[[Message], bool]) -> Message:
+    """Return a reply without media, which most servers refuse in a reply, and any other message unchanged.
+
+    If `has_images` is true, the other data of the reply contain its generated images in the form of the endpoint. Any
+    other endpoint receives the alt text.
+    """
+    if message.role != "assistant" or not any(isinstance(part, Media) for part in message.parts):
+        return message
+    is_own = has_images(message)
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            parts.append(part)
+        elif not is_own:
+            parts.append(Text(part.alt))
+    return replace(message, content=tuple(parts))
 
 
 def sendable_result_part(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
@@ -21,6 +20,7 @@ from agentkit_prompts.context.wire.sendable_media import (
     data_url,
     file_id_of,
     sendable_result_part,
+    without_media,
 )
 from agentkit_prompts.errors import MediaError
 
@@ -58,16 +58,22 @@ def openai_writer(owner: Owner = _ANY_HOST, required: Required | None = None) ->
     Equal arguments return the same function, because conversations cache the wire forms of messages by function.
     """
     keys = owner.keys
-    if required is not None:
-        return lambda message: _completed(_message(_without_media(message, keys), keys), required)
-    if keys == _FORM:
+    if required is None and keys == _FORM:
         return openai_message
-    return lambda message: _message(_without_media(message, keys), keys)
+
+    def has_images(message: Message) -> bool:
+        data = (message.opaque.get(key) for key in keys)
+        return any(isinstance(entries, Mapping) and "images" in entries for entries in data)
+
+    def write(message: Message) -> FrozenDict:
+        return _completed(_message(without_media(message, has_images), keys), required)
+
+    return write
 
 
-def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
+def _completed(wire: FrozenDict, required: Required | None) -> FrozenDict:
     """Return the wire form of a message; in an assistant message, add the required entry if it is missing."""
-    if wire["role"] != "assistant":
+    if required is None or wire["role"] != "assistant":
         return wire
     if required == "reasoning_content":
         if "reasoning_content" in wire:
@@ -97,25 +103,6 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
         wire["content"] = content
     _add_thoughts(wire, message.thinking, providers)
     return with_opaque(wire, message.opaque, providers)
-
-
-def _without_media(message: Message, providers: tuple[str, ...]) -> Message:
-    """Return a reply without media, which most servers refuse in a reply, and any other message unchanged.
-
-    Generated images are sent back to their endpoint under the key of the endpoint; any other endpoint receives the alt
-    text.
-    """
-    if message.role != "assistant" or not any(isinstance(part, Media) for part in message.parts):
-        return message
-    data = (message.opaque.get(key) for key in providers)
-    is_own = any(isinstance(entries, Mapping) and "images" in entries for entries in data)
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            parts.append(part)
-        elif not is_own:
-            parts.append(Text(part.alt))
-    return replace(message, content=tuple(parts))
 
 
 def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:

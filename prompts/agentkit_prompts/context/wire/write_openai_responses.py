@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +13,7 @@ from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url, is_plain
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part, without_media
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["GENERATED", "ITEMS", "responses_items", "responses_writer"]
@@ -49,7 +48,11 @@ def responses_writer(owner: Owner = _ANY_HOST) -> Callable[[Message], tuple[Froz
     keys = owner.keys
     if keys == _FORM:
         return responses_items
-    return lambda message: _items_of(_without_media(message, keys), keys)
+
+    def has_images(message: Message) -> bool:
+        return any(thought.item.get("type") == GENERATED for thought in _thoughts(message, keys))
+
+    return lambda message: _items_of(without_media(message, has_images), keys)
 
 
 def _items_of(message: Message, keys: Keys) -> tuple[FrozenDict, ...]:
@@ -64,22 +67,6 @@ def _items_of(message: Message, keys: Keys) -> tuple[FrozenDict, ...]:
     if items is None:
         return _items(message, None, keys)
     return items
-
-
-def _without_media(message: Message, keys: Keys) -> Message:
-    """Return a reply without media, which the API refuses in a reply, and any other message unchanged: the item of a
-    generated image is sent back to its endpoint, any other endpoint receives the alt text.
-    """
-    if message.role != "assistant" or not any(isinstance(part, Media) for part in message.parts):
-        return message
-    is_own = any(thought.item.get("type") == GENERATED for thought in _thoughts(message, keys))
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            parts.append(part)
-        elif not is_own:
-            parts.append(Text(part.alt))
-    return replace(message, content=tuple(parts))
 
 
 class _PlacedItem(NamedTuple):
