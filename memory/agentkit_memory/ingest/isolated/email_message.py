@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from email import policy
+import re
 from email.message import EmailMessage
 from email.parser import BytesParser
-from typing import BinaryIO
+from email.policy import EmailPolicy
+from typing import Any, BinaryIO
 
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_html, write_text
+from agentkit_prompts.pages.encodings import encoding_of_label
 
 __all__ = ["read"]
 
@@ -16,13 +18,31 @@ _MAX_DEPTH = 20
 _MAX_PARTS = 2000
 _MAX_HEADER = 10_000
 """Maximum characters of a header that are shown."""
+_EXTENDED = re.compile(r";\s*+[^\s;=*]*+\*[^;]*+")
+"""A parameter of a header that names its encoding, as in RFC 2231."""
+_CHARSETS = {**dict.fromkeys(("us-ascii", "ascii", "ansi_x3.4-1968"), "utf-8"), "utf-16": "utf-16"}
+"""Encodings of charsets that e-mails use in another way than web pages."""
+
+
+class _LenientPolicy(EmailPolicy):
+    """Policy of the parser that shows a header as it was written if the library fails on it."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        """Return a header, without extended parameters if the library cannot parse it."""
+        try:
+            return super().header_fetch_parse(name, value)
+        except MemoryError:
+            raise
+        # The library raises errors of many classes for unknown encodings and for malformed addresses.
+        except Exception:
+            return _EXTENDED.sub("", value)
 
 
 def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     content = stream.read()
     # Files of the program mbox and of some exports start with a line "From ", which is not a header.
-    message = BytesParser(policy=policy.default.clone(max_line_length=None)).parsebytes(content.lstrip())
+    message = BytesParser(EmailMessage, policy=_LenientPolicy()).parsebytes(content.lstrip())
     if not isinstance(message, EmailMessage) or not message.keys():
         raise Unreadable("is not an e-mail: it has no headers")
     write("title", _header(message, "Subject")[:1000])
@@ -117,24 +137,18 @@ def _decoded(part: EmailMessage) -> tuple[str, bool]:
     if not isinstance(content, bytes):
         return "", True
     charset = (part.get_content_charset() or "utf-8").lower()
-    names = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "iso-8859-1": "cp1252", "us-ascii": "utf-8"}
     try:
-        return content.decode(names.get(charset, charset)), True
-    except LookupError:
-        return content.decode("utf-8", "replace"), False
-    except UnicodeDecodeError:
+        return content.decode(_CHARSETS.get(charset) or encoding_of_label(charset) or charset), True
+    # A charset with a NUL character is a ValueError.
+    except (LookupError, ValueError):
         pass
     try:
-        # Programs declare ASCII and send UTF-8.
-        return content.decode("utf-8"), True
+        # Programs declare ASCII or an invalid charset and send UTF-8. Escape sequences belong to another encoding.
+        return content.decode("utf-8"), b"\x1b" not in content
     except UnicodeDecodeError:
         return content.decode("cp1252", "replace"), charset in ("us-ascii", "utf-8", "iso-8859-1", "windows-1252")
 
 
 def _header(message: EmailMessage, name: str) -> str:
-    try:
-        values = message.get_all(name, [])
-    except Exception:
-        # The parser of headers fails on some malformed headers; the raw header is shown.
-        values = [value for key, value in message.raw_items() if key.lower() == name.lower()]
+    values = message.get_all(name, [])
     return ", ".join(" ".join(str(value).split()) for value in values)[:_MAX_HEADER]

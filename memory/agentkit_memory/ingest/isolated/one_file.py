@@ -42,6 +42,8 @@ def main(content_format: str) -> None:
         write("no", str(problem))
     except MemoryError:
         write("no", "takes too much memory to read: it may be a zip bomb")
+    except RecursionError:
+        write("no", "has parts that are nested too deeply to read: it may be an attack")
     except Exception as error:
         name = content_format.upper()
         article = "an" if name[0] in "EX" else "a"
