@@ -339,6 +339,15 @@ ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaa"><!ENTITY b SYSTEM "file:///etc/hostna
 DEEP = "<w:p>" + "<w:i>" * 401 + "</w:i>" * 401 + "</w:p>"
 PARTS = b"Subject: a\nContent-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 3000 + b"--b--"
 HOSTILE = [
+    # The method of compression, and the flags, of the part and of its row in the directory.
+    *(
+        ("docx", word(paragraph("x")).replace(b"\0\0\x08\0", fields), problem)
+        for fields, problem in (
+            (b"\0\0\x61\0", "has a corrupt part '_rels/.rels' (That compression method is not supported)"),
+            (b"\x01\0\x08\0", "is encrypted; decrypt it first"),
+            (b"\x20\0\x08\0", "has a corrupt part '_rels/.rels' (compressed patched data (flag bit 5))"),
+        )
+    ),
     ("docx", b"PK\x03\x04 broken", "is corrupt, or not a zip file"),
     ("docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "is encrypted, or in the format of Office before 2007"),
     ("docx", packed({"a": "b"}), "is not an Office file"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -20,6 +21,8 @@ _PIECE = 65536
 _MAX_PARTS = 100_000
 _MAX_DEPTH = 400
 """Maximum depth of XML elements. The readers follow nested elements by recursion."""
+_ENCRYPTED = 1
+"""Flag of a part that is encrypted."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """First bytes of a Word, Excel or PowerPoint file before 2007, and of an encrypted file of today."""
 
@@ -46,10 +49,8 @@ class ZipParts:
         stream.seek(0)
         if head == _OLE:
             raise Unreadable("is encrypted, or in the format of Office before 2007; save it in the current format")
-        try:
+        with _refused_damage("is corrupt, or not a zip file"):
             self._zip = zipfile.ZipFile(stream)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
-            raise Unreadable(f"is corrupt, or not a zip file ({error})") from None
         self.names = self._zip.namelist()
         if len(self.names) > _MAX_PARTS:
             raise Unreadable(f"contains {len(self.names):,} parts, at most {_MAX_PARTS:,} are read: it may be a bomb")
@@ -65,13 +66,8 @@ class ZipParts:
         Raises:
             Unreadable: The part is missing, encrypted, corrupt or too large.
         """
-        with self._open(name) as part:
-            try:
-                content: bytes = part.read(_MAX_PART + 1)
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise Unreadable(f"has a corrupt part {name!r} ({error})") from None
+        with self._open(name) as part, _refused_damage(f"has a corrupt part {name!r}"):
+            content: bytes = part.read(_MAX_PART + 1)
         if len(content) > _MAX_PART:
             raise Unreadable(f"has a part {name!r} of more than {_MAX_PART >> 20} MiB: it may be a zip bomb")
         return content
@@ -107,20 +103,16 @@ class ZipParts:
         depth = fed = 0
         with self._open(name) as part:
             while True:
-                try:
+                with _refused_damage(f"has a corrupt part {name!r}"):
                     piece = part.read(_PIECE)
                     fed += len(piece)
-                    if piece:
-                        parser.feed(piece)
-                    else:
-                        parser.close()
-                except etree.XMLSyntaxError as error:
-                    raise Unreadable(f"has a part {name!r} that is not XML ({error})") from None
-                except MemoryError:
-                    raise
-                # The errors of damaged zip files have no common class: `zlib.error` is not an OSError.
-                except Exception as error:
-                    raise Unreadable(f"has a corrupt part {name!r} ({error})") from None
+                    try:
+                        if piece:
+                            parser.feed(piece)
+                        else:
+                            parser.close()
+                    except etree.XMLSyntaxError as error:
+                        raise Unreadable(f"has a part {name!r} that is not XML ({error})") from None
                 if fed > _MAX_PART:
                     raise Unreadable(f"has a part {name!r} of more than {_MAX_PART >> 20} MiB: it may be a zip bomb")
                 for event, element in parser.read_events():
@@ -170,12 +162,22 @@ class ZipParts:
         real = self._real.get(name.lower())
         if real is None:
             raise Unreadable(f"has no part {name!r}")
-        try:
+        if self._zip.getinfo(real).flag_bits & _ENCRYPTED:
+            raise Unreadable("is encrypted; decrypt it first")
+        with _refused_damage(f"has a corrupt part {name!r}"):
             return self._zip.open(real)
-        except RuntimeError:
-            raise Unreadable("is encrypted; decrypt it first") from None
-        except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
-            raise Unreadable(f"has a corrupt part {name!r} ({error})") from None
+
+
+@contextmanager
+def _refused_damage(problem: str) -> Iterator[None]:
+    """Raise `Unreadable` with a problem if the zip file is damaged."""
+    try:
+        yield
+    except (MemoryError, Unreadable):
+        raise
+    # The errors of damaged zip files have no common class: `zlib.error` is not an OSError.
+    except Exception as error:
+        raise Unreadable(f"{problem} ({error})") from None
 
 
 def _defines_entities(root: Any) -> bool:
