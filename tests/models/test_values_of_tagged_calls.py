@@ -82,8 +82,9 @@ def read(text: str, format: str | None, size: int = 1_000_000) -> tuple[str, lis
 def values_with_tags(format: str) -> list[str]:
     """Return values that contain the tags of a format; the rest of the call shows that they are text."""
     around, opening, closing = WRITERS[format]
-    end = closing.strip()
-    after = around.partition("{}")[2]
+    end = closing.strip() or f"{M3}</old>"
+    # The end of a call of MiniMax M3 in a value ends the call.
+    after = "" if format == "minimax_m3" else around.partition("{}")[2]
     nested = written(format, {"old": "1"})
     return [
         f"a {end} b",
@@ -91,6 +92,10 @@ def values_with_tags(format: str) -> list[str]:
         f"a {after} b",
         f"see {opening.format('it').strip()} there {end} b",
         nested,
+        f"see {nested} there",
+        f"\n{nested}\n",
+        f"{nested} or {nested}",
+        written(format, {"old": nested, "new": "2"}),
     ]
 
 
@@ -111,15 +116,36 @@ def test_values_are_exact() -> None:
         "<b>x</b>",
     ]
     for format in WRITERS:
-        values = [*plain]
-        if format != "minimax_m3":
-            values += values_with_tags(format)
-        for value in values:
+        for value in [*plain, *values_with_tags(format)]:
             for size in (1, 1_000_000):
                 for given in ({"old": value}, {"old": value, "new": "z"}, {"new": "z", "old": value}):
                     with collected(failures, format, value, given):
                         assert read(written(format, given), format, size) == ("", [given])
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a <old> ", ""),
+        ("<old>", ""),
+        ("", "</old>"),
+        ("a ", "</old> b"),
+        ("</new>", "</new>"),
+        ("<tool_call>", ""),
+        ('<tool_call><invoke name="edit"><new>', ""),
+        ("<new><item>", "</item>"),
+    ],
+)
+def test_a_call_that_a_call_of_minimax_m3_quotes_is_never_executed(before: str, after: str) -> None:
+    quoted = written("minimax_m3", {"new": "quoted"})
+    value = before.replace("<", f"{M3}<") + quoted + after.replace("<", f"{M3}<")
+    for arguments in ({"old": value}, {"new": "z", "old": value}, {"old": value, "new": "z"}, {"count": value}):
+        for format in ("minimax_m3", None):
+            calls = read(written("minimax_m3", arguments), format)[1]
+            assert {"new": "quoted"} not in calls
+            # A later call is executed.
+            assert read(written("minimax_m3", arguments) + quoted, format)[1][len(calls) :] == [{"new": "quoted"}]
 
 
 def test_an_argument_without_a_closing_tag_ends_at_the_next_argument() -> None:
