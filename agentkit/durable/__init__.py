@@ -5,13 +5,13 @@ from agentkit_prompts.lazy import exports
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
-        "agentkit.durable.durable_errors": "DatabaseUnavailable RunCancelled RunFailed RunIdTaken WorkerError",
+        "agentkit.durable.durable_errors": "RunCancelled RunFailed RunIdTaken WorkerError",
         "agentkit.durable.mapping": "MapReport",
         "agentkit.durable.run_costs": "RunCost",
         "agentkit.durable.run_handle": "RunHandle",
         "agentkit.durable.runs_facade": "Runs",
         "agentkit.durable.schedules": "ScheduleInfo",
-        "agentkit.runs.run_errors": "DurableError RunNotFound",
+        "agentkit.runs.run_errors": "DatabaseUnavailable DurableError RunNotFound",
         "agentkit.runs.run_record": "RunRecord WaitingCall",
     },
 )

@@ -1,4 +1,3 @@
-from agentkit.durable.durable_errors import DatabaseUnavailable as DatabaseUnavailable
 from agentkit.durable.durable_errors import RunCancelled as RunCancelled
 from agentkit.durable.durable_errors import RunFailed as RunFailed
 from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
@@ -8,6 +7,7 @@ from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs_facade import Runs as Runs
 from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo
+from agentkit.runs.run_errors import DatabaseUnavailable as DatabaseUnavailable
 from agentkit.runs.run_errors import DurableError as DurableError
 from agentkit.runs.run_errors import RunNotFound as RunNotFound
 from agentkit.runs.run_record import RunRecord as RunRecord

@@ -5,7 +5,6 @@ from __future__ import annotations
 from agentkit.runs.run_errors import DurableError, RunNotFound
 
 __all__ = [
-    "DatabaseUnavailable",
     "DurableError",
     "RunCancelled",
     "RunFailed",
@@ -13,14 +12,6 @@ __all__ = [
     "RunNotFound",
     "WorkerError",
 ]
-
-
-class DatabaseUnavailable(DurableError):
-    """The database of the runs does not respond, or refuses a request: it is down, unreachable or full.
-
-    It is unknown if the last change was stored. Runs continue in any case, and `start` with the same `run_id` starts a
-    run only once.
-    """
 
 
 class RunIdTaken(DurableError, ValueError):

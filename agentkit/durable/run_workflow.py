@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.stored.durable_store import DurableStore
@@ -24,6 +22,7 @@ from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.parts.citations import citation_form
+from agentkit.runs.run_database import DATABASE_ERRORS
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
 from agentkit.runs.run_store import Attempt, RunStore
@@ -98,7 +97,7 @@ class _StoreWriter(JournalWriter):
             self.has_ended = True
             self.is_taken = not error.is_cancelled
             raise
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             # It is unknown if the line was stored: only a new attempt, which reads the stored lines, can continue.
             self.is_taken = True
             _log.warning("a line of a run could not be stored; the run is retried: %s", error)
@@ -188,7 +187,7 @@ class RunAttempt:
         """
         try:
             return await in_thread(work)
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             self._writer.is_taken = True
             _log.warning(
                 "run %s: the database does not respond; the run is started again later: %s", self.run_id, error

@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.lease import Lease, seconds_now
@@ -28,6 +26,7 @@ from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
+from agentkit.runs.run_database import DATABASE_ERRORS
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.file_locks import locked, unlock
@@ -249,7 +248,7 @@ class Worker(metaclass=Hinted):
             try:
                 self._takeover.hand_over([self.id])
                 self._store.workers.end(self.id, "stopped")
-            except SQLAlchemyError as error:
+            except DATABASE_ERRORS as error:
                 _log.warning(
                     "worker %s: runs are not handed over; other workers wait until its lease expires: %s",
                     self.id,
@@ -282,7 +281,7 @@ class Worker(metaclass=Hinted):
     async def _execute_leg(self, run_id: str, leg: int) -> None:
         try:
             row = await in_thread(partial(self._store.rows.begin_attempt, run_id, leg=leg, worker=self.id))
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             _log.warning("run %s: the database does not respond; the run is started again later: %s", run_id, error)
             raise asyncio.CancelledError from error
         if row is None:
@@ -308,7 +307,7 @@ class Worker(metaclass=Hinted):
         while not (self._is_stopping.is_set() or self.is_lost):
             try:
                 return await in_thread(lambda: start_scheduled(self._store, self._agents, at, context))
-            except SQLAlchemyError as error:
+            except DATABASE_ERRORS as error:
                 _log.warning("the run of a schedule could not be started; this is retried: %s", error)
                 await asyncio.sleep(_SECONDS_AGAIN)
         raise asyncio.CancelledError

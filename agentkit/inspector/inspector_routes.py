@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
 from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
@@ -29,6 +28,7 @@ from agentkit.inspector import answers, page_requests
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
+from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError

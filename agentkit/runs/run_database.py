@@ -13,18 +13,20 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentkit.runs import conversions
-from agentkit.runs.run_errors import RunStoreError
+from agentkit.runs.run_errors import DatabaseUnavailable, RunStoreError
 from agentkit_prompts.system.acting_objects import acting_objects
 
 __all__ = [
+    "DATABASE_ERRORS",
     "DBOS_TABLES",
     "RunDatabase",
     "call_of",
+    "database_unavailable",
     "decisions_table",
     "events_table",
     "finite_number",
@@ -52,6 +54,12 @@ _CACHED_STATEMENTS = 16
 """Compiled statements of a SQLite connection. A statement takes up to 60 KiB, and a statement with a list of ids is
 compiled for each length of the list: 128 statements, the default of Python, on 25 connections take 90 MiB after some
 thousand runs."""
+
+_MAX_REASON = 300
+"""Maximum characters of the error of a database in an error message."""
+DATABASE_ERRORS = (SQLAlchemyError, UnicodeDecodeError, DatabaseUnavailable)
+"""Errors of a database that does not respond or refuses a request. A corrupt file can break the error text of SQLite,
+which raises `UnicodeDecodeError`; `RunDatabase` raises the last class instead of the other classes."""
 
 _FIRST_WITH_SUBSEC = (3, 42)
 """The first version of SQLite that has `unixepoch('subsec')`."""
@@ -191,7 +199,20 @@ class RunDatabase:
         self.work(self._create)
 
     def work(self, work: Callable[[sa.Connection], T]) -> T:
-        """Call a function in a transaction and return its result; call it again if the connection was lost."""
+        """Call a function in a transaction and return its result; call it again if the connection was lost.
+
+        Raises:
+            DatabaseUnavailable: The database does not respond, or refuses the transaction.
+            IntegrityError: The function stored a key that the database contains already.
+        """
+        try:
+            return self._work(work)
+        except IntegrityError:
+            raise
+        except DATABASE_ERRORS as error:
+            raise database_unavailable(error, self.name, self.name) from error
+
+    def _work(self, work: Callable[[sa.Connection], T]) -> T:
         until = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
@@ -292,6 +313,27 @@ def _prepare(connection: Any, _: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     # A stored tool result must survive a power failure, or the call is executed again.
     connection.execute("PRAGMA synchronous=FULL")
+
+
+def database_unavailable(
+    error: BaseException, name: str, path: str, again: str = "then try again"
+) -> DatabaseUnavailable:
+    """Return the error of a database that does not respond or refuses a request.
+
+    Args:
+        error: The error, of one of `DATABASE_ERRORS`.
+        name: Name of the database, as the subject of a sentence.
+        path: Path or address of the database, without secrets.
+        again: Advice for the time after the database responds again.
+    """
+    if isinstance(error, DatabaseUnavailable) and error.__cause__ is not None:
+        error = error.__cause__
+    reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_REASON]
+    return DatabaseUnavailable(
+        f"{name} does not respond or refuses: {reason}: check that it runs, is reachable and has space, {again}",
+        name="database",
+        path=path,
+    )
 
 
 def _is_lost(error: DBAPIError) -> bool:

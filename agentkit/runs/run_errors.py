@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["AttemptEnded", "DurableError", "RunNotFound", "RunStoreError"]
+__all__ = ["AttemptEnded", "DatabaseUnavailable", "DurableError", "RunNotFound", "RunStoreError"]
 
 
 class DurableError(AgentError):
@@ -12,7 +12,18 @@ class DurableError(AgentError):
 
 
 class RunStoreError(AgentError):
-    """The store of the runs cannot be opened: another format, another kind of database, or a file in use."""
+    """The store of the runs cannot be opened: another format, another kind of database, or a file in use.
+
+    The subclass `DatabaseUnavailable` is the error of an open store.
+    """
+
+
+class DatabaseUnavailable(DurableError, RunStoreError):
+    """The database of the runs does not respond, or refuses a request: it is down, unreachable or full.
+
+    It is unknown if the last change was stored. Runs continue in any case, and `start` with the same `run_id` starts a
+    run only once.
+    """
 
 
 class RunNotFound(DurableError, LookupError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.journal.journal import inner_line
@@ -26,7 +26,7 @@ from agentkit.runs.run_database import (
     sqlite_engine,
 )
 from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
-from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
+from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_queue import QueueLeg, queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
@@ -89,6 +89,7 @@ class RunStore(RunReader):
 
     Raises:
         RunStoreError: The database has another format, is not a database of runs, or another server uses the file.
+            All methods raise its subclass `DatabaseUnavailable` if the database does not respond or refuses a request.
 
     Attributes:
         usage: Usage of tenants by day.
@@ -119,14 +120,12 @@ class RunStore(RunReader):
             engine = self._owned = sqlite_engine(name)
         try:
             super().__init__(RunDatabase(engine, name))
-        except DatabaseError as error:
+        except RunStoreError as error:
             self.close()
-            if isinstance(target, sa.Engine):
+            if not isinstance(error, DatabaseUnavailable) or isinstance(target, sa.Engine):
                 raise
-            raise RunStoreError(f"{name}: cannot be opened as the database of runs: {error.orig}", path=name) from error
-        except RunStoreError:
-            self.close()
-            raise
+            reason = getattr(error.__cause__, "orig", error.__cause__)
+            raise RunStoreError(f"{name}: cannot be opened as the database of runs: {reason}", path=name) from error
         self.usage = UsageCounts(self.database)
         self.events = EventLog(self.database)
 

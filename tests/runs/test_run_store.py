@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from agentkit import Approved, Denied, Journal
 from agentkit.errors import ApprovalError, JournalError
 from agentkit.models.model import Usage
 from agentkit.prompts import PromptContext, UserInput
-from agentkit.runs import conversions, run_store
-from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
+from agentkit.runs import conversions, run_database, run_store
+from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_retention import Retention
 from agentkit.runs.run_store import RunStore
@@ -282,6 +283,32 @@ def test_a_database_of_another_format_or_of_something_else_is_refused(tmp_path: 
     (tmp_path / "text.db").write_text("not a database" * 100)
     with raises(RunStoreError, path=str(tmp_path / "text.db")):
         RunStore(tmp_path / "text.db")
+
+
+def test_a_full_database_is_reported_as_unavailable(tmp_path: Path) -> None:
+    first = RunStore(tmp_path / "runs.db")
+    first.add(run("waits", state="waiting", waiting=(WaitingCall("a", "send", "{}"),)))
+    first.add(run("queued"))
+    first.close()
+    engine = run_database.sqlite_engine(str(tmp_path / "runs.db"))
+    # SQLite refuses every page beyond the present size, as on a full disk.
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+    store, large = RunStore(engine), "x" * 100_000
+    attempt = store.begin_attempt("queued")
+    assert attempt is not None
+    changes: dict[str, Callable[[], object]] = {
+        "add": lambda: store.add(run("new"), large),
+        "add with a key": lambda: store.add(run("new", key="k"), large),
+        "add_lines": lambda: store.add_lines(attempt, [(large, ())]),
+        "end_attempt": lambda: store.end_attempt(attempt, run("queued", state="finished", output={"text": large})),
+        "decide": lambda: store.decide("waits", {"a": Denied(large)}),
+        "events": lambda: store.events.add("queued", [RunEvent(1, "text", {"text": large})]),
+    }
+    for name, change in changes.items():
+        with raises(DatabaseUnavailable, name="database"):
+            print(name, change())
+    assert listed(store) == ["queued", "waits"] and store.journal_text("queued") == ""
+    engine.dispose()
 
 
 def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:

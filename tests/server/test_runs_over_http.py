@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from sqlalchemy import event
 
 from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.prompts import Document, UserInput
+from agentkit.runs.run_database import sqlite_engine
 from agentkit.runs.run_record import RunRecord
 from agentkit.server import RunStore, Server, ServerOptions
 from agentkit.testing import Delayed
@@ -220,6 +222,18 @@ def test_a_run_is_cancelled_and_its_session_is_free() -> None:
         assert ended(client, client.post("/runs", body).json()["id"])["output"] == "Here."
         assert client.delete(f"/runs/{run}").status_code == 204
         assert client.get(f"/runs/{run}").status_code == 404
+
+
+def test_clients_do_not_read_the_path_of_a_full_database(tmp_path: Path) -> None:
+    RunStore(tmp_path / "runs.db").close()
+    engine = sqlite_engine(str(tmp_path / "runs.db"))
+    # SQLite refuses every page beyond the present size, as on a full disk.
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+    with served(cashier("Hi."), store=RunStore(engine)) as client:
+        answer = client.post("/runs", {"agent": "cashier", "input": "x" * 100_000})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"]["code"] == "store_unavailable" and "refuses" not in answer.text
+    engine.dispose()
 
 
 def test_a_run_is_cancelled_while_it_is_stored() -> None:

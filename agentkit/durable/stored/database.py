@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.runs.run_database import RunDatabase, sqlite_engine
-from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_store import RunStore
 from agentkit_prompts.system.private_files import private_database
 

@@ -18,15 +18,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
-from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken
+from agentkit.durable.durable_errors import RunIdTaken
 from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_created, opened_database, shown_url
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
-from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_database import DATABASE_ERRORS, database_unavailable
+from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_queue import Leg, NewRun, RunQueue
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_store import RunStore
@@ -48,8 +48,6 @@ _PAGE = 500
 """Number of runs in one query or transaction."""
 _SECONDS_AGAIN = 1.0
 """Seconds between two requests to a database that does not respond."""
-_MAX_REASON = 300
-"""Maximum characters of the database error in an error message."""
 _SILENT = "it was stopped, or cannot write to the database: see its log"
 _log = logging.getLogger("agentkit")
 
@@ -115,14 +113,11 @@ class DurableStore:
         """
         try:
             yield
-        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # a corrupt file can break the error text of SQLite
-            reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_REASON]
-            raise DatabaseUnavailable(
-                f"the database of the runs, {shown_url(self.url)}, does not respond or refuses: {reason}: check that "
-                f"it runs, is reachable and has space, {again}",
-                name="database",
-                path=shown_url(self.url),
-            ) from error
+        except DATABASE_ERRORS as error:
+            address = shown_url(self.url)
+            if isinstance(error, DatabaseUnavailable) and error.path == address:
+                raise  # it contains the address and the advice already
+            raise database_unavailable(error, f"the database of the runs, {address},", address, again) from error
 
     async def check_created(self) -> None:
         """Check that the database contains runs, for callers that only read and must not create a database.

@@ -16,7 +16,7 @@ from agentkit.models.model_errors import (
     ModelReplyCut,
     ModelRequestError,
 )
-from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
 from agentkit.server.server_errors import (
     BadRequest,
     Conflict,
@@ -57,11 +57,12 @@ def server_error(error: BaseException) -> ServerError:
         return UpstreamFailed(str(error), code="invalid_output")
     if isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError):
         return BadRequest(str(error), code="invalid_request")
-    if isinstance(error, AgentError):
+    # The message of an unavailable database contains its address.
+    if isinstance(error, AgentError) and not isinstance(error, DatabaseUnavailable):
         return Conflict(str(error), code=type(error).__name__)
     # Any other error may contain addresses, paths or SQL: the client receives a general message.
     _log.error("a request failed", exc_info=error)
-    if isinstance(error, StoreError | SQLAlchemyError):
+    if isinstance(error, StoreError | SQLAlchemyError | DatabaseUnavailable):
         return ServerFull("the store of the server is not available: retry", code="store_unavailable", retry_after=5.0)
     return ServerError("internal error; see the log of the server", code="internal_error")
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import RunIdTaken, WorkerError
 from agentkit.durable.run_handle import entry_events
@@ -26,7 +24,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import SessionProtocol
-from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import event_form, usage_form, waiting_form
@@ -231,7 +229,7 @@ class DurableExecutor:
             try:
                 current = await in_thread(self._rows.get, record.run_id)
                 journal = await in_thread(self._store.journal, record.run_id)
-            except SQLAlchemyError:
+            except DatabaseUnavailable:
                 # A started stream survives a restart of the database; before, the client receives the error.
                 if not has_started or self._is_closing:
                     raise

@@ -24,7 +24,7 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, usage_form, waiting_form
 from agentkit.server.served_runs.fair_places import FairPlaces
 from agentkit.server.served_runs.live_run import LiveRun
-from agentkit.server.served_runs.public_errors import PUBLIC_ERRORS, public_error
+from agentkit.server.served_runs.public_errors import is_public, public_error
 from agentkit.server.served_runs.request_checks import check_decisions, check_keys, check_room, not_waiting, same_run
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
@@ -312,7 +312,7 @@ class ProcessExecutor:
             # The server stops: the next server continues the run.
             return {"state": "queued", "usage": usage}, None
         except Exception as error:
-            if not isinstance(error, PUBLIC_ERRORS):
+            if not is_public(error):
                 _log.exception("run %s failed", run_id)
             failure, usage = public_error(error), _usage_of(error, live.record.usage)
             return {"state": "failed", "error": failure, "usage": usage}, _event("run_failed", **failure._asdict())

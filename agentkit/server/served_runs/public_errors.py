@@ -7,21 +7,28 @@ from dataclasses import replace
 
 from agentkit.errors import AgentError
 from agentkit.models.model_errors import ModelError
+from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit.runs.run_record import RunError, RunRecord
 from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["PUBLIC_ERRORS", "public_error", "with_public_error"]
+__all__ = ["is_public", "public_error", "with_public_error"]
 
-PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
+_PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
 
 
+def is_public(error: BaseException) -> bool:
+    """True if clients may read the message of an error."""
+    # The message of an unavailable database contains its address.
+    return isinstance(error, _PUBLIC_ERRORS) and not isinstance(error, DatabaseUnavailable)
+
+
 def public_error(error: BaseException) -> RunError:
-    """Return an error for clients; a class outside `PUBLIC_ERRORS` has a general message."""
+    """Return an error for clients; an internal error has a general message."""
     name = type(error).__name__
-    if isinstance(error, PUBLIC_ERRORS):
+    if is_public(error):
         return RunError(name, str(error))
     return RunError(name, "internal error; see the log of the server")
 
@@ -32,7 +39,8 @@ def with_public_error(record: RunRecord) -> RunRecord:
     # Only workers of durable runs store internal errors as they are.
     if error is None or record.executor != "dbos":
         return record
-    if error.type in {kind.__name__ for kind in _with_subclasses(PUBLIC_ERRORS)}:
+    public_names = {kind.__name__ for kind in _with_subclasses(_PUBLIC_ERRORS)} - {DatabaseUnavailable.__name__}
+    if error.type in public_names:
         return record
     message = "internal error; see `agentkit runs show`"
     return replace(record, error=RunError(error.type, message))
