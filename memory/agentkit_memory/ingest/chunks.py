@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentkit_memory.ingest.readers.blocks import Block, SectionStart
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
+from agentkit_prompts.pages.page_blocks import Block
 
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 

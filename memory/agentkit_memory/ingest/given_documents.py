@@ -25,8 +25,8 @@ from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
 from agentkit_memory.ingest.images import checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.pipeline import READERS, text_chunks
-from agentkit_memory.ingest.readers.blocks import SectionStart
 from agentkit_memory.ingest.readers.file_stream import BytesStream
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable

@@ -25,17 +25,18 @@ from agentkit_memory.ingest.find_files import (
 )
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions, record_key
-from agentkit_memory.ingest.readers.blocks import Block, SectionStart
 from agentkit_memory.ingest.readers.csv_table import csv_blocks
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.separate_process import isolated_blocks
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.outbox import WORTH_INDEXING
 from agentkit_prompts.context.parts import Image
+from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.system.regular_files import is_folder
 
 __all__ = ["READERS", "NoText", "ingest_files", "text_chunks"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentkit_prompts.pages.list_items import ListItems
-from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, BlockKind, PageBlock
+from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block, BlockKind
 from agentkit_prompts.pages.scripts_of_text import reference_mark, subscript, superscript
 from agentkit_prompts.pages.table_rows import CELL, TableRows
 
@@ -46,7 +46,7 @@ class BlockWriter:
     """The block that is being read, and the complete blocks."""
 
     def __init__(self) -> None:
-        self._blocks: list[PageBlock] = []
+        self._blocks: list[Block] = []
         self._texts: list[str] = []
         self._size = 0
         self._last = ""
@@ -265,7 +265,7 @@ class BlockWriter:
         elif end:
             text = text.strip("\n")
         self._add_title(title)
-        self._blocks.append(PageBlock(text + end, self._kind, self._level, title, self._continues))
+        self._blocks.append(Block(text + end, self._kind, self._level, title, self._continues))
 
     def _add_title(self, heading: str) -> None:
         """Add the title of the page before its first block, without the words of its first heading."""
@@ -277,7 +277,7 @@ class BlockWriter:
             return
         rest = _without_part(self._title, heading)
         if not self._has_title or rest != self._title:
-            self._blocks.append(PageBlock("", "heading", 0, rest))
+            self._blocks.append(Block("", "heading", 0, rest))
         self._has_title = True
 
 

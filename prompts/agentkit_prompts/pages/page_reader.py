@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agentkit_prompts.pages.page_blocks import PageBlock
+from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_target import PageTarget
 
 __all__ = ["LongTagError", "page_blocks", "page_text"]
@@ -25,7 +25,7 @@ class LongTagError(ValueError):
         self.position = position
 
 
-def page_blocks(pieces: Iterable[str]) -> Iterator[PageBlock]:
+def page_blocks(pieces: Iterable[str]) -> Iterator[Block]:
     """Yield the blocks of a page that is given in pieces.
 
     Raises:

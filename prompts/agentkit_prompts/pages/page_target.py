@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentkit_prompts.pages.block_writer import BlockWriter
 from agentkit_prompts.pages.formula import Formula
 from agentkit_prompts.pages.list_items import new_list
-from agentkit_prompts.pages.page_blocks import MAX_PART, BlockKind, PageBlock
+from agentkit_prompts.pages.page_blocks import MAX_PART, Block, BlockKind
 from agentkit_prompts.pages.style_sheet import StyleSheet
 from agentkit_prompts.pages.table_rows import TableRows
 from agentkit_prompts.pages.visibility import FOREIGN, HIDDEN_TAGS, Visibility, is_content, visibility_of
@@ -52,7 +52,7 @@ class _Doubt:
     """An element that is left out if it contains little text outside of links."""
 
     depth: int
-    blocks: list[PageBlock]
+    blocks: list[Block]
     """Blocks before the element."""
     title: tuple[bool, bool]
     characters: int = 0
@@ -75,7 +75,7 @@ class PageTarget(BlockWriter):
         self._is_linked = False
         self._doubts: list[_Doubt] = []
 
-    def take(self) -> list[PageBlock]:
+    def take(self) -> list[Block]:
         """Return the complete blocks, except blocks of elements that can still be left out."""
         if self._doubts:
             if self._doubts[-1].characters <= _MAX_DOUBTFUL:
@@ -159,7 +159,7 @@ class PageTarget(BlockWriter):
             self._end_doubt()
         self._end_block()
         if self._title and not self._has_title:
-            self._blocks.append(PageBlock("", "heading", 0, self._title))
+            self._blocks.append(Block("", "heading", 0, self._title))
 
     def _state(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
         if tag in FOREIGN:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
-from agentkit_memory.ingest.readers.blocks import MAX_PART, MAX_TITLE, Block, SectionStart
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
+from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block
 from tests.cases import for_cases
 
 LINES = st.sampled_from(

@@ -11,10 +11,10 @@ import pytest
 from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.find_files import SourceFile
-from agentkit_memory.ingest.readers.blocks import MAX_PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_prompts.pages import page_reader
+from agentkit_prompts.pages.page_blocks import MAX_PART, Block
 from tests.effort import spread
 from tests.raising import raises
 

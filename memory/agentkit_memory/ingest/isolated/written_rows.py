@@ -43,7 +43,7 @@ def write_html(text: str) -> None:
 
 
 def write_block(kind: str, text: str, level: int = 0, head: str = "", *, continues: bool = False) -> None:
-    """Write a block as rows ["block", KIND, TEXT, LEVEL, HEAD, CONTINUES]; see `readers.blocks.Block`."""
+    """Write a block as rows ["block", KIND, TEXT, LEVEL, HEAD, CONTINUES]; see `page_blocks.Block` of the prompts."""
     for number, piece in enumerate(_pieces(text)):
         write("block", kind, piece, level, clean(head), continues or number > 0)
 

@@ -6,9 +6,9 @@ import csv
 import re
 from collections.abc import Iterable, Iterator
 
-from agentkit_memory.ingest.readers.blocks import MAX_PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.text_and_markdown import with_newlines
+from agentkit_prompts.pages.page_blocks import MAX_PART, Block
 
 __all__ = ["csv_blocks"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import Block
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_prompts.pages.encodings import declared_encoding
+from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_reader import LongTagError, page_blocks
 
 __all__ = ["html_blocks"]
@@ -22,8 +22,7 @@ def html_blocks(reading: FileStream) -> Iterator[Block]:
     head = reading.stream.read(PIECE)
     reading.stream.seek(0)
     try:
-        for block in page_blocks(reading.text(declared_encoding(head))):
-            yield Block(block.text, block.kind, block.level, block.title, block.continues)
+        yield from page_blocks(reading.text(declared_encoding(head)))
     except ImportError as error:
         raise IngestError(reading.file.source, "HTML needs lxml: install the extra `ingest`") from error
     except LongTagError as error:

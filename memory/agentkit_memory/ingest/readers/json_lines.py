@@ -8,12 +8,13 @@ from itertools import chain
 from typing import Any
 
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, SectionStart
 from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks, with_newlines
 from agentkit_memory.store.metadata import written_metadata
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.names import nearest
+from agentkit_prompts.pages.page_blocks import MAX_TITLE, Block
 
 __all__ = ["record_blocks"]
 

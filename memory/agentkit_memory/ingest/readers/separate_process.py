@@ -16,10 +16,11 @@ from typing import IO, cast
 import agentkit_memory
 import agentkit_prompts
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Kind, SectionStart
 from agentkit_memory.ingest.readers.file_stream import BytesStream, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
+from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
+from agentkit_prompts.pages.page_blocks import MAX_TITLE, Block, BlockKind
 
 __all__ = ["isolated_blocks"]
 
@@ -102,7 +103,7 @@ class _Rows:
                 title = ""
                 if kind == "heading":
                     title = text.strip()[:MAX_TITLE]
-                yield Block(text, cast("Kind", kind), level, title, continues, head)
+                yield Block(text, cast("BlockKind", kind), level, title, continues, head)
 
     def _page(self, piece: str) -> Iterator[Block]:
         """Collect the pieces of an HTML page; yield its blocks after the last piece, which is empty."""

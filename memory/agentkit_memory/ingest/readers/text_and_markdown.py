@@ -10,7 +10,7 @@ from itertools import chain
 
 import yaml
 
-from agentkit_memory.ingest.readers.blocks import MAX_PART, MAX_TITLE, Block, Kind
+from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block, BlockKind
 
 __all__ = ["text_blocks", "with_newlines"]
 
@@ -51,7 +51,7 @@ class _Draft:
     """The block that is being read."""
 
     def __init__(self) -> None:
-        self.kind: Kind = "text"
+        self.kind: BlockKind = "text"
         self.lines: list[str] = []
         self.size = 0
         self.continues = False
@@ -67,7 +67,7 @@ class _Draft:
         self.lines, self.size, self.continues = [], 0, True
         return [part]
 
-    def end(self, kind: Kind = "text") -> list[Block]:
+    def end(self, kind: BlockKind = "text") -> list[Block]:
         """Return the block, if it has lines, and start the next block, with a kind."""
         blocks = []
         if self.lines:
@@ -253,7 +253,7 @@ class _MarkdownReader:
         return [*blocks, *self.draft.add(line)]
 
 
-def _kind_of(markup: str) -> Kind:
+def _kind_of(markup: str) -> BlockKind:
     """Return the kind of the block that starts with a line."""
     if _ITEM.match(markup):
         return "list"
