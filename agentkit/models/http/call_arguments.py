@@ -44,7 +44,7 @@ class CallArguments:
         if not isinstance(piece, str):
             piece = json.dumps(piece, ensure_ascii=False)
         if self._joiner.pieces and _START.match(piece) and self.is_complete:
-            if piece == str(self._joiner) or piece.strip() in _EMPTY:
+            if self.equal(piece) or piece.strip() in _EMPTY:
                 return ""
             self._joiner, self._end, self._walked, self._held = PieceJoiner(), None, 0, ""
         new = self._joiner.append(piece)
@@ -52,6 +52,11 @@ class CallArguments:
             self._held = new
             return ""
         return self.rest() + new
+
+    def equal(self, piece: object) -> bool:
+        """True if a piece repeats all pieces so far."""
+        # The length is compared first, because joining the pieces for every repetition is slow.
+        return isinstance(piece, str) and len(piece) == self._joiner.size and piece == str(self._joiner)
 
     def replace(self, whole: object) -> str:
         """Replace the arguments by the whole arguments unless those are empty, and return the text to emit."""

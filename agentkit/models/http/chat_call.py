@@ -37,6 +37,15 @@ class ChatCall:
             return bool(self.arguments)
         return bool(arguments) and self.arguments.is_complete
 
+    def continues_at(self, name: str, arguments: object) -> bool:
+        """True if a piece with the id of this call and another index continues this call, or repeats its arguments.
+
+        Some servers count pieces, or send a call again at the end. Other servers have one id for all calls.
+        """
+        if not arguments or name not in ("", self.name):
+            return False
+        return not self.arguments.is_complete or self.arguments.equal(arguments)
+
     def add_names(self, id_: str, name: str) -> None:
         """Add the id and the name of a piece."""
         self.id = self.id or id_

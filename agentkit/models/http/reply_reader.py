@@ -107,6 +107,7 @@ class ReplyReader(Reader):
         if not self.has_started:
             raise ProtocolError("the reply has no choices")
         self.end()
+        self._calls = self._distinct_calls()
         seen: set[str] = set()
         calls = tuple(call.tool_call(position, seen, self._owner) for position, call in enumerate(self._calls))
         reason = self._reason(calls)
@@ -119,6 +120,25 @@ class ReplyReader(Reader):
         if images := self._images():
             message = with_images(message, images)
         return Reply(message, self._usage, clean(reason or "stop"), clean(self.model or model))
+
+    def _distinct_calls(self) -> list[ChatCall]:
+        """Return the calls; from a stream, without a call that is an earlier call again, at another index.
+
+        Such a call has the same id and name, and the same arguments or none.
+        """
+        if not self._has_deltas:
+            return self._calls
+        distinct: list[ChatCall] = []
+        seen: set[tuple[str, str, str]] = set()
+        for call in self._calls:
+            arguments = str(call.arguments)
+            if call.id and (call.id, call.name, arguments) in seen:
+                continue
+            distinct.append(call)
+            # Two calls without arguments may have one id at servers that send no useful ids.
+            if arguments:
+                seen |= {(call.id, call.name, arguments), (call.id, call.name, "")}
+        return distinct
 
     def _reason(self, calls: tuple[ToolCall, ...]) -> str | None:
         """Return the finish reason; raises IncompleteCall if the reply was cut too early to be used."""
@@ -308,7 +328,7 @@ class ReplyReader(Reader):
         if not isinstance(id_, str) or not isinstance(name, str):
             raise ProtocolError(f"tool_calls: expected a text id and name, got {brief(data)}")
         arguments = function.get("arguments")
-        call = self._open_call(index, id_, name)
+        call = self._open_call(index, id_, name, arguments)
         # Gateways send all fields of a call in every piece.
         if call is None and is_no_call(id_, name, arguments):
             return []
@@ -324,10 +344,15 @@ class ReplyReader(Reader):
             self._by_id.setdefault(call.id, call)
         return nonempty(Delta(piece, "arguments", call.position, call.name))
 
-    def _open_call(self, index: object, id_: str, name: str) -> ChatCall | None:
+    def _open_call(self, index: object, id_: str, name: str, arguments: object) -> ChatCall | None:
         """Return the call that a piece may continue, found by its index or id, or the last call for a bare piece."""
         if isinstance(index, int):
-            return self._by_index.get(index)
+            call = self._by_index.get(index)
+            same_id = self._by_id.get(id_)
+            # The calls of one document are listed together: an id that occurs twice belongs to separate calls.
+            if call is None and same_id is not None and self._has_deltas and same_id.continues_at(name, arguments):
+                return same_id
+            return call
         call = self._by_id.get(id_)
         if call is None and self._calls and not name:
             return self._calls[-1]
