@@ -59,16 +59,21 @@ class TableRows:
         cells, self._cells = self._cells, []
         if self.is_split or not cells:
             return None
+        if self._has_no_columns(cells):
+            return None
         ends = [cell.start for cell in cells[1:]] + [len(texts)]
         contents = ["".join(texts[cell.start : end]) for cell, end in zip(cells, ends, strict=True)]
-        is_single = len(cells) == 1 and not self._spans and cells[0].columns == 1
-        if is_single and cells[0].rows == 1 and not self._has_grid:
-            return None
         if self.is_layout or (not self._has_grid and any(_is_grid(content) for content in contents)):
             return "\n".join(contents)
         if len(cells) > 1 or self._spans:
             self._has_grid = True
         return CELL.join(self._columns(cells, [_one_line(content) for content in contents]))
+
+    def _has_no_columns(self, cells: list[_Cell]) -> bool:
+        """True if a row is one cell, in a table whose rows so far are one cell each."""
+        if self._has_grid or self._spans or len(cells) > 1:
+            return False
+        return cells[0].columns == 1 and cells[0].rows == 1
 
     def _columns(self, cells: list[_Cell], contents: list[str]) -> list[str]:
         """Return the text of each column of the row, with the cells of rows above that reach into it."""

@@ -137,24 +137,28 @@ def visibility_of(
     """
     if tag in HIDDEN_TAGS and not _is_shown_again(tag, attributes):
         return "hidden"
-    if attributes and _is_left_out(tag, attributes):
+    inline = Style()
+    if "style" in attributes:
+        inline = style_of(attributes["style"])
+    if inline.is_hidden or (attributes and _is_left_out(tag, attributes)):
         return "hidden"
-    if tag == "nav" or (tag == "footer" and not in_content):
-        return "doubtful"
-    if attributes and _is_boilerplate(tag, attributes, in_content=in_content):
-        return "doubtful"
+    state = _styled_state(tag, parent, inline, sheet)
+    is_doubtful = _is_boilerplate(tag, attributes, in_content=in_content) or (
+        sheet is not None and tag not in _WHOLE_PAGE and _hides(sheet, inline)
+    )
+    if not is_doubtful:
+        return state
+    # Much text can show a doubtful element, but not an element that a person cannot see.
+    return "doubtful" if state == "shown" else "hidden"
+
+
+def _styled_state(tag: str, parent: Visibility, inline: Style, sheet: Style | None) -> Visibility:
+    """Return the visibility of an element by the visibility of its parent, and by its styles."""
     state = parent
     if tag == "svg":
         state = "drawing"
     elif parent == "drawing" and tag in ("text", "foreignobject"):
         state = "shown"
-    inline = Style()
-    if "style" in attributes:
-        inline = style_of(attributes["style"])
-        if inline.is_hidden:
-            return "hidden"
-    if sheet is not None and tag not in _WHOLE_PAGE and _hides(sheet, inline):
-        return "doubtful"
     for change in (inline.visibility, inline.font or (sheet and sheet.font)):
         if change is not None and (change != "shown" or state in ("invisible", "tiny")):
             state = change
@@ -188,7 +192,11 @@ def _is_left_out(tag: str, attributes: Mapping[str, str]) -> bool:
 
 
 def _is_boilerplate(tag: str, attributes: Mapping[str, str], *, in_content: bool) -> bool:
-    """True if the role or the names of an element mark navigation, a footer or a cookie banner."""
+    """True if the tag, the role or the names of an element mark navigation, a footer or a cookie banner."""
+    if tag == "nav" or (tag == "footer" and not in_content):
+        return True
+    if not attributes:
+        return False
     role = attributes.get("role", "").lower()
     if role == "navigation" or (role == "contentinfo" and not in_content):
         return True

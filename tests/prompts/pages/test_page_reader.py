@@ -190,6 +190,24 @@ def test_a_part_with_much_text_is_content(start: str) -> None:
     assert page_text(f"<p>seen</p>{start}{links}") == "seen"
 
 
+@pytest.mark.parametrize(
+    ("start", "style"),
+    [
+        ('<nav style="display:none">', ""),
+        ('<div class=navbar style="display:none">', ""),
+        ('<footer style="visibility:hidden">', ""),
+        ("<nav style=font-size:0>", ""),
+        ('<div style="visibility:hidden"><nav>', ""),
+        ('<div style="font-size:1px"><footer>', ""),
+        ('<p style="position:fixed;left:-9999px" role=navigation>', ""),
+        ('<div style="visibility:hidden"><div class=h>', ".h{display:none}"),
+        ("<footer class=h>", ".h{font-size:0}"),
+    ],
+)
+def test_much_text_does_not_show_a_part_that_its_style_hides(start: str, style: str) -> None:
+    assert page_text(f"<style>{style}</style><p>seen</p>{start}" + "ZZZ " * 400) == "seen"
+
+
 def test_the_title_of_a_page_is_a_heading_above_its_headings() -> None:
     page = "<title>Tea - Shop</title><h1>Tea</h1><p>x"
     assert [(block.level, block.title, block.text) for block in page_blocks([page])] == [

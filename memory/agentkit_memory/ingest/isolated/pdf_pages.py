@@ -17,6 +17,18 @@ _NO_TEXT = "no text, perhaps only an image; convert it with OCR"
 
 def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
+    reader = _opened(stream)
+    count = len(reader.pages)
+    # The other process reads whole lines into memory, so that a long title is cut.
+    write("title", str((reader.metadata and reader.metadata.title) or "")[:PIECE])
+    for number in range(1, count + 1):
+        _write_page(reader, number)
+    if "/XFA" in reader.root_object.get("/AcroForm", {}) and not reader.get_fields():
+        write("gap", "form", "", "an XFA form, whose values are not read; print it to a PDF first")
+
+
+def _opened(stream: BinaryIO) -> Any:
+    """Return the reader of the library, for a file that is not encrypted or has no password."""
     try:
         import pypdf
         from pypdf.errors import DependencyError
@@ -28,29 +40,27 @@ def read(stream: BinaryIO) -> None:
             raise Unreadable("is encrypted; decrypt it first")
     except DependencyError as error:
         raise Unreadable(f"is encrypted in a way that needs another library ({described(error)})") from None
-    count = len(reader.pages)
-    # The other process reads whole lines into memory, so that a long title is cut.
-    write("title", str((reader.metadata and reader.metadata.title) or "")[:PIECE])
-    for number in range(1, count + 1):
-        try:
-            page = reader.pages[number - 1]
-            text, has_unmapped = _page_text(page)
-            texts = [text, field_values(page), note_texts(page)]
-        except MemoryError:
-            write("problem", f"page {number} cannot be read (takes too much memory: it may be a zip bomb)")
-            continue
-        except Exception as error:
-            write("problem", f"page {number} cannot be read ({described(error)})")
-            continue
-        text = "\n\n".join(text for text in texts if text.strip())
-        write("section", {"page": number})
-        write_text(text)
-        if has_unmapped:
-            write("gap", "page", number, _NO_MAP)
-        elif not text:
-            write("gap", "page", number, _NO_TEXT)
-    if "/XFA" in reader.root_object.get("/AcroForm", {}) and not reader.get_fields():
-        write("gap", "form", "", "an XFA form, whose values are not read; print it to a PDF first")
+    return reader
+
+
+def _write_page(reader: Any, number: int) -> None:
+    try:
+        page = reader.pages[number - 1]
+        text, has_unmapped = _page_text(page)
+        texts = [text, field_values(page), note_texts(page)]
+    except MemoryError:
+        write("problem", f"page {number} cannot be read (takes too much memory: it may be a zip bomb)")
+        return
+    except Exception as error:
+        write("problem", f"page {number} cannot be read ({described(error)})")
+        return
+    text = "\n\n".join(text for text in texts if text.strip())
+    write("section", {"page": number})
+    write_text(text)
+    if has_unmapped:
+        write("gap", "page", number, _NO_MAP)
+    elif not text:
+        write("gap", "page", number, _NO_TEXT)
 
 
 def _page_text(page: Any) -> tuple[str, bool]:

@@ -115,25 +115,14 @@ class _Book:
                 forget(element)
 
     def _text(self, cell: Any) -> str:
+        """Return the text of a cell as the sheet shows it."""
         kind = cell.get("t", "n")
-        value = formula = ""
-        for child in cell:
-            name = local_name(child)
-            if name == "v":
-                value = child.text or ""
-            elif name == "f":
-                formula = child.text or ""
-            elif name == "is":
-                value = _rich_text(child)
+        value, formula = _content(cell)
         if not value.strip():
             # A program that does not calculate wrote the file.
             return f"={formula}" if formula else ""
         if kind == "s":
-            position = int(value) if value.strip().isdecimal() else -1
-            if not 0 <= position < len(self._texts):
-                write("problem", f"cell {attribute(cell, 'r')} refers to a missing text")
-                return ""
-            return self._texts[position]
+            return self._shared_text(cell, value.strip())
         if kind == "b":
             return _BOOLEANS.get(value.strip(), value)
         if kind == "n":
@@ -142,6 +131,27 @@ class _Book:
             form = self._formats[position] if position < len(self._formats) else ""
             return _shown_number(value.strip(), form, starts_1904=self.starts_1904)
         return " ".join(value.split())
+
+    def _shared_text(self, cell: Any, value: str) -> str:
+        position = int(value) if value.isdecimal() else -1
+        if not 0 <= position < len(self._texts):
+            write("problem", f"cell {attribute(cell, 'r')} refers to a missing text")
+            return ""
+        return self._texts[position]
+
+
+def _content(cell: Any) -> tuple[str, str]:
+    """Return the value and the formula of a cell."""
+    value = formula = ""
+    for child in cell:
+        name = local_name(child)
+        if name == "v":
+            value = child.text or ""
+        elif name == "f":
+            formula = child.text or ""
+        elif name == "is":
+            value = _rich_text(child)
+    return value, formula
 
 
 def _filled(cells: dict[int, str]) -> list[str]:

@@ -184,6 +184,10 @@ class _MarkdownReader:
         if line.isspace():
             self._is_after_blank, self._only_line = self._is_after_blank or is_line_start, ""
             return self.draft.add(line)
+        return self._read_markup(line, markup, is_line_start=is_line_start)
+
+    def _read_markup(self, line: str, markup: str, *, is_line_start: bool) -> list[Block]:
+        """Return the blocks that end with a line outside of code and HTML."""
         if opening := _FENCE.match(markup):
             self._fence = opening[1]
             return [*self.draft.end("code"), *self.draft.add(line)]
@@ -191,9 +195,7 @@ class _MarkdownReader:
             words = _CLOSING.sub("", line[heading.end() :].strip()).strip()
             self._is_after_blank, self._only_line = True, ""
             return [*self.draft.end(), Block(line, "heading", len(heading[1]), words[:MAX_TITLE])]
-        for start, end in _RAW:
-            if (opening := start.match(markup)) and not end.search(line, opening.end()):
-                self._raw_end = end
+        self._raw_end = _open_raw_end(line, markup)
         if "|" in self._only_line and "|" in markup and _is_rule_row(line):
             self.draft.kind = "table"
         if self._only_line and (underline := _UNDERLINE.match(markup)):
@@ -251,6 +253,14 @@ class _MarkdownReader:
                 self._only_line = line
         self._is_after_blank = False
         return [*blocks, *self.draft.add(line)]
+
+
+def _open_raw_end(line: str, markup: str) -> re.Pattern[str] | None:
+    """Return the end of the comment or raw HTML element that a line starts and does not end, or None."""
+    for start, end in _RAW:
+        if (opening := start.match(markup)) and not end.search(line, opening.end()):
+            return end
+    return None
 
 
 def _kind_of(markup: str) -> BlockKind:
