@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -15,10 +15,12 @@ from pydantic_core import to_json
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.output.output_spec import OutputSpec, OutputValidator
+from agentkit.output.problem_texts import problem_texts
 from agentkit.output.reply_parts import image_of_reply, text_of_reply
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.json_form import part_adapter
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Image
 from agentkit_tools.calling.tool_result import ToolResult
@@ -37,10 +39,6 @@ _VALUE = "value"
 """Property of the wrapper, an object around an answer that is no object: endpoints require an object as root."""
 _ANSWER_TOOL = "final_answer"
 """Name of the tool whose arguments are the answer in the mode `tool`."""
-_MAX_PROBLEMS = 50
-"""Maximum number of problems in a repair message."""
-_MAX_PATH = 200
-"""Maximum characters of the path of a problem."""
 _INCOMPLETE = frozenset(("refusal", "length", "content_filter"))
 """Finish reasons of a reply without a complete answer."""
 
@@ -270,6 +268,8 @@ class AnswerReader:
         Raises:
             PydanticSerializationError: The answer has no JSON form.
         """
+        if self._is_image:
+            return part_adapter().dump_python(output, mode="json", warnings="none")
         if self._schemas is None:
             return output
         return self._schemas.adapter.dump_python(output, mode="json", warnings="none")
@@ -280,6 +280,8 @@ class AnswerReader:
         Raises:
             ValidationError: The data does not match, because the output type of the agent has changed.
         """
+        if self._is_image:
+            return part_adapter().validate_python(data)
         if self._schemas is None:
             return data
         return self._schemas.adapter.validate_json(to_json(data))
@@ -314,7 +316,7 @@ class AnswerReader:
                 if problem is None or not _has_wrapper(text):
                     problem = error
         assert problem is not None
-        problems = list(_problem_texts(problem))
+        problems = list(problem_texts(problem, wrapper=_VALUE))
         raise OutputError(self._name, whole, "; ".join(problems), name=problems[0].partition(":")[0]) from problem
 
 
@@ -345,22 +347,6 @@ def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: Json
 
 def _has_wrapper(text: str) -> bool:
     return text.lstrip().startswith("{") and f'"{_VALUE}"' in text[:100]
-
-
-def _problem_texts(error: ValidationError) -> Iterator[str]:
-    """Yield the problems of a repair message as `path: problem`."""
-    items = error.errors(include_url=False, include_context=False, include_input=False)
-    for item in items[:_MAX_PROBLEMS]:
-        keys = [*map(str, item["loc"])]
-        # A path starts inside of the wrapper, as in the output type.
-        if keys and keys[0] == _VALUE and error.title == _VALUE:
-            keys = keys[1:]
-        path = ".".join(keys) or "answer"
-        if len(path) > _MAX_PATH:
-            path = f"{path[:_MAX_PATH]}..."
-        yield f"{path}: {item['msg']}"
-    if len(items) > _MAX_PROBLEMS:
-        yield f"and {len(items) - _MAX_PROBLEMS:,} more"
 
 
 def _request(schemas: _OutputSchemas, mode: OutputMode) -> OutputRequest:

@@ -41,6 +41,7 @@ from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, RunNotFound, WorkerError
 from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
+from agentkit.prompts import Image, Url
 from tests.cases import collected
 from tests.raising import raises
 from tests.waiting import LONG, eventually
@@ -123,6 +124,15 @@ async def test_an_answer_of_a_type_is_of_that_type_in_the_process_that_waits(wor
     elsewhere = Runs(str(runs.store.url))
     assert (await elsewhere.handle("r").result(timeout=LONG)).output == {"name": "Bern"}
     elsewhere.close()
+
+
+@pytest.mark.parametrize("source", [b"\x89PNG\r\n", Url("https://example.com/a.png")])
+async def test_an_image_is_the_answer_of_a_durable_run(working: Working, source: Any) -> None:
+    image = Image(source, media_type="image/png")
+    agent = Agent(ScriptedModel([Message("assistant", content=(image,))]), "Draw.", output=Image, name="draws")
+    working(agent)
+    handle = await agent.start("A cat.")
+    assert (await handle.result(timeout=LONG)).output == image
 
 
 async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working) -> None:

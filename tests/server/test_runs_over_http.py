@@ -19,7 +19,7 @@ from sqlalchemy import event
 
 from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
-from agentkit.prompts import Document, UserInput
+from agentkit.prompts import Document, Image, UserInput
 from agentkit.runs.run_database import sqlite_engine
 from agentkit.runs.run_record import RunRecord
 from agentkit.server import RunStore, Server, ServerOptions
@@ -406,6 +406,27 @@ def test_a_tenant_cannot_take_all_the_room(run_service: RunService) -> None:
         until(lambda: start("e").status_code == 202)
         for run in client.get("/runs").json()["runs"]:
             client.post(f"/runs/{run['id']}/cancel")
+
+
+IMAGE = {"source": {"bytes": "iVBO"}, "media_type": "image/png", "name": None, "kind": "image"}
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "expected"),
+    [
+        (Image, Image(b"\x89PN", media_type="image/png"), IMAGE),
+        (lambda: b"\x89PN", None, "iVBO"),
+    ],
+)
+def test_bytes_of_an_answer_are_base64(output: Any, value: Any, expected: Any) -> None:
+    reply = wants(("c1", "answer", "{}"))
+    if value is not None:
+        reply = Message("assistant", content=(value,))
+    else:
+        output.__name__ = "answer"
+    with served(Agent(ScriptedModel([reply]), name="a", output=output)) as client:
+        run = ended(client, client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"])
+        assert (run["status"], run["output"]) == ("finished", expected)
 
 
 def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from agentkit.models.model import Usage
 from agentkit.run.engine import events
@@ -15,7 +15,9 @@ from agentkit.run.engine.events import Event
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.citations import citation_form
 from agentkit.run.parts.decisions import decision_data
+from agentkit_prompts.context.json_form import part_adapter
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Audio, File, Image, Video
 from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = [
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_bytes="base64"))
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
@@ -61,11 +63,13 @@ def message_form(message: Message) -> dict[str, Any]:
 
 
 def output_form(output: Any) -> Any:
-    """Return an output as JSON data; values without a JSON form become text."""
+    """Return an output as JSON data; bytes become base64, and other values without a JSON form become text."""
     if isinstance(output, str | int | float | bool | None):
         return output
     if isinstance(output, BaseModel):
         return output.model_dump(mode="json")
+    if isinstance(output, Image | Audio | Video | File):
+        return part_adapter().dump_python(output, mode="json")
     return _ANY.dump_python(output, mode="json", fallback=str, warnings=False)
 
 

@@ -23,7 +23,7 @@ from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DEPTH, MAX_PROBLEMS
 
-__all__ = ["Data", "from_json", "strict_json", "to_json"]
+__all__ = ["Data", "from_json", "part_adapter", "strict_json", "to_json"]
 
 _TYPE = "$type"
 
@@ -43,7 +43,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 @lru_cache(maxsize=1)
-def _parts() -> TypeAdapter[Part]:
+def part_adapter() -> TypeAdapter[Part]:
+    """Return the adapter of the parts of messages, which writes the bytes of media as base64."""
     return TypeAdapter(Part)
 
 
@@ -71,8 +72,8 @@ _FORMS: dict[str, _Form] = {
     "float": _Form(float, repr, float),
     "part": _Form(
         (Text, Media),
-        lambda part: _parts().dump_python(part, mode="json"),
-        lambda data: _parts().validate_python(data),
+        lambda part: part_adapter().dump_python(part, mode="json"),
+        lambda data: part_adapter().validate_python(data),
     ),
 }
 """JSON forms by the value of `$type`. The first form that fits a value is used: a datetime is also a date."""
