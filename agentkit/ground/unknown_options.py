@@ -55,19 +55,18 @@ def check_names(
     Raises:
         UnknownOption: The error lists all unknown options.
     """
-    error = unknown_names(where, passed, names, meant, also=also, reasons=reasons)
+    error = _unknown_names(where, passed, names, meant, also, reasons)
     if error is not None:
         raise error
 
 
-def unknown_names(
+def _unknown_names(
     where: str,
     passed: Iterable[str],
     names: Iterable[str],
-    meant: Mapping[str, str] = {},
-    *,
-    also: str = "",
-    reasons: Mapping[str, str] = {},
+    meant: Mapping[str, str],
+    also: str,
+    reasons: Mapping[str, str],
 ) -> UnknownOption | None:
     """Return the error of `check_names`, or None if all options are valid."""
     valid = list(names)
@@ -114,7 +113,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
         names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
         def explain(_: TypeError, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOption | None:
-            return unknown_names(cls.__name__, options, names, meant)
+            return _unknown_names(cls.__name__, options, names, meant, also="", reasons={})
 
         target.__init__ = explain_arguments(init, explain)
         return cls

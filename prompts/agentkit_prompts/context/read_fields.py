@@ -36,6 +36,15 @@ Reader: TypeAlias = Callable[[Any, str, Problems], Any]
 problems of the input value to the list."""
 NO_DATA = ReadOnlyDict()
 NO_MESSAGES = Conversation()
+_FIELDS = {
+    "Document": "documents",
+    "Example": "examples",
+    "Fact": "knowledge",
+    "Message": "conversation",
+    "RecalledMessage": "recalled",
+    "ToolSpec": "tools",
+}
+"""Fields of a context, by the classes of their items."""
 
 
 def _items(value: Any, place: str, expected: str, problems: Problems) -> list[Any]:
@@ -115,7 +124,12 @@ class ItemsReader:
         kinds = f"{self.kind.__name__} or mapping"
         if self.from_text:
             kinds = f"{self.kind.__name__}, mapping or str"
-        problems.append(Problem(place, f"expected {kinds}, got {type(item).__name__}"))
+        name = type(item).__name__
+        advice = ""
+        # Other libraries have classes with the same names.
+        if name in _FIELDS and name != self.kind.__name__:
+            advice = f"; use {_FIELDS[name]}=[...]"
+        problems.append(Problem(place, f"expected {kinds}, got {name}{advice}"))
         return None
 
 

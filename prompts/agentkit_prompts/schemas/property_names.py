@@ -104,7 +104,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         return value
     renamed = {names.get(name, name): _renamed(item, names) for name, item in value.items()}
     if len(renamed) < len(value):
-        raise ValueError("two names of an object stand for the same property")
+        raise ValueError("an object has a name and its replacement")
     return renamed
 
 

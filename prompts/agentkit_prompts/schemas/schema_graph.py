@@ -76,13 +76,13 @@ class SchemaNode:
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
-        """Return the schemas of a property; None stands for any property that the document does not name."""
+        """Return the schemas of a property; for None the schemas of a property that the document does not name."""
         if name is not None and name in self.properties:
             return (self.properties[name], *self.all_properties)
         return self.additional + self.all_properties
 
     def of_item(self, index: int | None) -> tuple[int, ...]:
-        """Return the schemas of an item; None stands for the items after the longest prefix."""
+        """Return the schemas of an item; for None the schemas of an item after the longest prefix."""
         if index is not None and index < len(self.prefix_items):
             return (self.prefix_items[index], *self.all_items)
         return self.items_after_prefix + self.all_items

@@ -161,7 +161,7 @@ class _Pruning:
         }
 
     def _omits(self, schema: Any) -> bool:
-        """True if null stands for an omitted property."""
+        """True if a property with this schema is omitted by the value null."""
         return is_null_default(schema) or (self.is_strict and not takes_null(schema))
 
     def resolve(self, value: Any, schema: Any) -> Mapping[str, Any] | None:

@@ -38,7 +38,7 @@ class ToolArguments:
     schema: Mapping[str, Any]
     """JSON Schema of the parameters, before its conversion to a strict schema."""
     is_strict: bool = False
-    """True if the model received a strict schema: null stands for an omitted argument."""
+    """True if the model received a strict schema, in which the value null omits an argument."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Values of omitted arguments, by property name, if the function has them."""
 

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.errors import brief
-from agentkit_prompts.limits import MAX_COUNT
+from agentkit_prompts.limits import MAX_COUNT, MAX_SHOWN_CHARS
 from agentkit_prompts.names import reject_unknown_fields, unknown_fields
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
@@ -136,7 +136,7 @@ def _is_seconds(value: object) -> bool:
 def _shown(value: object) -> str:
     """Return the representation of a value; of a function its name and parameters."""
     try:
-        return f"{getattr(value, '__name__', '')}{signature(value)}"[:80]  # type: ignore[arg-type]
+        return f"{getattr(value, '__name__', '')}{signature(value)}"[:MAX_SHOWN_CHARS]  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return brief(value)
 
