@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ListItems", "new_list"]
+__all__ = ["ListItems", "new_list", "roman_numeral"]
 
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
@@ -68,7 +68,14 @@ def _numeral(number: int, style: str) -> str:
             number, letter = divmod(number - 1, 26)
             text = chr(ord("a") + letter) + text
     else:
-        for value, numeral in _ROMAN:
-            count, number = divmod(number, value)
-            text += numeral * count
+        text = roman_numeral(number)
     return text.upper() if style.isupper() else text
+
+
+def roman_numeral(number: int) -> str:
+    """Return a number as a Roman numeral in lower case."""
+    text = ""
+    for value, numeral in _ROMAN:
+        count, number = divmod(number, value)
+        text += numeral * count
+    return text

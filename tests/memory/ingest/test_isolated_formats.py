@@ -161,6 +161,13 @@ WORD_CASES: list[tuple[str, str]] = [
     ("<w:sdt><w:sdtContent>" + paragraph("control") + "</w:sdtContent></w:sdt>", "control\n\n"),
     ("<w:p><w:r><w:txbxContent>" + paragraph("box") + "</w:txbxContent></w:r></w:p>", "box\n\n"),
     ("<w:p><m:f><m:num><m:t>a+b</m:t></m:num><m:den><m:t>2</m:t></m:den></m:f></w:p>", "(a+b)/2\n\n"),
+    ("<w:AlternateContent/>" + paragraph("after"), "after\n\n"),
+    ("<w:p><w:AlternateContent/><w:r><w:t>run</w:t></w:r></w:p>", "run\n\n"),
+    (
+        "<w:p><w:r><w:AlternateContent><w:Choice><w:t>new</w:t></w:Choice><w:Fallback><w:t>old</w:t></w:Fallback>"
+        "</w:AlternateContent></w:r></w:p>",
+        "new\n\n",
+    ),
     ("<w:p><w:hyperlink><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>", "link\n\n"),
     (SPANS, "a | b\nc | d \\| e\n |  | f\n\n"),
     (
@@ -208,6 +215,7 @@ CELL_CASES = [
     ('<c t="e"><v>#N/A</v></c>', "#N/A"),
     ('<c r="A1"><v>1</v></c><c r="D1"><v>2</v></c>', "1 |  |  | 2"),
     ('<c r="A1"><v>1</v></c><c r="XFD1"><v>2</v></c>', "1 |" + "  |" * 64 + " 2"),
+    ('<c r="A1"><v>1</v></c><c r="XFC1"><v>2</v></c><c r="XFD1"><v>3</v></c>', "1 |" + "  |" * 64 + " 2 | 3"),
 ]
 
 

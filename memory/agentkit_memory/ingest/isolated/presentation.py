@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from agentkit_memory.ingest.isolated.written_rows import write, write_block
 from agentkit_memory.ingest.isolated.written_tables import write_table
-from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
 
 __all__ = ["read"]
 
@@ -114,8 +114,7 @@ def _shapes(root: Any) -> Iterator[Any]:
             ):
                 yield element
         elif name == "AlternateContent":
-            # The first choice is the content for current programs; a fallback repeats it.
-            yield from _shapes(element[0] if len(element) else element)
+            yield from _shapes(current_choice(element))
         elif name in ("cSld", "spTree", "grpSp"):
             yield from _shapes(element)
 

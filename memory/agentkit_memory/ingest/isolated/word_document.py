@@ -9,7 +9,7 @@ from agentkit_memory.ingest.isolated.word_runs import Runs
 from agentkit_memory.ingest.isolated.word_styles import Styles
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block
 from agentkit_memory.ingest.isolated.written_tables import write_table
-from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
 
 __all__ = ["read"]
 
@@ -168,7 +168,7 @@ def _block_elements(container: Any) -> Iterator[Any]:
         elif name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"):
             yield from _block_elements(element)
         elif name == "AlternateContent":
-            yield from _block_elements(element[0])
+            yield from _block_elements(current_choice(element))
 
 
 def _children(container: Any, wanted: str) -> Iterator[Any]:

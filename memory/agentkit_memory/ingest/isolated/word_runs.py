@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentkit_memory.ingest.isolated.zip_parts import attribute, local_name
+from agentkit_memory.ingest.isolated.zip_parts import attribute, current_choice, local_name
 
 __all__ = ["Runs"]
 
@@ -49,8 +49,7 @@ class Runs:
         elif name in _BRACKETS:
             self._formula(element, *_BRACKETS[name])
         elif name == "AlternateContent":
-            # The first choice is the content for current programs; the others repeat it for old programs.
-            self._children(element[0])
+            self._children(current_choice(element))
         elif name == "txbxContent":
             self.boxes.append(element)
         elif name == "docPr" and attribute(element, "descr"):

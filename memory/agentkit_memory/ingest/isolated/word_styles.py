@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+from agentkit_prompts.pages.list_items import roman_numeral
 
 __all__ = ["Styles"]
 
 _HEADING_NAME = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _MAX_PARENTS = 20
 _REFERENCE = re.compile(r"%([1-9])")
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
-_ROMAN_UNITS = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 
 
 @dataclass(slots=True)
@@ -198,14 +197,11 @@ def _levels(element: Any) -> dict[int, _ListLevel]:
 
 def _as_number(count: int, form: str) -> str:
     if form in ("lowerLetter", "upperLetter") and count > 0:
+        # Word repeats a letter: bb after aa. Lists of web pages count aa, ab.
         letters = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
         return letters.upper() if form == "upperLetter" else letters
     if form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
-        roman = ""
-        for value, letters in _ROMAN:
-            roman += letters * (count // value)
-            count %= value
-        roman += _ROMAN_UNITS[count]
+        roman = roman_numeral(count)
         return roman.upper() if form == "upperRoman" else roman
     if form == "decimalZero":
         return f"{count:02d}"

@@ -156,9 +156,11 @@ def _content(cell: Any) -> tuple[str, str]:
 
 def _filled(cells: dict[int, str]) -> list[str]:
     row: list[str] = []
+    last = 0
     for column in sorted(cells):
-        row += [""] * min(column - len(row) - 1, _MAX_GAP)
+        row += [""] * min(column - last - 1, _MAX_GAP)
         row.append(cells[column])
+        last = column
     return row
 
 

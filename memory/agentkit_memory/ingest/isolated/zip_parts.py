@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from agentkit_memory.ingest.isolated.written_rows import Unreadable
 
-__all__ = ["Relation", "ZipParts", "attribute", "forget", "local_name"]
+__all__ = ["Relation", "ZipParts", "attribute", "current_choice", "forget", "local_name"]
 
 _MAX_PART = 256 * 1024 * 1024
 """Maximum bytes of an unpacked part that is read. The process has less memory for its tree."""
@@ -192,6 +192,11 @@ def local_name(element: Any) -> str:
     if not isinstance(tag, str):
         return ""
     return tag.rsplit("}", 1)[-1]
+
+
+def current_choice(alternatives: Any) -> Any:
+    """Return the content of an element `AlternateContent` for current programs. The fallbacks repeat it."""
+    return alternatives[0] if len(alternatives) else alternatives
 
 
 def forget(element: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
@@ -10,20 +10,29 @@ from agentkit_prompts.pages.encodings import declared_encoding
 from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_reader import LongTagError, page_blocks
 
-__all__ = ["html_blocks"]
+__all__ = ["blocks_of_page", "html_blocks"]
 
 
 def html_blocks(reading: FileStream) -> Iterator[Block]:
-    """Yield the blocks of a page.
+    """Yield the blocks of an HTML file.
+
+    Raises:
+        IngestError: See `blocks_of_page`.
+    """
+    head = reading.stream.read(PIECE)
+    reading.stream.seek(0)
+    yield from blocks_of_page(reading.text(declared_encoding(head)), reading.file.source)
+
+
+def blocks_of_page(pieces: Iterable[str], source: str) -> Iterator[Block]:
+    """Yield the blocks of a page that is given in pieces.
 
     Raises:
         IngestError: lxml is not installed, or a tag or comment is too long.
     """
-    head = reading.stream.read(PIECE)
-    reading.stream.seek(0)
     try:
-        yield from page_blocks(reading.text(declared_encoding(head)))
+        yield from page_blocks(pieces)
     except ImportError as error:
-        raise IngestError(reading.file.source, "HTML needs lxml: install the extra `ingest`") from error
+        raise IngestError(source, "HTML needs lxml: install the extra `ingest`") from error
     except LongTagError as error:
-        raise IngestError(reading.file.source, str(error), name="tag", value=error.position) from error
+        raise IngestError(source, str(error), name="tag", value=error.position) from error

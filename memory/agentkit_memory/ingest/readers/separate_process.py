@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import subprocess
@@ -16,8 +15,8 @@ from typing import IO, cast
 import agentkit_memory
 import agentkit_prompts
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.file_stream import BytesStream, FileStream
-from agentkit_memory.ingest.readers.html import html_blocks
+from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.html import blocks_of_page
 from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_prompts.pages.page_blocks import MAX_TITLE, Block, BlockKind
@@ -110,11 +109,8 @@ class _Rows:
         if piece:
             self._html.append(piece)
             return
-        # A byte order mark counts more than an encoding that the page declares.
-        content = codecs.BOM_UTF8 + "".join(self._html).encode()
-        self._html = []
-        with BytesStream(self._reading.file, content, self._reading.options) as page:
-            yield from html_blocks(page)
+        pieces, self._html = self._html, []
+        yield from blocks_of_page(pieces, self._reading.file.source)
 
 
 def _worker_rows(reading: FileStream) -> Iterator[list[object]]:
