@@ -304,7 +304,20 @@ FONTS = [
     (f"/Subtype {IDENTITY.replace('Identity-H', 'Identity-V')}", False),
     (f"/Subtype {IDENTITY.replace('Identity-H', 'UniGB-UTF16-H')}", True),
     ("/Subtype /Type3 /Encoding << /Differences [72 /g12 /g13 /g14] >>", False),
-    ("/Subtype /Type1 /BaseFont /A /Encoding << /Differences [72 /H /I /J] >>", True),
+    *(
+        (f"/Subtype /Type1 /BaseFont /A /Encoding << /Differences [72 {names}] >>", is_text)
+        for names, is_text in (
+            ("/H /I /J", True),
+            ("/uni0048 /uni0049 /u004A", True),
+            ("/afii10025 /afii10026 /Abreve", True),
+            ("/H /I /G0A /G0B", True),
+            ("/G0A /G1F /GA3", False),
+            ("/C0_1 /C0_2 /C0_A", False),
+            ("/n7F /n80 /n81", False),
+            ("/H11001 /H11002 /H11003", False),
+            ("/cid_00A3 /cid_00A4 /cid_00A5", False),
+        )
+    ),
     ("/Subtype /TrueType /BaseFont /A /Encoding /WinAnsiEncoding", True),
 ]
 

@@ -9,8 +9,11 @@ __all__ = ["unmapped_fonts"]
 
 _MAX_FORMS = 200
 """Maximum form objects of a page whose fonts are examined."""
-_GLYPH_NUMBER = re.compile(r"/(?:g|c|f|a|x|i|cid|gid|glyph|index|char|uni_)[_.]?[0-9]{1,5}", re.IGNORECASE)
-"""Names of glyphs that are numbers. The names a1 to a206 of the font ZapfDingbats are signs, and no letters either."""
+_GLYPH_NUMBER = re.compile(
+    r"/(?:[a-tv-z]|c[0-9]_|cid|gid|glyph|index|char|uni_)[_.]?(?=[a-f]*[0-9])[0-9a-f]{1,5}", re.IGNORECASE
+)
+"""Names of glyphs that are decimal or hexadecimal numbers. A name of the letter u and digits is a Unicode character.
+The names a1 to a206 of the font ZapfDingbats are signs, and no letters either."""
 
 
 def unmapped_fonts(page: Any) -> set[int]:
