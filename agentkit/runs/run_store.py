@@ -74,10 +74,12 @@ class Attempt:
 
 @dataclass(slots=True)
 class _Growth:
-    """Runs and characters that a tenant has stored since its surplus runs were deleted."""
+    """Growth of the stored runs of a tenant."""
 
     runs: int = 0
+    """Number of new runs since surplus runs were deleted."""
     characters: int = 0
+    """New characters of the journals since the size was checked."""
 
 
 class RunStore(RunReader):
@@ -368,7 +370,11 @@ class RunStore(RunReader):
         limits = self._limits()
         for name in tenants:
             if name is not None:
-                self._growth[name] = _Growth()
+                growth = self._growth.setdefault(name, _Growth())
+                growth.runs = 0
+                # Without a check of the size, the growth counts until the next check.
+                if with_size:
+                    growth.characters = 0
                 self._work(partial(self._prune, tenant=name, limits=limits, with_size=with_size))
 
     def _prune(self, connection: sa.Connection, tenant: str, limits: Retention, *, with_size: bool) -> None:

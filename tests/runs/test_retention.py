@@ -82,6 +82,14 @@ def test_runs_of_a_tenant_delete_no_runs_of_other_tenants_and_their_keys(store: 
     assert 1 <= len(listed(store, "acme")) <= 10 + 10
 
 
+def test_a_deletion_by_count_does_not_postpone_the_deletion_by_size(store: RunStore) -> None:
+    store.retention = Retention(characters=8_000)
+    for number in range(30):
+        store.add(run(str(number)), "x" * 900)
+        store.prune(with_size=False)
+    assert 1 <= len(listed(store, "acme")) <= 10
+
+
 def test_an_idempotency_key_belongs_to_a_tenant_and_a_user(store: RunStore) -> None:
     owners = [("acme", ""), ("acme", "ada"), ("acme", "bob"), ("bolt", "ada")]
     for number, (tenant, user) in enumerate(owners):

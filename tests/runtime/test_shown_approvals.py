@@ -1,4 +1,4 @@
-"""A person approves what the tool receives: the shown arguments are the validated arguments, on lines of their own."""
+"""A person approves the arguments that the tool receives: approvals show validated arguments, one per line."""
 
 from __future__ import annotations
 
@@ -65,11 +65,7 @@ SHOWN: dict[str, dict[str, Any]] = {
         "amount": 2.0,
         "more": "\u202e\u200b\x1b[2J\nto: me",
     },
-    '{"amount": 3, "more": ' + "[" * 90 + "]" * 90 + "}": {
-        **PLAIN,
-        "amount": 3.0,
-        "more": json.loads("[" * 90 + "]" * 90),
-    },
+    f'{{"amount": 3, "more": {DEEP}}}': {**PLAIN, "amount": 3.0, "more": json.loads(DEEP)},
 }
 REFUSED = (
     '{"amount": 1, "amount": 2}',

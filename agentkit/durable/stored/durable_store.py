@@ -89,8 +89,8 @@ class StartedRun:
 class DurableStore:
     """The runs in a database.
 
-    Methods block, and raise errors of SQLAlchemy if the database does not respond. `RunHandle` and `Runs` call these
-    methods by `ask` or `wait_for`.
+    Methods block, and raise one of `DATABASE_ERRORS` if the database does not respond. `RunHandle` and `Runs` call
+    these methods by `ask` or `wait_for`.
 
     Args:
         url: Address of the database.
