@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, pairwise
 
-from agentkit_memory.terms.compounds import find_compounds, find_signed_compounds
+from agentkit_memory.terms.compounds import find_compounds, find_names, find_signed_compounds, name_parts
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, normal_text, plain_word
 
@@ -22,8 +22,9 @@ __all__ = ["STOP_TERMS", "count_terms", "find_terms", "split_words"]
 # Particles follow Hangul words without a space. Therefore Hangul, like scripts without spaces, is split into pairs.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _PAIRED = _HANGUL + UNSPACED
-_ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
-"""Maps each byte of an ASCII text to its lower case, or to a space."""
+_CASED = bytes(byte if chr(byte).isalnum() else ord(" ") for byte in range(128)).ljust(256)
+"""Maps each byte of an ASCII text to itself, or to a space."""
+_FOLDED = _CASED.lower()
 _EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}"
     "|[\u231a-\u23ff\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -65,7 +66,7 @@ def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int
     terms += map(cache.__getitem__, additions)
     counts = Counter(chain.from_iterable(terms))
     if not counts and not stored:
-        counts = Counter([STOP_TERMS[word] for word in words if word in STOP_TERMS])
+        counts = Counter([STOP_TERMS[word] for word in split_words(text) if word in STOP_TERMS])
     return counts, length
 
 
@@ -76,30 +77,35 @@ def find_terms(text: str, numbers: frozenset[int]) -> tuple[dict[int, int], int]
     """
     words, additions = _analyse(text, stored=True)
     cache = _terms_in(find_languages(words))
-    terms = [*chain.from_iterable(map(cache.__getitem__, chain(words, additions)))]
+    terms_of_words = [*map(cache.__getitem__, words)]
+    terms = [*chain.from_iterable(terms_of_words), *chain.from_iterable(map(cache.__getitem__, additions))]
     if not numbers.isdisjoint(_STOP_NUMBERS):
-        terms += [STOP_TERMS[word] for word in words if word in STOP_TERMS]
+        terms += [STOP_TERMS[word] for word in split_words(text) if word in STOP_TERMS]
     matches = numbers.intersection(terms)
     if not matches:
         return {}, 0
-    return {term: terms.count(term) for term in matches}, len(words) - sum(map(cache.stop_words.__contains__, words))
+    return {term: terms.count(term) for term in matches}, len(words) - terms_of_words.count(())
 
 
 def split_words(text: str) -> list[str]:
     """Return the folded words of a text in order; in scripts without spaces, pairs of characters."""
     if text.isascii():
         # This takes half the time of a regular expression.
-        return text.encode().translate(_ASCII).decode().split()
+        return text.encode().translate(_FOLDED).decode().split()
     return _pairs(_WORD.findall(fold_text(text)))
 
 
 def _analyse(text: str, *, stored: bool) -> tuple[list[str], list[str]]:
-    """Return the folded words of a text, and the words to add: of compounds, and single characters that are words."""
+    """Return the words of a text, and the words to add: of compounds, and single characters that are words.
+
+    The words are folded, except the words of an ASCII text, whose names have their parts in the cache of terms.
+    """
     if text.isascii():
-        return split_words(text), [word.lower() for word in find_compounds(text)]
+        words = text.encode().translate(_CASED).decode().split()
+        return words, [word.lower() for word in find_compounds(text)]
     normal = normal_text(text)
     runs = _WORD.findall(normal.casefold())
-    compounds = chain(find_compounds(normal), find_signed_compounds(normal, text))
+    compounds = chain(find_names(normal), find_compounds(normal), find_signed_compounds(normal, text))
     additions = [word for compound in compounds for word in split_words(compound)]
     for run in runs:
         if len(run) > 1 and _RUN.match(run):
@@ -120,7 +126,7 @@ def _pairs(runs: Iterable[str]) -> list[str]:
 
 
 class _Terms(dict[str, tuple[int, ...]]):
-    """A cache of the numbers of words in a text of some languages; a stop word has no number."""
+    """A cache of the numbers of words, and of their parts, in a text of some languages; a stop word has no number."""
 
     def __init__(self, languages: frozenset[str]) -> None:
         super().__init__()
@@ -132,8 +138,12 @@ class _Terms(dict[str, tuple[int, ...]]):
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         numbers: tuple[int, ...] = ()
-        if word not in self.stop_words:
-            numbers = _numbers(word, self._languages)
+        # Lower case is folded case in ASCII; in Cherokee, the folded case is upper case.
+        folded = word.lower() if word.isascii() else word
+        if folded not in self.stop_words:
+            numbers = _numbers(folded, self._languages)
+            for part in name_parts(word):
+                numbers += self[part.lower()]
         if len(self) >= _MAX_CACHED:
             self.clear()
         if len(word) <= _MAX_WORD:

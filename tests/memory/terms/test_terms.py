@@ -201,3 +201,24 @@ def test_a_word_with_a_million_marks_has_the_terms_of_one_with_few() -> None:
     few, many = ("caf" + "e\u0301\u0316" + "\u0301\u0316" * times + " open" for times in (29, 500_000))
     assert split_words(many) == split_words(few)  # sorting so many marks takes minutes
     assert split_words(many)[-1] == "open"
+
+
+@for_cases(
+    ("name", "parts"),
+    [("parseXMLDocument", "parse xml document"), ("HTTPServer", "http server"), ("OpenAIEmbedder", "open ai embedder")],
+)
+def test_each_part_of_a_name_is_counted_once(name: str, parts: str) -> None:
+    for text in (name, f"{name} Ω"):
+        counts, length = count_terms(text, stored=True)
+        assert {*counts.values()} == {1}
+        assert counts.keys() >= count_terms(parts)[0].keys()
+        assert length == len(text.split())
+
+
+@for_cases("text", ["The houses of the town", "Die Katzen sind in dem Haus", "Os gatos de uma casa"])
+def test_capitals_change_no_term(text: str) -> None:
+    assert count_terms(text.upper()) == count_terms(text.title()) == count_terms(text) == count_terms(text.lower())
+
+
+def test_cherokee_words_match_in_both_cases() -> None:
+    assert count_terms("ᏣᎳᎩ") == count_terms("ꮳꮃꭹ") == count_terms("Ꮳꮃꭹ")
