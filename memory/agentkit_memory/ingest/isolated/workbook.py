@@ -18,7 +18,7 @@ _DATE_IDS = frozenset({*range(14, 18), 22, *range(27, 37), *range(50, 59)})
 _TIME_IDS = frozenset({18, 19, 20, 21, 45, 46, 47})
 _PERCENT_IDS = {9: 0, 10: 2}
 """Decimal places of the built-in percent formats."""
-_QUOTED = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!(?:h+|m+|s+)\])[^\]]*\]', re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!(?:h+|m+|s+)\])[^][]*\]', re.IGNORECASE)
 """Parts of a number format that are text, space, colours or conditions."""
 _MAX_GAP = 64
 """Maximum empty cells between two cells that keep their columns; a wider gap becomes this wide."""
