@@ -130,7 +130,7 @@ def check_found(paths: Sequence[Path]) -> None:
 def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | SkippedFile | IngestError]:
     """Yield each file once: named files with any ending, and the files of folders. Files without a reader are marked.
 
-    Hidden files and folders inside a folder, and links to folders, are skipped. A named link stands for the file that
+    Hidden files and folders inside a folder, and links to folders, are skipped. A named link is read as the file that
     it leads to. A link in a folder counts as a file of that folder, and its document is removed with the link. A link
     that leads out of the folder is not read: the writer of the folder could choose any file of this machine.
     """

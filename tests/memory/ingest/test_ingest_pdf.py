@@ -236,7 +236,7 @@ def printed(
     return run
 
 
-def test_what_the_reader_says(printed: Callable[[bytes], list[list[object]]]) -> None:
+def test_rows_of_the_reader(printed: Callable[[bytes], list[list[object]]]) -> None:
     assert printed(make(["zebra", ""], title="Nature")) == [
         ["title", "Nature"],
         ["section", {"page": 1}],
@@ -252,7 +252,7 @@ def test_what_the_reader_says(printed: Callable[[bytes], list[list[object]]]) ->
     assert page[0] == "problem" and str(page[1]).startswith("page 1 cannot be read (LimitReachedError")
 
 
-def test_text_that_cannot_be_stored_becomes_the_character_for_that(
+def test_characters_that_cannot_be_stored_are_replaced(
     printed: Callable[[bytes], list[list[object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "a\0b\ud800c")
