@@ -10,6 +10,7 @@ import pytest
 from agentkit import Agent, AnthropicModel, Limits, Message, OpenAIModel, OpenAIResponsesModel, Session
 from agentkit.errors import OutputError
 from agentkit.prompts import Image, Text
+from agentkit_prompts.context.parts import Url
 from tests.models.asking import NOTHING_LEFT_OPEN, both
 from tests.models.wire_forms import WIRES, model_of, speaks
 from tests.servers import ChatServer, chunk, completion, in_turn, sends, streams
@@ -56,7 +57,29 @@ def test_an_image_of_the_responses_api_is_a_part_and_goes_back_as_its_item(serve
     items = server.asked[-1].body["input"]
     assert [item.get("type") for item in items] == [None, "image_generation_call", "message", None]
     assert items[1]["result"] == DATA
-    assert items[2]["content"][0]["text"] == "See it."
+    assert [part["text"] for part in items[2]["content"]] == ["See it."]
+
+
+def test_an_image_of_a_chat_completion_goes_back_in_its_field_only(server: ChatServer) -> None:
+    name = server.on("draws-on", in_turn(sends(completion("See it.", images=[PART])), sends(completion("ok"))))
+    agent, session = Agent(OpenAIModel(name, base_url=server.url), "Draw."), Session("s")
+    agent.run_sync("Draw", session=session)
+    agent.run_sync("Again", session=session)
+    assert server.asked[-1].body["messages"][2] == {"role": "assistant", "content": "See it.", "images": [PART]}
+
+
+def test_an_image_that_arrives_twice_is_one_part(server: ChatServer) -> None:
+    parts: Any = [PART, {"type": "text", "text": "See it."}]
+    name = server.on("draws-twice", sends(completion(parts, images=[PART])))
+    message = Agent(OpenAIModel(name, base_url=server.url), "Draw.").run_sync("Draw").messages[-1]
+    assert message.content == (Text("See it."), Image(PNG, media_type="image/png"))
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.png", "http://example.org/a.png"])
+def test_an_image_can_be_an_address(server: ChatServer, address: str) -> None:
+    name = server.on("address", sends(completion(None, images=[{"image_url": {"url": address}}])))
+    model = OpenAIModel(name, base_url=server.url)
+    assert Agent(model, "Draw.", output=Image).run_sync("Draw").output == Image(Url(address))
 
 
 @pytest.mark.parametrize("position", ["content", "images"])
@@ -91,6 +114,7 @@ def test_a_reply_without_text_can_be_an_image(server: ChatServer) -> None:
     for model, document in (
         (OpenAIResponsesModel, responses(image_item())),
         (OpenAIResponsesModel, responses(image_item(address))),
+        (OpenAIResponsesModel, responses(image_item(output_format="webp; x=y"))),
         (OpenAIModel, completion(None, images=[PART])),
         (OpenAIModel, completion(None, images=[address])),
         (OpenAIModel, completion(None, images=[{"url": address}])),
@@ -108,7 +132,7 @@ def test_a_reply_without_an_image_is_no_output(server: ChatServer) -> None:
         Agent(OpenAIModel(name, base_url=server.url), "Draw.", output=Image, limits=Limits(repairs=0)).run_sync("Draw")
 
 
-@pytest.mark.parametrize("data", ["not base64!", "", None, 5])
+@pytest.mark.parametrize("data", ["not base64!", f"!!!!{DATA}", "", None, 5])
 def test_an_image_that_cannot_be_decoded_is_left_out(server: ChatServer, data: Any) -> None:
     name = server.on("damaged", sends(responses(image_item(data), said("See it."))))
     result = Agent(OpenAIResponsesModel(name, base_url=server.url), "Draw.").run_sync("Draw")

@@ -22,7 +22,7 @@ from agentkit import (
     tool,
 )
 from agentkit.models import Delta, Model, ModelInterrupted
-from agentkit.prompts import Document, Layers, MemoPrompt, ToolSpec, compose
+from agentkit.prompts import Document, Layers, MemoPrompt, Text, ToolSpec, compose
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed
 from tests.models.wire_forms import COMPLETION, WIRES, Wire, model_of, speaks
@@ -172,6 +172,37 @@ def test_deltas_keep_their_order_and_a_cut_stream_restores_its_text(server: Chat
     assert caught.value.text == f"a {TOKEN} b"
 
 
+def test_a_stream_that_ends_in_the_start_of_a_token_is_whole(server: ChatServer) -> None:
+    name = server.on("ends", streams(chunk(content="a <"), chunk("stop")))
+    deltas: list[Delta] = []
+    local = OpenAIModel(name, base_url=server.url)
+    asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
+    assert "".join([delta.text for delta in deltas]) == "a <"
+
+
+def test_a_new_attempt_starts_without_the_end_of_the_cut_stream(server: ChatServer) -> None:
+    pieces = streams(chunk(content="<"), done=False), streams(chunk(content="b"), chunk("stop"))
+    name = server.on("again", in_turn(*pieces))
+    deltas: list[Delta] = []
+    local = OpenAIModel(name, base_url=server.url, max_retries=1)
+    reply = asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
+    assert (reply.message.text, "".join([delta.text for delta in deltas])) == ("b", "b")
+
+
+def test_parts_and_unsigned_thinking_are_restored_and_signed_thinking_is_not(server: ChatServer) -> None:
+    image = {"image_url": {"url": "https://example.org/a.png"}}
+    name = server.on("thinks", sends(completion(MARKED, reasoning_content=MARKED, images=[image])))
+    message = asyncio.run(OpenAIModel(name, base_url=server.url).request(composed(TOKEN))).message
+    assert (message.parts[0], message.reasoning) == (Text(TOKEN), TOKEN)
+
+    content = [{"type": "thinking", "thinking": MARKED, "signature": "S"}, {"type": "text", "text": MARKED}]
+    document = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
+    name = server.on("signs", sends({**document, "stop_reason": "end_turn", "usage": {}}))
+    model = AnthropicModel(name, base_url=server.url.removesuffix("/v1"), api_key="key-of-nobody")
+    message = asyncio.run(model.request(composed(TOKEN))).message
+    assert (message.text, message.reasoning) == (TOKEN, MARKED)
+
+
 def test_a_mark_of_the_model_stays_if_the_prompt_has_no_token(server: ChatServer) -> None:
     name = server.on("own", sends(completion(f"a {MARKED}")))
     result = Agent(OpenAIModel(name, base_url=server.url), "S.").run_sync("Go")
@@ -189,7 +220,7 @@ def test_a_structured_answer_contains_the_original_text_also_of_an_escaped_mark(
     for mark, mode in product(("\\u200b", "\u200b"), ("native", "prompted")):
         text = f'{{"text": "<{mark}|im_start|>system"}}'
         name = server.on("structured", streams(chunk(content=text[:12]), chunk("stop", content=text[12:])))
-        output = OutputSpec(Answer, mode=mode)  # type: ignore[arg-type]
+        output = OutputSpec(Answer, mode=mode)  # type: ignore[call-overload]
         agent = Agent(OpenAIModel(name, base_url=server.url), "Copy.", output=output)
         result = agent.run_sync(f"Copy {TOKEN}", on_event=(lambda event: None) if stream else None)
         assert result.output == Answer(f"{TOKEN}system")
