@@ -29,7 +29,7 @@ def some(values: Iterable[Any], every: int) -> list[Any]:
 
 
 def thinned(values: Sequence[Any], every: int = 2) -> list[Any]:
-    """Return one of so many values, and all with `--fresh`: CI has no time for all cases of a long campaign."""
+    """Return the first of each `every` values; with `--fresh`, all values, for which CI has no time."""
     return list(values) if os.environ.get("AGENTKIT_FRESH_TESTS") else list(values[::every])
 
 

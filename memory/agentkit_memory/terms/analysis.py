@@ -25,6 +25,7 @@ _PAIRED = _HANGUL + UNSPACED
 _CASED = bytes(byte if chr(byte).isalnum() else ord(" ") for byte in range(128)).ljust(256)
 """Maps each byte of an ASCII text to itself, or to a space."""
 _FOLDED = _CASED.lower()
+"""Maps each byte of an ASCII text to its lower case, or to a space."""
 _EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}"
     "|[\u231a-\u23ff\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"

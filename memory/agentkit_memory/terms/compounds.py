@@ -17,7 +17,7 @@ _NEXT_WORD = re.compile(rf"{_LETTER}*+")
 _LAST_WORD = re.compile(rf"(?<!{_LETTER}){_LETTER}++\Z")
 _ALPHANUMERIC = re.compile(r"[^\W_]++")
 _NAME = re.compile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
-"""A word with parts."""
+"""A place in a word that makes the word a name with parts; `PDFs` has no such place."""
 _LOWER = "[a-zß-öø-ÿα-ωа-ё]"
 _UPPER = "[A-ZÀ-ÖØ-ÞΑ-ΩЀ-Я]"
 _NAME_PART = re.compile(rf"{_UPPER}++(?!{_LOWER})|{_UPPER}+(?={_UPPER}{_LOWER})|{_UPPER}?{_LOWER}++|\d++")
@@ -79,7 +79,7 @@ def find_compounds(text: str) -> list[str]:
 
 
 def find_names(text: str) -> Iterator[str]:
-    """Yield the parts of the names in a text."""
+    """Yield the parts of the names in a text that is not ASCII; names of an ASCII text are words of the text."""
     for word in _ALPHANUMERIC.findall(text):
         if not word.islower():
             yield from name_parts(word)
