@@ -36,7 +36,7 @@ PATTERNS = {
     r"\b(nobody|somebody|anybody|everybody|whoever)\b": "name the actor: the caller, a person",
     r"\bwho (listens|reads|asks|iterates|decides)\b": "name the actor: the listener",
     r"\b(of|on) (its|their|your|our|one's|his|my) own\b|\bof (ours|yours|theirs)\b": "custom, separate, your",
-    r"\bstands?\b(?! for|[- ]ins?\b)|\bstood\b": "is, follows, precedes",
+    r"\bstands?\b(?![- ]ins?\b)|\bstood\b": "is, means, follows, precedes",
     r"\bbeside\b": "next to, as well as, in addition to",
     r"\bbehind\b(?! an? (?:\w+ )?(?:proxy|load balancer|gateway|firewall|endpoint|server))": "after",
     r"\bin front of\b": "before",

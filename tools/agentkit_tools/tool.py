@@ -304,7 +304,7 @@ class Tool(ToolForms, Generic[P, R, D]):
     def strict(self) -> Tool[P, R, D]:
         """Return a copy of the tool with a schema in OpenAI's strict subset, which providers enforce.
 
-        All properties are required, additional properties are not allowed, and null stands for an omitted property.
+        All properties are required, additional properties are not allowed, and null means that a property is omitted.
         Keywords outside of the subset are removed; the arguments are still validated by the full schema.
 
         Raises:

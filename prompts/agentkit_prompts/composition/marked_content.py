@@ -57,7 +57,7 @@ def _contains_bracket(text: str) -> bool:
 def _count_brackets(message: Message) -> int:
     """Return 1 if a text of a message contains a bracket, otherwise 0."""
     texts = [message.text, *[call.arguments for call in message.tool_calls], *[item.text for item in message.thinking]]
-    # An escape can stand for a bracket.
+    # An escape, such as `\u003c` in the arguments of a call, can be a bracket.
     return int(any("\\u" in text or _contains_bracket(text) for text in texts))
 
 

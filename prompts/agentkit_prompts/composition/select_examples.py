@@ -72,7 +72,7 @@ async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
 
 
 async def _outcome(code: Coroutine[Any, Any, Selection]) -> tuple[Selection | None, BaseException | None]:
-    """Return a selection and None, or None and `SystemExit`, which a task would also raise from the event loop."""
+    """Return a selection and None, or None and an exception that a task would also raise from the event loop."""
     try:
         return await code, None
     except (KeyboardInterrupt, SystemExit) as error:

@@ -214,7 +214,7 @@ class Threads:
                 self._replace(worker)
 
     def _run(self, future: Future[Any], context: Context, call: Callable[[], Any]) -> bool:
-        """Run one call; return False if it was abandoned, because another thread has then taken the place of this."""
+        """Run one call; return False if it was abandoned, because another thread has replaced this thread."""
         if not future.set_running_or_notify_cancel():
             return True
         try:

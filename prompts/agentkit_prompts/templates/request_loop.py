@@ -38,8 +38,7 @@ def serve(
 
     Args:
         result_of: Function that returns the value of a reply to a request. It must not import modules, because the
-            process
-            cannot open files.
+            process cannot open files.
         text_and_place: Function that returns the text of an error, and the fields that describe its place.
     """
     for module in _LATER:

@@ -94,7 +94,9 @@ class _Files:
     def list_files(
         self,
         path: Annotated[str, _FOLDER] = ".",
-        pattern: Annotated[str, "Only names that match, such as *.md; * stands for any characters, ? for one."] = "*",
+        pattern: Annotated[
+            str, "Only names that match, such as *.md; * matches any characters, ? one character."
+        ] = "*",
         recursive: Annotated[bool, "True to list the folders inside, too."] = False,
     ) -> str:
         _check(pattern)

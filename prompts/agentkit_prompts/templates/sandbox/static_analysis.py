@@ -26,7 +26,7 @@ _Path: TypeAlias = tuple[Any, ...]
 """The steps of `a.b[0]`: names, keys, positions and loop indices."""
 
 _CELL = "\0"
-"""Root that stands for the roots of all values stored in namespaces or passed to macros."""
+"""Root that replaces the roots of all values stored in namespaces or passed to macros."""
 _KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
 _KWARG = "additional_kwargs."
 _MAPPINGS = {*_KWARGS, ("extra",)}
