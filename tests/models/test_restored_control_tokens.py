@@ -21,7 +21,7 @@ from agentkit import (
     ToolCall,
     tool,
 )
-from agentkit.models import Delta, Model, ModelInterrupted
+from agentkit.models import Delta, Model, ModelInterrupted, ModelReplyError
 from agentkit.prompts import Document, Layers, MemoPrompt, Text, ToolSpec, compose
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed
@@ -170,6 +170,12 @@ def test_deltas_keep_their_order_and_a_cut_stream_restores_its_text(server: Chat
     with pytest.raises(ModelInterrupted) as caught:
         asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
     assert caught.value.text == f"a {TOKEN} b"
+
+    name = server.on("invalid", streams(chunk(content=f"a {MARKED} b"), chunk(tool_calls=[more]), chunk("stop")))
+    local = OpenAIModel(name, base_url=server.url, max_retries=0)
+    with pytest.raises(ModelReplyError) as invalid:
+        asyncio.run(local.request(composed(f"Copy {TOKEN}"), on_delta=deltas.append))
+    assert invalid.value.text == f"a {TOKEN} b"
 
 
 def test_a_stream_that_ends_in_the_start_of_a_token_is_whole(server: ChatServer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.models.model import Delta, Reply
-from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelReplyCut
+from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelReplyCut, ModelReplyError
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking, token_marks
 from agentkit_prompts.chat_templates.tokens_of_models import all_tokens, tokens_of_model
 from agentkit_prompts.composition.marked_content import has_brackets, marked_content
@@ -119,5 +119,5 @@ class RestoredText:
 
     def error(self, error: ModelError) -> None:
         """Restore the partial text in an error."""
-        if isinstance(error, ModelInterrupted | ModelReplyCut):
+        if isinstance(error, ModelInterrupted | ModelReplyCut | ModelReplyError):
             error.text = self._text.whole(error.text)
