@@ -23,7 +23,8 @@ _POSTGRES_OBJECTS = (
     "WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid) UNION ALL "
     "SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class "
     "WHERE c.relkind IN ('r', 'p') AND pg_table_is_visible(c.oid) UNION ALL "
-    "SELECT 'view', c.relname, c.relname FROM pg_class c "
+    "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END, c.relname, "
+    "c.relname FROM pg_class c "
     "WHERE c.relkind IN ('v', 'm', 'f') AND pg_table_is_visible(c.oid) AND c.relnamespace <> 'pg_catalog'::regnamespace"
 )
 
@@ -32,7 +33,7 @@ class ActingObject(NamedTuple):
     """An object that would run statements, or replace a table."""
 
     kind: str
-    """`trigger`, `rule`, `view` (on PostgreSQL also a foreign table) or `virtual table`."""
+    """`trigger`, `view`, `virtual table` of SQLite, or `rule`, `materialized view`, `foreign table` of PostgreSQL."""
     name: str
     table: str
     """Table that is read or written when the object acts."""
@@ -47,7 +48,8 @@ class ActingObject(NamedTuple):
     @property
     def removal(self) -> str:
         """Statement that removes the object."""
-        statement = f"DROP {self.kind.rpartition(' ')[2].upper()} {_quoted(self.name)}"
+        # SQLite drops a virtual table as it drops any table.
+        statement = f"DROP {self.kind.removeprefix('virtual ').upper()} {_quoted(self.name)}"
         if self.belongs_to_table:
             statement += f" ON {_quoted(self.table)}"
         return statement
@@ -66,7 +68,7 @@ def acting_objects(rows_of: RowsOf, tables: Collection[str], *, is_sqlite: bool)
     """
     if not is_sqlite:
         rows_of_server = rows_of(_POSTGRES_OBJECTS)
-        objects = [ActingObject(kind, name, table, kind != "view") for kind, name, table in rows_of_server]
+        objects = [ActingObject(kind, name, table, kind in ("trigger", "rule")) for kind, name, table in rows_of_server]
         return [each for each in objects if each.table in tables]
     ours = {_folded(name) for name in tables}
     rows = [*rows_of(_SQLITE_OBJECTS)]

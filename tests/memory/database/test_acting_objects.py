@@ -114,6 +114,7 @@ def test_triggers_and_rules_of_a_postgresql_database_are_refused_too(fresh_postg
         f"{body} CREATE TRIGGER k AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION f()": "k",
         "CREATE RULE r AS ON DELETE TO messages DO INSTEAD NOTHING": "r",
         "CREATE TABLE other (x int); CREATE RULE x AS ON DELETE TO other DO INSTEAD NOTHING": None,
+        "ALTER TABLE recall_logs RENAME TO logs; CREATE MATERIALIZED VIEW recall_logs AS SELECT 1 AS id": "recall_logs",
     }
     for statements, name in refused.items():
         with psycopg.connect(fresh_postgres, autocommit=True) as connection:
