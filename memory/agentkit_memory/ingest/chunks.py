@@ -101,13 +101,21 @@ class _Packer:
         while self._headings and self._headings[-1][0] >= block.level:
             self._headings.pop()
         self._headings.append((block.level, block.title))
-        names = [self._section.title]
-        for _, name in self._headings:
-            # The first heading often repeats the title of the file.
-            if name != names[-1]:
-                names.append(name)
-        self._title = " > ".join(name for name in names if name)
+        self._title = " > ".join(self._path())
         self._add(block.text)
+
+    def _path(self) -> Iterator[str]:
+        """Yield the headings above the text, without titles of the document that a later heading repeats."""
+        path = [(0, self._section.title), *self._headings]
+        seen: set[str] = set()
+        names: list[str] = []
+        for level, name in reversed(path):
+            words = name.casefold()
+            if not name or (names and names[-1].casefold() == words) or (level == 0 and words in seen):
+                continue
+            seen.add(words)
+            names.append(name)
+        return reversed(names)
 
     def space(self, text: str) -> Iterator[Chunk]:
         """Add blank lines."""

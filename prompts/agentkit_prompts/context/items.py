@@ -15,6 +15,7 @@ from pydantic import ConfigDict, model_validator
 
 from agentkit_prompts.context.checked_fields import Label, Position, Speaker, Trust, check_fields
 from agentkit_prompts.context.frozen import DerivedCache, DerivedSlot, FrozenDict
+from agentkit_prompts.context.heading_path import heading_above
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
@@ -121,6 +122,11 @@ class Document(_Item):
         check_fields(self)
         if not self.label:
             object.__setattr__(self, "label", _label(self))
+
+    @property
+    def heading(self) -> str:
+        """The title without the headings with which `text` starts, so that title and text repeat no words."""
+        return heading_above(self.title, self.text)
 
 
 @reject_unknown_fields(_field_error)

@@ -160,7 +160,10 @@ class RecalledPrompt(BasePrompt):
 
 
 class MemoPrompt(BasePrompt):
-    """The recalled documents, each with its label and its title. A budget removes the last documents first."""
+    """The recalled documents, each with its label, and its title without the headings that its text repeats.
+
+    A budget removes the last documents first.
+    """
 
     _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
     items: ClassVar[str | None] = "documents"
@@ -170,7 +173,7 @@ class MemoPrompt(BasePrompt):
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for document in documents %}{% if not loop.first %}\n\n{% endif %}"
-            "[{{ document.label }}]{% if document.title %} {{ document.title }}{% endif %}\n{{ document.text }}"
+            "[{{ document.label }}]{% if document.heading %} {{ document.heading }}{% endif %}\n{{ document.text }}"
             "{% if document.image %}\n{{ document.image }}{% endif %}{% endfor %}"
         ),
         kw_only=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,3 +200,21 @@ def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
 def test_a_heading_without_end_does_not_fill_every_title() -> None:
     (chunk,) = cut("# " + "w" * 900 + "\nbody")
     assert len(chunk.title) == MAX_TITLE
+
+
+@for_cases(
+    ("names", "title"),
+    [
+        (["Guide", (1, "Guide"), (2, "Install")], "Guide > Install"),
+        (["GUIDE", (1, "Guide")], "Guide"),
+        (["Tea", (1, "Shop"), (2, "Tea")], "Shop > Tea"),
+        (["Book", (0, "Tea"), (1, "Shop"), (2, "Tea")], "Book > Shop > Tea"),
+        (["", (1, "Install"), (2, "Linux"), (3, "Install")], "Install > Linux > Install"),
+    ],
+)
+def test_a_title_does_not_repeat_the_title_of_the_document(names: list[Any], title: str) -> None:
+    section, *headings = names
+    blocks = [Block(name, "heading", level, name) for level, name in headings]
+    parts: list[Block | SectionStart] = [SectionStart(title=section), *blocks]
+    (chunk,) = chunk_blocks(parts)
+    assert chunk.title == title

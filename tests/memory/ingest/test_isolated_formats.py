@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentkit.memory import IngestError, Memory
+from agentkit.prompts import MemoPrompt, PromptContext
 from agentkit_memory.ingest.isolated import one_file, zip_parts
 
 pytest.importorskip("lxml", reason="needs the extra `ingest`")
@@ -413,3 +414,18 @@ def test_bytes_are_read_in_a_declared_format(memory: Memory) -> None:
         with pytest.raises(IngestError):
             memory.documents.add(content, source="letter", **options)  # type: ignore[arg-type]
     assert memory.recall("zebra")[0].source == "letter"
+
+
+def test_a_prompt_shows_the_title_of_a_document_once(memory: Memory, docs: Path) -> None:
+    page = "<title>Nature</title><h1>Nature</h1><p>zebra {}</p>"
+    heading = paragraph("Nature", '<w:pStyle w:val="H"/>') + paragraph("zebra three")
+    (docs / "a.html").write_text(page.format("one"))
+    (docs / "b.md").write_text("# Nature\n\nzebra two\n")
+    (docs / "c.docx").write_bytes(word(heading, STYLES))
+    (docs / "d.epub").write_bytes(epub(page.format("four")))
+    memory.ingest(docs)
+    documents = memory.recall("zebra nature").documents
+    assert [document.title for document in documents] == ["Nature"] * 4
+    for document in documents:
+        shown = MemoPrompt().format_2_str(PromptContext(user_input="x", documents=[document]))
+        assert shown.count("Nature") == 1 and document.text in shown

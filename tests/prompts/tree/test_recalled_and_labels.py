@@ -25,6 +25,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing.strategies import hostile_texts
+from tests.cases import for_cases
 from tests.prompts.laws import law
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -125,3 +126,31 @@ def test_a_label_that_could_not_be_told_from_text_is_refused(label: Any) -> None
     with pytest.raises(ContextError) as caught:
         Document("a", label=label)
     assert [place for place, _ in caught.value.problems] == ["label"]
+
+
+@for_cases(
+    ("title", "text", "heading"),
+    [
+        ("Guide > Install", "## Install\n\nRun", "Guide"),
+        ("Guide > Install", "# Guide\n\n## Install ##\n\nRun", ""),
+        ("Guide", "Guide\n=====\n\nRun", ""),
+        ("Guide", "---\ntitle: 'Guide'\nlayout: x\n---\n# Guide\nRun", ""),
+        ("A > C", "# A\n\n## B\n\n## C\n\nx", ""),
+        ("G > A > B", "A > B\n\nx", "G"),
+        ("A > A", "A\n\nx", "A"),
+        ("A > B > C", "B\n\nC\n\nx", "A"),
+        ("Tea", "TEA", ""),
+        ("A & B", "<h1 align=x>\n  A &amp; B\n</h1>\nx", ""),
+        ("w" * 200, "w" * 300 + "\nx", ""),
+        ("Install", "Run.\nInstall\n", "Install"),
+        ("Install", "Installing it", "Install"),
+        ("x", "---\ny\n---\nz", "x"),
+        ("", "x", ""),
+        ("T", "", "T"),
+    ],
+)
+def test_a_title_is_shown_without_the_headings_of_its_text(title: str, text: str, heading: str) -> None:
+    document = Document(text, source="a.md", position=0, title=title)
+    assert (document.title, document.heading) == (title, heading)
+    shown = MemoPrompt().format_2_str(PromptContext(user_input="x", documents=[document]))
+    assert shown == f"[a.md#0]{heading and ' ' + heading}\n{text}"

@@ -101,7 +101,7 @@ class _Rows:
             case ["block", kind, str() as text, int() as level, str() as head, bool() as continues]:
                 title = ""
                 if kind == "heading":
-                    title = text.strip()[:MAX_TITLE]
+                    title = " ".join(text.split())[:MAX_TITLE]
                 yield Block(text, cast("BlockKind", kind), level, title, continues, head)
 
     def _page(self, piece: str) -> Iterator[Block]:
