@@ -50,6 +50,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("functions", {"functions": [{"name": "x"}]}),
     ("top_logprobs", {"top_logprobs": 3}),
     ("web_search_options", {"web_search_options": {}}),
+    ("tool_choice", {"tool_choice": "required"}),
     ("verbosity", {"verbosity": "loud"}),
     ("metadata.a", {"metadata": {"a": 1}}),
     ("response_format.schema", {"response_format": {"type": "json_object", "schema": CITY}}),
@@ -63,6 +64,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("responses: tools[0].type", {"tools": [{"type": "web_search"}]}),
     ("responses: text.format.schema", {"text": {"format": {"type": "json_schema", "name": "x"}}}),
     ("responses: input", {"input": None}),
+    ("responses: tool_choice", {"tool_choice": "required", "tools": []}),
 ]
 
 

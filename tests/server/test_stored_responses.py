@@ -13,6 +13,7 @@ from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage
 from agentkit.models import ModelSettings
 from agentkit.server import Access, Server, add_token
 from agentkit.testing import CutOff
+from tests.raising import raises
 from tests.server.serving_agents import served
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
@@ -101,6 +102,34 @@ def test_input_items_are_listed_in_pages() -> None:
             answer = client.get(f"/v1/responses/{last.id}/input_items?{query}")
             assert answer.status_code == 400 and answer.json()["error"]["param"] == query.split("=")[0]
         assert client.get(f"/v1/responses/{last.id}?stream=true").status_code == 400
+
+
+def test_references_to_items_are_read_as_the_items(tmp_path: Path) -> None:
+    access = tmp_path / "access.yaml"
+    ada, bob = [add_token(access, name, "acme", user=name) for name in ("ada", "bob")]
+    calls = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")))
+    model = ScriptedModel([calls, *["Done."] * 4])
+    with served(Agent(model, name="shop"), access=Access(access)) as client:
+        create: Any = client.openai(ada).responses.create
+        first = create(model="shop", input="Hi", tools=[TOOL])
+        [asked] = client.openai(ada).responses.input_items.list(first.id)
+        ids = [asked.id, *[item.id for item in first.output]]
+        references = [{"type": "item_reference", "id": ids[0]}, *[{"id": item_id} for item_id in ids[1:]]]
+        result = {"type": "function_call_output", "output": "x"}
+        results = [{**result, "call_id": item.call_id} for item in first.output[1:]]
+        create(model="shop", input=[*references, *results], tools=[TOOL])
+        messages = model.requests[-1].to_openai()["messages"]
+        assert [(message["role"], message["content"]) for message in messages] == [
+            *(("user", "Hi"), ("assistant", "I look."), ("tool", "x"), ("tool", "x")),
+        ]
+        unstored = create(model="shop", input="Hi", store=False).output[0].id
+        user: Any = {"role": "user", "content": "Again."}
+        unknown = (unstored, "msg_nothing", f"{ids[1]}0", f"msg_{'0' * 32}_0", "")
+        for item_id, token in (*((item_id, ada) for item_id in unknown), (ids[1], bob)):
+            with raises(openai.NotFoundError, code="item_not_found", param="input"):
+                client.openai(token).responses.create(model="shop", input=[{"id": item_id}, user])
+        with raises(openai.BadRequestError, param="input"):
+            create(model="shop", input=[{"id": ids[0]}] * 1_001)
 
 
 def test_media_that_the_form_does_not_have_are_listed_as_text() -> None:

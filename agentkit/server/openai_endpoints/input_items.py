@@ -1,7 +1,8 @@
-"""Input items of a response, as the Responses API lists them."""
+"""Items of a response: their ids, and the input items as the Responses API lists them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,25 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Audio, Part, Text, Video
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 
-__all__ = ["input_items"]
+__all__ = ["input_items", "output_item_id", "run_id_of"]
 
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 """Prefixes of the ids of items by type."""
+_ID = re.compile(r"[a-z]+_([0-9a-f]{32})(?:_\d+|\d{4,})")
+"""Id of an item: the type, the id of a run and the position in its output, after `_`, or in its input."""
+
+
+def output_item_id(kind: str, run_id: str, index: int) -> str:
+    """Return the id of an item of the output of a run; `index` counts the items of this type."""
+    return f"{_ID_PREFIXES[kind]}_{run_id}_{index}"
+
+
+def run_id_of(item_id: str) -> str | None:
+    """Return the id of the run whose input or output contains an item; None for an id of another server."""
+    match = _ID.fullmatch(item_id)
+    if match is None:
+        return None
+    return match[1]
 
 
 def input_items(messages: Sequence[Message], run_id: str) -> list[dict[str, Any]]:

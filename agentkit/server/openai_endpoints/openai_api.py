@@ -120,6 +120,7 @@ class OpenAIEndpoints:
         data = body.input
         if isinstance(data, str):
             data = [{"role": "user", "content": data}]
+        data = await self._stored.with_items(data, caller, body.user)
         previous: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             previous = await self._stored.conversation(body.previous_response_id, caller, body.user)
@@ -128,7 +129,7 @@ class OpenAIEndpoints:
             messages = (Message("system", body.instructions), *messages)
         run = self._request_run(body, caller, messages)
         run.is_stored = body.store is not False
-        run.form = answers = ResponseAnswers(f"resp_{run.run_id}", body, self._model_settings(run))
+        run.form = answers = ResponseAnswers(run.run_id, body, self._model_settings(run))
         if not body.stream:
             return JSONAnswer(answers.whole(await while_connected(request, self._execute(run, caller))))
 

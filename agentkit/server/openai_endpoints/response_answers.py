@@ -5,13 +5,13 @@ They have all fields that Open Responses (https://www.openresponses.org) require
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from agentkit.models.model import Usage
 from agentkit.models.settings import ModelSettings
+from agentkit.server.openai_endpoints.input_items import output_item_id
 from agentkit.server.openai_endpoints.openai_requests import ResponsesRequest
 from agentkit.server.request_runs.request_run import RequestAnswer
 from agentkit_prompts.context.messages import ToolCall
@@ -27,19 +27,19 @@ class ResponseAnswers:
     """Writes the answer to one request.
 
     Args:
-        id: Id of the response.
+        run_id: Id of the run, which the ids of the response and of its items contain.
         request: The request, whose settings a response repeats.
         defaults: Settings of the model of the agent, which apply if the request has none.
     """
 
-    def __init__(self, id: str, request: ResponsesRequest, defaults: ModelSettings) -> None:
-        self._id = id
+    def __init__(self, run_id: str, request: ResponsesRequest, defaults: ModelSettings) -> None:
+        self._run_id = run_id
         self._request = request
         self._defaults = defaults
         self._created = int(time.time())
         self._completed: int | None = None
         """When the whole answer was returned first, in seconds since 1970."""
-        self._message_id = f"msg_{os.urandom(12).hex()}"
+        self._message_id = output_item_id("message", run_id, 0)
         self._sequence = 0
         self._has_text = False
 
@@ -48,7 +48,7 @@ class ResponseAnswers:
         items: list[Json] = []
         if answer.text or not answer.calls:
             items.append(self._message(answer))
-        items += [self._call(call) for call in answer.calls]
+        items += [self._call(call, index) for index, call in enumerate(answer.calls)]
         response = self._response(_status(answer), items)
         if response["status"] == "incomplete":
             response["incomplete_details"] = {"reason": _INCOMPLETE_REASONS[answer.finish_reason]}
@@ -88,15 +88,15 @@ class ResponseAnswers:
         """Yield the events that finish a response."""
         if not self._has_text and answer.text and not answer.refusal:
             yield from self.text(answer.text)
-        index = 0
+        first_index = 0
         if self._has_text:
             yield self._event("response.output_text.done", **self._position, text=answer.text, logprobs=[])
             yield from self._message_ended(answer, _part(answer.text))
-            index = 1
+            first_index = 1
         elif answer.refusal:
             yield from self._refusal(answer)
-        for output_index, call in enumerate(answer.calls, index):
-            yield from self._call_events(call, output_index)
+        for index, call in enumerate(answer.calls):
+            yield from self._call_events(self._call(call, index), first_index + index)
         response = self.whole(answer)
         yield self._event(f"response.{response['status']}", response=response)
 
@@ -107,13 +107,12 @@ class ResponseAnswers:
         yield self._event("response.refusal.done", **self._position, refusal=answer.text)
         yield from self._message_ended(answer, {"type": "refusal", "refusal": answer.text})
 
-    def _call_events(self, call: ToolCall, output_index: int) -> Iterator[tuple[str, Json]]:
-        item = self._call(call)
+    def _call_events(self, item: Json, output_index: int) -> Iterator[tuple[str, Json]]:
         started = {**item, "arguments": "", "status": "in_progress"}
         yield self._event("response.output_item.added", output_index=output_index, item=started)
         position = {"item_id": item["id"], "output_index": output_index}
-        yield self._event("response.function_call_arguments.delta", **position, delta=call.arguments)
-        arguments = {"name": call.name, "arguments": call.arguments}
+        yield self._event("response.function_call_arguments.delta", **position, delta=item["arguments"])
+        arguments = {"name": item["name"], "arguments": item["arguments"]}
         yield self._event("response.function_call_arguments.done", **position, **arguments)
         yield self._event("response.output_item.done", output_index=output_index, item=item)
 
@@ -146,9 +145,9 @@ class ResponseAnswers:
             "content": [content],
         }
 
-    def _call(self, call: ToolCall) -> Json:
+    def _call(self, call: ToolCall, index: int) -> Json:
         return {
-            "id": f"fc_{call.id.removeprefix('call_')}",
+            "id": output_item_id("function_call", self._run_id, index),
             "type": "function_call",
             "call_id": call.id,
             "name": call.name,
@@ -161,7 +160,7 @@ class ResponseAnswers:
         form = request.model_dump(mode="json", by_alias=True)
         reasoning = form["reasoning"] or {}
         return {
-            "id": self._id,
+            "id": f"resp_{self._run_id}",
             "object": "response",
             "created_at": self._created,
             "completed_at": None,

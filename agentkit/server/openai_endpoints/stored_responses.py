@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, query_int, query_text
-from agentkit.server.openai_endpoints.input_items import input_items
+from agentkit.server.openai_endpoints.input_items import input_items, run_id_of
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
@@ -30,6 +30,8 @@ __all__ = ["StoredResponses"]
 _MAX_ITEMS = 100
 _ITEMS = 20
 """Default number of items of a page."""
+_MAX_REFERENCES = 1_000
+"""Maximum number of references to stored items in a request: each may read a run."""
 _ORDERS = ("asc", "desc")
 _USER = Parameter("user", "Only a response of this user.")
 _PAGE = (
@@ -112,6 +114,41 @@ class StoredResponses:
                 return await in_thread(_conversation, record, journal)
         raise _unknown(response_id, param="previous_response_id", code="previous_response_not_found")
 
+    async def with_items(self, items: Sequence[Any], caller: Caller, user: str | None) -> list[Any]:
+        """Return input items, in which stored items replace the references to them.
+
+        Raises:
+            BadRequest: Too many references.
+            UnknownResource: The user has no stored item with the id of a reference.
+        """
+        references = {index: item["id"] for index, item in enumerate(items) if _is_reference(item)}
+        if len(references) > _MAX_REFERENCES:
+            text = f"input: {len(references):,} references; expected at most {_MAX_REFERENCES:,}"
+            raise BadRequest(text, param="input", code="invalid_value")
+        stored: dict[str, dict[str, Any]] = {}
+        result = list(items)
+        for index, item_id in references.items():
+            if item_id not in stored:
+                stored |= await self._items_of_run(run_id_of(item_id), caller, user)
+            if item_id not in stored:
+                text = f"input[{index}]: unknown item {item_id!r:.80}; expected the id of a stored item, or the item"
+                raise UnknownResource(text, param="input", code="item_not_found")
+            result[index] = stored[item_id]
+        return result
+
+    async def _items_of_run(self, run_id: str | None, caller: Caller, user: str | None) -> dict[str, dict[str, Any]]:
+        """Return the items of the input and the output of a response by id; empty without such a response."""
+        record = None
+        if run_id is not None:
+            record = await self._record(f"resp_{run_id}", caller)
+        if record is None or record.response is None or record.user != caller.as_user(user):
+            return {}
+        items = list(record.response["output"])
+        journal = await self._journal(record)
+        if journal is not None:
+            items += await in_thread(input_items, _input(record, journal), record.run_id)
+        return {item["id"]: item for item in items}
+
     async def _of_request(self, request: Request, caller: Caller) -> RunRecord:
         """Return the run of the response in the path.
 
@@ -145,6 +182,14 @@ class StoredResponses:
         with suppress(RunNotFound, JournalError):
             return await in_thread(self._store.journal, record.run_id)
         return None
+
+
+def _is_reference(item: Any) -> bool:
+    """True if an input item is a reference to a stored item, whose type may be missing."""
+    if not isinstance(item, Mapping) or not isinstance(item.get("id"), str):
+        return False
+    # Without a role, an item without a type can only be a reference.
+    return item.get("type") == "item_reference" or (item.get("type") is None and "role" not in item)
 
 
 def _unknown(response_id: str, param: str = "response_id", code: str = "response_not_found") -> UnknownResource:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -358,7 +358,7 @@ class RequestRun:
         if not self.can_pause:
             options["approve"] = pause_at_client_calls(names)
         if self.settings is not None:
-            _check_tool_choice(self.settings, {*names, *agent.tools})
+            _check_tool_choice(self.settings.tool_choice, agent, names)
             options["settings"] = self.settings
         if self.tools:
             options["tools"] = with_client_tools(agent, self.tools)
@@ -407,14 +407,14 @@ class RequestRun:
         return send(text)
 
 
-def _check_tool_choice(settings: ModelSettings, names: Collection[str]) -> None:
-    choice = settings.tool_choice
-    if choice not in (None, "auto", "none", "required") and choice not in names:
-        raise BadRequest(
-            f"tool_choice: unknown tool {choice!r:.80}; expected a tool of the client or of the agent",
-            param="tool_choice",
-            code="invalid_value",
-        )
+def _check_tool_choice(choice: str | None, agent: Agent[Any, Any], client_names: Sequence[str]) -> None:
+    names = {*client_names, *agent.tools}
+    if choice in (None, "auto", "none", *names) or (choice == "required" and names):
+        return
+    # Tools that each run creates are unknown here; the provider refuses a wrong choice.
+    if not agent.definition.tools.is_per_run:
+        text = f"tool_choice: missing tool for {choice!r:.80}; expected a tool of the client or of the agent"
+        raise BadRequest(text, param="tool_choice", code="invalid_value")
 
 
 def _is_own_output(agent: Agent[Any, Any], schema: Mapping[str, Any]) -> bool:
