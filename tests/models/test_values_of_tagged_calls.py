@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -61,6 +62,9 @@ WRITERS: dict[str, tuple[str, str, str]] = {
     "minimax_m3": (f'{M3}<tool_call>{M3}<invoke name="edit">{{}}{M3}</invoke>{M3}</tool_call>', f"{M3}<{{0}}>", ""),
 }  # fmt: skip
 """Texts around the arguments, before a value and after it, as the templates of the formats write them."""
+
+
+TAGGED = "<function=edit><parameter=new>quoted</parameter></function>"
 
 
 def written(format: str, arguments: dict[str, str], unclosed: str = "") -> str:
@@ -146,6 +150,62 @@ def test_a_call_that_a_call_of_minimax_m3_quotes_is_never_executed(before: str, 
             assert {"new": "quoted"} not in calls
             # A later call is executed.
             assert read(written("minimax_m3", arguments) + quoted, format)[1][len(calls) :] == [{"new": "quoted"}]
+
+
+def test_a_call_that_is_cut_after_a_quoted_call_executes_nothing() -> None:
+    failures: list[str] = []
+    for format in WRITERS:
+        around, opening, closing = WRITERS[format]
+        quoted = written(format, {"new": "quoted"})
+        begun = around.partition("{}")[0] + opening.format("old")
+        end = closing.strip() or f"{M3}</old>"
+        for before in ("", "I edit. ", written(format, {"old": "1"}), f"<think>{quoted}</think>"):
+            for value in (f"x {quoted} and m", quoted, f"\n{quoted}{quoted}\n", f"a {end} b {quoted} m"):
+                for used, size, at_limit in product((format, None), (7, 1_000_000), (True, False)):
+                    reply = TextToolCalls(SCHEMAS, used)
+                    text = before + begun + value
+                    shown = "".join([reply.add(text[at : at + size]) for at in range(0, len(text), size)])
+                    reply.end(at_limit=at_limit)
+                    with collected(failures, format, used, size, at_limit, text, shown):
+                        assert "quoted" not in "".join([call.arguments for call in reply.calls])
+                        assert reply.is_cut or reply.calls or reply.unreadable
+                        assert reply.is_cut == at_limit
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("format", "begun", "quoted", "is_cut"),
+    [
+        ("hermes", '<tool_call>{"name": "edit", "arguments": {"old": "x ', "<tool_call>{}</tool_call>", True),
+        ("hermes", '<tool_call>{"name": "edit", "arguments": {"old": "</tool_call>', "<tool_call>{}</tool_call>", True),
+        ("mistral", '[TOOL_CALLS]edit[ARGS]{"old": "x ', "[TOOL_CALLS]{}", True),
+        ("llama4", '<|python_start|>[edit(old="x ', "<|python_start|>[edit(new='quoted')]<|python_end|>", True),
+        (None, '{"name": "edit", "arguments": {"old": "x ', "<tool_call>{}</tool_call>", True),
+        (None, '{"arguments": {"old": "x ', TAGGED, False),
+        (None, '{"answer": "', TAGGED, False),
+    ],
+)
+def test_a_cut_call_without_tags_executes_no_quoted_call(
+    format: str | None, begun: str, quoted: str, is_cut: bool
+) -> None:
+    call = {"name": "edit", "arguments": {"new": "quoted"}}
+    for text in (json.dumps(json.dumps(call))[1:-1], str(call), json.dumps(call)):
+        for at_limit in (True, False):
+            reply = TextToolCalls(SCHEMAS, format)
+            reply.add(begun + quoted.replace("{}", text) + " and m")
+            reply.end(at_limit=at_limit)
+            # A string without escapes ends at the first quote, so the rest is not recognised as its value.
+            if text != json.dumps(call) or "</tool_call><" not in begun + quoted:
+                assert reply.calls == []
+            if text != json.dumps(call):
+                assert reply.is_cut == (is_cut and at_limit)
+
+
+def test_a_call_that_json_quotes_is_text() -> None:
+    answer = json.dumps({"answer": f"Write {TAGGED}."})
+    assert read(answer, None) == (answer, [])
+    later = TAGGED.replace("quoted", "1")
+    assert read(answer + later, None) == (answer, [{"new": "1"}])
 
 
 def test_an_argument_without_a_closing_tag_ends_at_the_next_argument() -> None:

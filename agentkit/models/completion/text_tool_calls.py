@@ -17,12 +17,14 @@ from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.calls_at import calls_at
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import (
     begins_call,
+    closed_end,
     is_cut_call,
     is_cut_list,
     names_tool,
     names_tool_last,
 )
 from agentkit_prompts.chat_templates.tool_calls.formats import TAGGED_FORMATS, bare_readers, forms_of
+from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on, leading_json_end
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
@@ -156,19 +158,24 @@ class TextToolCalls:
         self._held.clear()
         if self._thought_end is not None:
             return reply.text
-        if not self._has_text and self._read_bare(reply, at_limit=at_limit):
-            return ""
-        return self._read_marked(reply, at_limit=at_limit)
+        if self._has_text:
+            return self._read_marked(reply, 0, at_limit=at_limit)
+        text = self._read_bare(reply, at_limit=at_limit)
+        if text is not None:
+            return text
+        # The texts of JSON at the start of a reply can quote calls.
+        return self._read_marked(reply, leading_json_end(reply.text), at_limit=at_limit)
 
-    def _read_marked(self, reply: ReplyText, *, at_limit: bool) -> str:
-        """Read the calls between tags, and return the text outside the calls."""
+    def _read_marked(self, reply: ReplyText, at: int, *, at_limit: bool) -> str:
+        """Read the calls between tags from a place on, and return the text outside the calls."""
         text = reply.text
         texts: list[str] = []
         calls: list[ToolCall] = []
         unread: list[int] = []
-        damaged: list[int] = []
+        damaged: list[tuple[int, int]] = []
         starts: list[int] = []
-        start = at = 0
+        cut: int | None = None
+        start = 0
         while (mark := self._marks.pattern.search(text, at)) is not None:
             at = mark.end()
             if mark[0] in _CLOSING:
@@ -182,43 +189,53 @@ class TextToolCalls:
                 starts.append(mark.start())
                 unread, start = [], block[1]
                 at = start
+            elif at_limit and reply.has_open_value:
+                # The limit has cut a value, which may quote the calls after its start.
+                cut = mark.start()
+                break
             else:
                 unread.append(mark.start())
-                damaged.append(mark.start())
+                at = self._quotes_end(reply, mark, len(damaged))
+                damaged.append((mark.start(), at))
         self.calls += calls
-        cut = self._cut_at(text, unread, at) if at_limit else None
+        if cut is None and at_limit:
+            cut = self._cut_at(reply, unread, at)
         if cut is not None:
             self.is_cut = True
             text = text[: max(cut, start)]
         else:
-            self.unreadable += self._unreadable_calls(text, damaged, starts)
+            self.unreadable += self._unreadable_calls(reply, damaged, starts)
         rest = "".join([*texts, text[start:]])
         if rest.strip() or not calls:
             return rest
         return ""
 
-    def _read_bare(self, reply: ReplyText, *, at_limit: bool) -> bool:
-        """Read a reply that consists only of calls, or of a list of calls that was cut; return False otherwise."""
+    def _read_bare(self, reply: ReplyText, *, at_limit: bool) -> str | None:
+        """Read a reply that consists only of calls, and return its visible text; None for another reply."""
         readers = bare_readers(self._format)
         for read in readers:
             if (block := try_read(read, reply, 0)) is not None:
                 self.calls += block[0]
-                return True
-        is_call = names_tool(reply.text, self._schemas, may_be_python=only_python in readers)
+                return ""
+        may_be_python = only_python in readers
+        is_call = names_tool(reply.text, self._schemas, may_be_python=may_be_python)
         if not is_call and names_tool_last(reply.text, self._schemas):
             # JSON that is not a call is an answer.
             is_call = not is_json(reply.text)
         if not is_call:
-            return False
-        if at_limit:
-            self.is_cut = is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
-            return self.is_cut
-        call = self._broken_call(reply.text)
-        if call is None:
-            self.unreadable.append(reply.text)
-            return False
-        self.calls.append(call)
-        return True
+            return None
+        call = None
+        if not at_limit:
+            call = self._broken_call(reply.text)
+        elif is_cut_list(reply.text, self._schemas, may_be_python=may_be_python):
+            self.is_cut = True
+            return ""
+        if call is not None:
+            self.calls.append(call)
+            return ""
+        self.unreadable.append(reply.text)
+        # Other calls can follow a complete value; in a call without an end they are quotes.
+        return None if leading_json_end(reply.text) else reply.text
 
     def _opening_before(self, text: str, unread: Sequence[int], at: int) -> int:
         """Return the start of an opening around a call that starts at `at`; `at` if the call has no such opening."""
@@ -246,33 +263,55 @@ class TextToolCalls:
         return broken_call(text, self._schemas)
 
     def _call_end(self, reply: ReplyText, at: int) -> int | None:
-        """Return the end of the first closing text after an opening; None if the call is not closed."""
-        forms = [form for form in self._forms if reply.text.startswith(form.opening, at)]
-        places = [(reply.find(form.closing, at + len(form.opening)), form.closing) for form in forms if form.closing]
-        ends = [place + len(closing) for place, closing in places if place >= 0]
-        if not ends and not all(form.closing for form in forms):
+        """Return the end of the call that opens at a place; None if the call is not closed."""
+        end = closed_end(reply, at, self._forms)
+        if end is None and any(not form.closing and reply.text.startswith(form.opening, at) for form in self._forms):
             return len(reply.text)
-        return min(ends, default=None)
+        return end
 
-    def _unreadable_calls(self, text: str, places: Sequence[int], starts: Sequence[int]) -> list[str]:
-        """Return the texts of calls that open at `places` and cannot be read.
+    def _quotes_end(self, reply: ReplyText, opening: re.Match[str], number: int) -> int:
+        """Return the end of the text in which calls are values of the unreadable call that opens here.
+
+        A sentence can contain an opening, and a model can write an opening twice: calls after them are calls. `number`
+        is the number of unreadable calls before this call.
+        """
+        text, start = reply.text, opening.end()
+        following = self._marks.pattern.search(text, start)
+        if following is None or not begins_call(text, opening.start(), self._forms):
+            return start
+        head = text[start : following.start()].strip()
+        if not head:
+            return start
+        if number < _MAX_OPENINGS and head.startswith(("{", "[")) and json_goes_on(text, skip(text, start)):
+            return len(text)
+        end = closed_end(reply, opening.start(), self._forms)
+        if end is not None:
+            return end
+        # The readers of calls between tags recognise a value without an end.
+        is_open = reply.has_open_value or (not head.startswith("<") and named_tool(head, self._schemas) is not None)
+        return len(text) if is_open else start
+
+    def _unreadable_calls(
+        self, reply: ReplyText, places: Sequence[tuple[int, int]], starts: Sequence[int]
+    ) -> list[str]:
+        """Return the texts of calls that cannot be read, and open at `places`, each with the end of its quotes.
 
         A sentence can name the opening of a call, and an opening can be around a call that starts at one of `starts`.
         """
-        reply = ReplyText(text, self._schemas)
+        text = reply.text
         calls: list[str] = []
         end = 0
-        for at in places:
+        for at, quotes_end in places:
             if at < end or not begins_call(text, at, self._forms):
                 continue
-            end = self._call_end(reply, at) or len(text)
+            end = max(quotes_end, self._call_end(reply, at) or len(text))
             following = bisect_left(starts, at)
             if following < len(starts) and starts[following] < end:
                 continue
             # A sentence continues after a call that it only mentions; a block of lines is no mention.
             if _LINE_END.match(text, end) is None and not self._is_block(text, at, end):
                 continue
-            is_first = at == places[0] and not self._has_text
+            is_first = at == places[0][0] and not self._has_text
             if (is_first and not text[end:].strip()) or named_tool(text[at:end], self._schemas) is not None:
                 calls.append(text[at:end])
         return calls
@@ -282,10 +321,11 @@ class TextToolCalls:
         before = text[start - 1] if start else self._before
         return before == "\n" and text.find("\n", start, end) >= 0
 
-    def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
+    def _cut_at(self, reply: ReplyText, unread: list[int], start: int) -> int | None:
         """Return the start of the call that the end of the text cuts; None if no call is cut."""
+        text = reply.text
         for at in unread[:_MAX_OPENINGS]:
-            if is_cut_call(text, at, self._forms):
+            if is_cut_call(reply, at, self._forms):
                 return at
         tail_start = self._marks.partial_start(text, start)
         is_opening = any(form.opening.startswith(text[tail_start:]) for form in self._forms)

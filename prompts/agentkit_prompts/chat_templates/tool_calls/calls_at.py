@@ -16,6 +16,7 @@ _SKIPPED = re.compile(r"[\s;,]*+")
 
 def calls_at(reply: ReplyText, at: int, forms: Iterable[Form]) -> Calls | None:
     """Return the calls whose opening text starts at `at`, and their end; None if they are invalid."""
+    reply.has_open_value = False
     for form in forms:
         if not reply.text.startswith(form.opening, at):
             continue

@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form
 from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
-from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
+from agentkit_prompts.chat_templates.tool_calls.reply_text import ReplyText, skip
 
-__all__ = ["begins_call", "is_cut_call", "is_cut_list", "names_tool", "names_tool_last"]
+__all__ = ["begins_call", "closed_end", "is_cut_call", "is_cut_list", "names_tool", "names_tool_last"]
 
 _BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|\x22(?:\w|\Z)|\](?:\Z|<(?:\Z|\]))|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
 """Pattern of the text after the opening of a call. After an opening inside a sentence, other text follows."""
@@ -23,9 +23,39 @@ _NAME_IN_JSON = re.compile(_NAME)
 _NAMED_IN_PYTHON = re.compile(r"\s*+\[\s*+(?P<name>[^\W\d]\w*+(?:[.:/-]\w++)*+)\s*+\(")
 
 
-def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
-    """True if a form opens a call at `at` that the end of the text cuts."""
-    return any(text.startswith(form.opening, at) and _goes_on(text, at, form) for form in forms)
+def is_cut_call(reply: ReplyText, at: int, forms: Iterable[Form]) -> bool:
+    """True if a form opens a call at `at` that the end of the reply cuts."""
+    return any(reply.text.startswith(form.opening, at) and _goes_on(reply, at, form) for form in forms)
+
+
+def closed_end(reply: ReplyText, at: int, forms: Iterable[Form]) -> int | None:
+    """Return the end of the call that opens at `at`; None if the call has no closing text.
+
+    A value can quote a call, so openings and closings are matched as brackets.
+    """
+    ends: list[int] = []
+    for form in forms:
+        if not form.closing or not reply.text.startswith(form.opening, at):
+            continue
+        key = (form.opening, form.closing)
+        matches: dict[int, int] | None = reply.memory.get(key)
+        if matches is None:
+            matches = reply.memory[key] = _matched_ends(reply.text, form)
+        if at in matches:
+            ends.append(matches[at])
+    return min(ends, default=None)
+
+
+def _matched_ends(text: str, form: Form) -> dict[int, int]:
+    """Return the ends of all closed calls of a form, by the place of their openings, in one pass over a reply."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for mark in re.finditer(f"({re.escape(form.opening)})|{re.escape(form.closing)}", text):
+        if mark[1] is not None:
+            opened.append(mark.start())
+        elif opened:
+            ends[opened.pop()] = mark.end()
+    return ends
 
 
 def begins_call(text: str, at: int, forms: Iterable[Form]) -> bool:
@@ -54,7 +84,8 @@ def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> boo
     return _NAMED_IN_JSON.match(text) is None or json_goes_on(text, 0)
 
 
-def _goes_on(text: str, at: int, form: Form) -> bool:
+def _goes_on(reply: ReplyText, at: int, form: Form) -> bool:
+    text = reply.text
     start = at + len(form.opening) - form.call_chars
     # A sentence can contain the opening of a call without a call.
     if _BEGUN.match(text, start) is None:
@@ -68,4 +99,4 @@ def _goes_on(text: str, at: int, form: Form) -> bool:
     # A string in the call can contain the end of a call.
     if text.startswith("{", body):
         return json_goes_on(text, body, form.closing)
-    return text.find(form.closing, body) < 0
+    return closed_end(reply, at, (form,)) is None

@@ -54,17 +54,22 @@ FUNCTIONARY = "functionary"
 """Format of functionary 3.0 and 3.2: the whole reply consists of messages, each after the name of its recipient."""
 
 _DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
-_DSML = "<｜DSML｜invoke name="
+_DSML = ("<｜DSML｜invoke name=", "</｜DSML｜invoke>")
+_GLM = ("<tool_call>", "</tool_call>")
 _HUNYUAN = ("<tool_call:opensource>", "</tool_call:opensource>")
+_LONGCAT = ("<longcat_tool_call>", "</longcat_tool_call>")
 _KIMI = ("<|tool_call_begin|>", "<|tool_call_end|>")
 _SOLAR = ("<|tool_call:begin|>", "<|tool_call:end|>")
 _STEP = ("<｜tool_call_begin｜>", "<｜tool_call_end｜>")
 _ATEM = "<atem:function_calls>"
 
 _deepseek_calls = calls_between(*_DEEPSEEK, deepseek_call)
-_hunyuan_call = pair_call("arg_key:opensource", "arg_value:opensource", _HUNYUAN[1], separator="<tool_sep:opensource>")
+_glm_call = pair_call(_GLM[0], "arg_key", "arg_value", _GLM[1])
+_hunyuan_call = pair_call(
+    _HUNYUAN[0], "arg_key:opensource", "arg_value:opensource", _HUNYUAN[1], separator="<tool_sep:opensource>"
+)
 _kimi_calls = calls_between(*_KIMI, kimi_call)
-_longcat_call = pair_call("longcat_arg_key", "longcat_arg_value", "</longcat_tool_call>")
+_longcat_call = pair_call(_LONGCAT[0], "longcat_arg_key", "longcat_arg_value", _LONGCAT[1])
 _solar_calls = calls_between(*_SOLAR, solar_json_call)
 _step_call = invoke_calls("steptml:")
 
@@ -97,12 +102,12 @@ _FORMS = (
     Form("qwen3_coder", "<function=", "</function>", parameter_tags(unbroken), orphan="</tool_call>"),
     Form("seed_oss", "<seed:tool_call>", "</seed:tool_call>", function_tag(exact)),
     Form("seed_oss", "<function=", "</function>", parameter_tags(exact), orphan="</seed:tool_call>"),
-    Form("glm4_5", "<tool_call>", "</tool_call>", pair_call("arg_key", "arg_value", "</tool_call>")),
+    Form("glm4_5", *_GLM, _glm_call),
     Form("deepseek", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", _deepseek_calls),
     Form("deepseek", _DEEPSEEK[0], "<｜tool▁calls▁end｜>", _deepseek_calls, len(_DEEPSEEK[0]), True),
     Form("deepseek_v3_2", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", invoke_calls("｜DSML｜")),
     Form("deepseek_v3_2", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", invoke_calls("｜DSML｜")),
-    Form("deepseek_v3_2", _DSML, "", invoke_calls("｜DSML｜"), len(_DSML)),
+    Form("deepseek_v3_2", *_DSML, invoke_calls("｜DSML｜"), len(_DSML[0]), True),
     Form("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>", invoke_calls("")),
     Form("kimi_k2", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", _kimi_calls),
     Form("kimi_k2", _KIMI[0], "<|tool_calls_section_end|>", _kimi_calls, len(_KIMI[0]), True),
@@ -118,8 +123,8 @@ _FORMS = (
     Form("solar_open", "<|tool_calls|>", "<|calls|>", _solar_calls),
     Form("solar_open", _SOLAR[0], "<|calls|>", _solar_calls, len(_SOLAR[0]), True),
     Form("solar_open2", "<|tool_call:start|>", "<|tool_call:end|>", solar_call),
-    Form("longcat", "<longcat_tool_call>", "</longcat_tool_call>", json_calls),
-    Form("longcat", "<longcat_tool_call>", "</longcat_tool_call>", _longcat_call),
+    Form("longcat", *_LONGCAT, json_calls),
+    Form("longcat", *_LONGCAT, _longcat_call),
     Form(
         "step3",
         "<｜tool_calls_begin｜>",
@@ -130,7 +135,7 @@ _FORMS = (
     Form("olmo3", "<function_calls>", "</function_calls>", python_calls),
     Form("apertus", "<|tools_prefix|>", "<|tools_suffix|>", keyed_calls),
     Form("hunyuan3", "<tool_calls:opensource>", "</tool_calls:opensource>", calls_between(*_HUNYUAN, _hunyuan_call)),
-    Form("hunyuan3", _HUNYUAN[0], _HUNYUAN[1], _hunyuan_call),
+    Form("hunyuan3", *_HUNYUAN, _hunyuan_call),
     Form("minicpm5", "<function name=", "</function>", param_tags),
     Form("atem", _ATEM, "</atem:function_calls>", invoke_calls("atem:")),
     Form("llama4", "<|python_start|>", "<|python_end|>", python_calls),

@@ -28,6 +28,7 @@ __all__ = [
     "json_goes_on",
     "keyed_calls",
     "kimi_call",
+    "leading_json_end",
     "named_call",
     "only_json",
     "solar_json_call",
@@ -176,6 +177,22 @@ def json_goes_on(text: str, start: int, closing: str = "") -> bool:
             return _is_cut(error, len(text))
         except (ValueError, RecursionError):
             return False
+
+
+def leading_json_end(text: str) -> int:
+    """Return the end of the JSON object or list at the start of a text; 0 if the text starts with other text.
+
+    A value that ends inside a string ends with the text.
+    """
+    start = skip(text, 0)
+    if _BEGINNING.match(text, start) is None:
+        return 0
+    try:
+        return _JSON.raw_decode(text, start)[1]
+    except json.JSONDecodeError as error:
+        return len(text) if error.msg.startswith("Unterminated string") else 0
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _is_cut(error: json.JSONDecodeError, size: int) -> bool:

@@ -135,6 +135,7 @@ def _tag_after_quotes(reading: _Reading, at: int) -> re.Match[str]:
     while True:
         tag = _TAG.search(reading.text, at)
         if tag is None:
+            reading.reply.has_open_value = True
             raise NoCallError
         if tag["end"] or tag["name"] not in _BLOCKS:
             return tag

@@ -68,13 +68,15 @@ class ReplyText:
         schemas: The parameters of the available tools.
     """
 
-    __slots__ = ("_chars_left", "_dead", "_places", "memory", "opening", "passed", "schemas", "text")
+    __slots__ = ("_chars_left", "_dead", "_places", "has_open_value", "memory", "opening", "passed", "schemas", "text")
 
     def __init__(self, text: str, schemas: Schemas) -> None:
         self.text = text
         self.schemas = schemas
         self.opening = ""
         """Opening text of the current calls."""
+        self.has_open_value = False
+        """True if the current calls contain a value without an end, which may quote the rest of the reply."""
         self.passed: list[tuple[str, int]] = []
         """Kinds and end places of the well-formed parts of the current calls."""
         self.memory: dict[object, Any] = {}

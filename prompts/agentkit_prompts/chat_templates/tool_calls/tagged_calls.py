@@ -77,6 +77,8 @@ def _uncoded(text: str) -> str:
 class _Tags(NamedTuple):
     """Tags of the arguments of a call."""
 
+    before: str
+    """Text at the start of a call."""
     opening: re.Pattern[str]
     """Opening tag, with the group `key`, and the group `type` if the tag can declare a type."""
     closing: str
@@ -87,15 +89,19 @@ class _Tags(NamedTuple):
 
 
 _PARAMETER = re.compile(r"<parameter=(?P<key>[^<>\n]++)>")
-_PARAM = _Tags(re.compile(rf"<param\s++name={_NAMED}\s*+>"), "</param>", "</function>", _uncoded)
+_PARAM = _Tags("<function", re.compile(rf"<param\s++name={_NAMED}\s*+>"), "</param>", "</function>", _uncoded)
 _K3_ARGUMENT = _Tags(
+    "<|open|>call",
     re.compile(r'<\|open\|>argument\s++key="(?P<key>[^"<]++)"(?:\s++type="(?P<type>\w++)")?[^<]*+<\|sep\|>'),
     "<|close|>argument<|sep|>",
     "<|close|>call<|sep|>",
     key_of=html.unescape,
 )
 _SOLAR_ARGUMENT = _Tags(
-    re.compile(r"<\|tool_arg:start\|>(?P<key>[^<>\n]++)<\|tool_arg:value\|>"), "<|tool_arg:end|>", "<|tool_call:end|>"
+    "<|tool_call:start|>",
+    re.compile(r"<\|tool_arg:start\|>(?P<key>[^<>\n]++)<\|tool_arg:value\|>"),
+    "<|tool_arg:end|>",
+    "<|tool_call:end|>",
 )
 
 
@@ -113,7 +119,7 @@ def function_tag(value_of: ValueOf) -> Reader:
 
 def parameter_tags(value_of: ValueOf) -> Reader:
     """Return a reader of the text after `<function=`, up to the place of `</function>`."""
-    tags = _Tags(_PARAMETER, "</parameter>", "</function>", value_of)
+    tags = _Tags("<function=", _PARAMETER, "</parameter>", "</function>", value_of)
 
     def read(reply: ReplyText, start: int) -> Calls:
         name = match_at(_FUNCTION_NAME, reply.text, start)
@@ -128,17 +134,18 @@ def param_tags(reply: ReplyText, start: int) -> Calls:
     return _call(reply, name["key"], name.end(), _PARAM)
 
 
-def pair_call(key: str, value: str, after: str, separator: str = "") -> Reader:
-    """Return a reader of `NAME<KEY>...</KEY><VALUE>...</VALUE>...`, up to the place of `after`.
+def pair_call(before: str, key: str, value: str, after: str, separator: str = "") -> Reader:
+    """Return a reader of `NAME<KEY>...</KEY><VALUE>...</VALUE>...`, between the places of `before` and `after`.
 
     Args:
+        before: Text at the start of a call.
         key: Tag of a key, such as `arg_key`.
         value: Tag of a value.
         after: Text after the last argument.
         separator: Text after the name.
     """
     opening = re.compile(rf"<{key}>(?P<key>[^<>]*+)</{key}>\s*+<{value}>")
-    tags = _Tags(opening, f"</{value}>", after)
+    tags = _Tags(before, opening, f"</{value}>", after)
 
     def read(reply: ReplyText, start: int) -> Calls:
         name = match_at(_NAME, reply.text, start)
@@ -161,7 +168,7 @@ def invoke_calls(prefix: str) -> Reader:
     """
     opening = re.compile(rf"\s*+<{prefix}invoke\s++name={_NAMED}\s*+>")
     parameter = re.compile(rf"<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
-    tags = _Tags(parameter, f"</{prefix}parameter>", f"</{prefix}invoke>")
+    tags = _Tags(f"<{prefix}invoke", parameter, f"</{prefix}parameter>", f"</{prefix}invoke>")
 
     def read_arguments(reply: ReplyText, name: str, start: int) -> Calls:
         body = skip(reply.text, start)
@@ -253,6 +260,7 @@ def _arguments(reply: ReplyText, at: int, tags: _Tags) -> tuple[list[_Argument],
         if not reply.is_dead(kind, at):
             border = ends.get(at)
         if border is None:
+            reply.has_open_value = True
             reply.bury(kind, places)
             raise NoCallError
         borders.append((tag, border[0]))
@@ -302,7 +310,9 @@ def _matched_tags(reply: ReplyText, tags: _Tags) -> _Borders:
     # An argument that is not closed ends at the next argument of its call.
     for tag, after in pairwise(opened):
         start = tag.end()
-        if tag.start() not in borders and text.find(tags.after, start, after.start()) < 0:
+        # An argument that is cut can quote a call: the next argument belongs to the quoted call.
+        is_other_call = any(text.find(mark, start, after.start()) >= 0 for mark in (tags.before, tags.after))
+        if tag.start() not in borders and not is_other_call:
             end = after.start()
             value_end = end - text.endswith("\n", start, end)
             borders[tag.start()] = (value_end, end)
