@@ -270,7 +270,9 @@ class RunDatabase:
         names = [*_metadata.tables]
         if self.is_sqlite:
             names += DBOS_TABLES
-        objects = acting_objects(partial(_rows_of, connection), names, is_sqlite=self.is_sqlite)
+        objects = acting_objects(
+            partial(_rows_of, connection), names, is_sqlite=self.is_sqlite, with_expressions=DBOS_TABLES
+        )
         if objects:
             raise RunStoreError(
                 f"{self.name}: {', '.join(map(str, objects)):.600} would run in this process, and agentkit creates no "

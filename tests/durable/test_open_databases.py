@@ -56,6 +56,8 @@ def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built
         ("CREATE TRIGGER k AFTER INSERT ON WORKFLOW_STATUS BEGIN SELECT 1; END", "k"),
         ("DROP TABLE agentkit_usage; CREATE VIEW agentkit_usage AS SELECT 1", "agentkit_usage"),
         ("DROP TABLE agentkit_events; CREATE VIRTUAL TABLE agentkit_events USING fts5(run)", "agentkit_events"),
+        ("CREATE INDEX i ON agentkit_runs (length(hex(zeroblob(300000000))))", "i"),
+        ("ALTER TABLE agentkit_decisions ADD COLUMN x AS ('{}')", "agentkit_decisions"),
         ("CREATE TABLE other (x); CREATE TRIGGER k AFTER INSERT ON other BEGIN SELECT 1; END", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""A store from another person runs nothing: triggers on our tables, and views or virtual tables with their names."""
+"""A store from another person runs nothing: no trigger and no expression of our tables, no view with their names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from agentkit.memory import Memory, Scope, StoreCorrupt, StoreError
 from agentkit.prompts import Message
 
 KEEP = "INSERT INTO keep SELECT 1"
+TRIGGER = f"CREATE TRIGGER k AFTER INSERT ON messages BEGIN {KEEP}; END;"
+FORGE = "PRAGMA writable_schema = ON; UPDATE sqlite_master SET"
+SLOW = "length(hex(zeroblob(300000000)))"
 REFUSED = {
     # statement: name in the error
     f"CREATE TRIGGER k AFTER INSERT ON messages BEGIN {KEEP}; END": "k",
@@ -29,6 +32,28 @@ REFUSED = {
     "CREATE TABLE near (x PRIMARY KEY REFERENCES items(id) ON DELETE CASCADE);"
     "CREATE TABLE far (x REFERENCES near(x) ON DELETE CASCADE);"
     f"CREATE TRIGGER k AFTER DELETE ON far BEGIN {KEEP}; END": "k",
+    # SQLite reads these types and names as the usual ones.
+    f"{TRIGGER} {FORGE} type = 'TRIGGER' WHERE name = 'k'": "k",
+    f"{TRIGGER} {FORGE} type = CAST('trigger' AS BLOB) WHERE name = 'k'": "k",
+    f"{TRIGGER} {FORGE} type = 'Trigger' || char(0) || 'x', tbl_name = CAST('MESSAGES' AS BLOB) WHERE name = 'k'": "k",
+    f"{TRIGGER} {FORGE} tbl_name = 'messages' || char(0) || 'x' WHERE name = 'k'": "k",
+    f"CREATE TABLE near (x REFERENCES messages(number)); CREATE TRIGGER k AFTER DELETE ON near BEGIN {KEEP}; END;"
+    f"{FORGE} type = 'TABLE' WHERE name = 'near'": "k",
+    f"DROP TABLE recall_logs; CREATE VIEW recall_logs AS SELECT 1; {FORGE} type = 'VIEW' WHERE type = 'view'": (
+        "recall_logs"
+    ),
+    f"DROP TABLE recall_logs; CREATE VIRTUAL TABLE recall_logs USING fts5(x); {FORGE} type = 'TABLE', rootpage = 2 "
+    "WHERE name = 'recall_logs'": "recall_logs",
+    # Expressions run with each write, and can take all time and memory.
+    f"CREATE INDEX i ON messages ({SLOW})": "i",
+    f"CREATE INDEX i ON messages (body) WHERE {SLOW} > 0": "i",
+    f"ALTER TABLE messages ADD COLUMN x AS ({SLOW})": "messages",
+    f"ALTER TABLE messages ADD COLUMN x GENERATED ALWAYS AS ({SLOW}) VIRTUAL": "messages",
+    f"ALTER TABLE messages ADD COLUMN x CHECK ({SLOW} > 0)": "messages",
+    f"DROP TABLE recall_logs; CREATE TABLE recall_logs (id, x DEFAULT ({SLOW}))": "recall_logs",
+    f"DROP TABLE recall_logs; CREATE TABLE recall_logs (id, x DEFAULT/* 'a' */({SLOW}))": "recall_logs",
+    "DROP TABLE recall_logs; CREATE TABLE recall_logs (id, scope_id UNIQUE ON CONFLICT REPLACE)": "recall_logs",
+    "DROP TABLE recall_logs; CREATE TABLE recall_logs (id, conversation COLLATE NOCASE UNIQUE)": "recall_logs",
 }
 LEFT_ALONE = (
     "CREATE TABLE other (x)",
@@ -36,6 +61,9 @@ LEFT_ALONE = (
     f"CREATE TABLE other (x); CREATE TRIGGER k AFTER INSERT ON other BEGIN {KEEP}; END",
     "CREATE VIRTUAL TABLE found USING fts5(body)",
     "CREATE INDEX mine ON messages (body)",
+    "CREATE INDEX mine ON messages (body DESC, seq) WHERE seq > 3",
+    f"CREATE TABLE other (x DEFAULT ({SLOW}) CHECK (x > 0)); CREATE INDEX i ON other (abs(x))",
+    "ALTER TABLE messages ADD COLUMN note TEXT DEFAULT 'none'",
 )
 
 
@@ -69,7 +97,8 @@ def test_objects_that_would_run_are_refused_by_name(empty: Path) -> None:
             connection = sqlite3.connect(store / "memory.db")
             if error.name != name or connection.execute("SELECT count(*) FROM keep").fetchone() != (0,):
                 failures.append(f"{error.name}: {statements}")
-            connection.execute(removal)
+            if FORGE not in statements:
+                connection.execute(removal)
             connection.close()
     assert failures == []
 
@@ -114,6 +143,19 @@ def test_triggers_and_rules_of_a_postgresql_database_are_refused_too(fresh_postg
         f"{body} CREATE TRIGGER k AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION f()": "k",
         "CREATE RULE r AS ON DELETE TO messages DO INSTEAD NOTHING": "r",
         "CREATE TABLE other (x int); CREATE RULE x AS ON DELETE TO other DO INSTEAD NOTHING": None,
+        # A function of another person would run with the rights of this program.
+        "CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER TABLE messages ALTER seq SET DEFAULT g()": (
+            "seq"
+        ),
+        "ALTER TABLE messages ADD CONSTRAINT c CHECK (g() > 0)": "c",
+        "CREATE FUNCTION h(text) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1';"
+        "CREATE INDEX i ON messages (h(body))": "i",
+        'CREATE INDEX "I 2" ON messages (seq) WHERE h(body) > 0': "I 2",
+        "ALTER TABLE messages ADD COLUMN x int GENERATED ALWAYS AS (h(body)) STORED": "x",
+        "CREATE POLICY p ON messages USING (true)": "p",
+        "CREATE OPERATOR === (FUNCTION = texteq, LEFTARG = text, RIGHTARG = text);"
+        "ALTER TABLE messages ADD CONSTRAINT e CHECK (body === body)": "e",
+        "CREATE TABLE near (x int DEFAULT g() CHECK (g() > 0)); CREATE INDEX mine ON messages (lower(body))": None,
         "ALTER TABLE recall_logs RENAME TO logs; CREATE MATERIALIZED VIEW recall_logs AS SELECT 1 AS id": "recall_logs",
     }
     for statements, name in refused.items():
