@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain, pairwise
+from itertools import chain
+from operator import add
 
-from agentkit_memory.terms.compounds import find_compounds, find_names, find_signed_compounds, name_parts
+from agentkit_memory.terms.compounds import find_compounds, find_signed_compounds
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, normal_text, plain_word
 
@@ -22,19 +22,22 @@ __all__ = ["STOP_TERMS", "count_terms", "find_terms", "split_words"]
 # Particles follow Hangul words without a space. Therefore Hangul, like scripts without spaces, is split into pairs.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _PAIRED = _HANGUL + UNSPACED
-_CASED = bytes(byte if chr(byte).isalnum() else ord(" ") for byte in range(128)).ljust(256)
-"""Maps each byte of an ASCII text to itself, or to a space."""
-_FOLDED = _CASED.lower()
+_FOLDED = bytes(byte if chr(byte).isalnum() else ord(" ") for byte in range(128)).lower().ljust(256)
 """Maps each byte of an ASCII text to its lower case, or to a space."""
 _EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}"
     "|[\u231a-\u23ff\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
 )
 """A flag, or a picture without the colour of its skin."""
-_WORD = re.compile(rf"[{_HANGUL}]+|[{UNSPACED}]+|(?:[^\W_{_PAIRED}]++|[{MARKS}]++)++|{_EMOJI}")
+# Most words of most texts with a character outside of ASCII are ASCII words: the first pattern is the fastest.
+_WORD = re.compile(
+    rf"[a-z0-9]++(?![^\x00-\x7f])|[{_HANGUL}]+|[{UNSPACED}]+|(?:[^\W_{_PAIRED}]++|[{MARKS}]++)++|{_EMOJI}"
+)
 _RUN = re.compile(rf"[{_PAIRED}]")
+_FIRST_PAIRED = UNSPACED[0]
+"""The first character that is split into pairs."""
 _SYLLABLE = re.compile(rf"[{_HANGUL}]")
-_HAN = re.compile(rf"[{HAN}]")
+_NOT_HAN = re.compile(rf"[^{HAN}]+")
 _SHORT = 3
 """Maximum syllables of a Korean word in a question that may be one syllable with a particle."""
 STOP_TERMS = {word: zlib.crc32(f" {word}".encode()) for word in sorted(STOP_WORDS)}
@@ -93,41 +96,41 @@ def split_words(text: str) -> list[str]:
     if text.isascii():
         # This takes half the time of a regular expression.
         return text.encode().translate(_FOLDED).decode().split()
-    return _pairs(_WORD.findall(fold_text(text)))
+    return [word for run in _WORD.findall(fold_text(text)) for word in _words_in(run)]
 
 
 def _analyse(text: str, *, stored: bool) -> tuple[list[str], list[str]]:
-    """Return the words of a text, and the words to add: of compounds, and single characters that are words.
-
-    The words are folded, except the words of an ASCII text, whose names have their parts in the cache of terms.
-    """
+    """Return the folded words of a text, and the words to add: of compounds, and single characters that are words."""
     if text.isascii():
-        words = text.encode().translate(_CASED).decode().split()
-        return words, [word.lower() for word in find_compounds(text)]
+        return split_words(text), [word.lower() for word in find_compounds(text)]
     normal = normal_text(text)
     runs = _WORD.findall(normal.casefold())
-    compounds = chain(find_names(normal), find_compounds(normal), find_signed_compounds(normal, text))
-    additions = [word for compound in compounds for word in split_words(compound)]
-    for run in runs:
-        if len(run) > 1 and _RUN.match(run):
-            additions += _HAN.findall(run)
-            if (stored or len(run) <= _SHORT) and _SYLLABLE.match(run):
-                additions.append(run[0])
-    return _pairs(runs), additions
-
-
-def _pairs(runs: Iterable[str]) -> list[str]:
+    additions: list[str] = []
+    for compound in chain(find_compounds(normal), find_signed_compounds(normal, text)):
+        additions += split_words(compound)
+    if not runs or max(runs) < _FIRST_PAIRED:
+        return runs, additions
     words: list[str] = []
     for run in runs:
-        if len(run) > 1 and _RUN.match(run):
-            words.extend(map("".join, pairwise(run)))
-        else:
-            words.append(run)
-    return words
+        parts = _words_in(run)
+        words += parts
+        if parts[0] is run:
+            continue
+        additions += _NOT_HAN.sub("", run)
+        if (stored or len(run) <= _SHORT) and _SYLLABLE.match(run):
+            additions.append(run[0])
+    return words, additions
+
+
+def _words_in(run: str) -> list[str]:
+    """Return the pairs of characters of a run in a script without spaces; any other run is one word."""
+    if len(run) > 1 and _RUN.match(run):
+        return [*map(add, run, run[1:])]
+    return [run]
 
 
 class _Terms(dict[str, tuple[int, ...]]):
-    """A cache of the numbers of words, and of their parts, in a text of some languages; a stop word has no number."""
+    """A cache of the numbers of words in a text of some languages; a stop word has no number."""
 
     def __init__(self, languages: frozenset[str]) -> None:
         super().__init__()
@@ -139,12 +142,8 @@ class _Terms(dict[str, tuple[int, ...]]):
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         numbers: tuple[int, ...] = ()
-        # Lower case is folded case in ASCII; in Cherokee, the folded case is upper case.
-        folded = word.lower() if word.isascii() else word
-        if folded not in self.stop_words:
-            numbers = _numbers(folded, self._languages)
-            for part in name_parts(word):
-                numbers += self[part.lower()]
+        if word not in self.stop_words:
+            numbers = _numbers(word, self._languages)
         if len(self) >= _MAX_CACHED:
             self.clear()
         if len(word) <= _MAX_WORD:

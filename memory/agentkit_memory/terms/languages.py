@@ -103,9 +103,7 @@ for _number, _words in enumerate(_COMMON.values()):
     for _word in _words.split():
         _VOTES[_word] = _VOTES.get(_word, 0) | 1 << 8 * _number
 
-_CAPITALISED = frozenset(form for word in _VOTES if word.isascii() for form in (word.capitalize(), word.upper()))
-"""Common ASCII words in capitals: the words of an ASCII text are not folded."""
-_COMMON_WORDS = frozenset(chain(_VOTES, _CAPITALISED))
+_COMMON_WORDS = frozenset(_VOTES)
 _UNKNOWN: frozenset[str] = frozenset()
 _ONLY_ENGLISH = frozenset((ENGLISH,))
 
@@ -115,11 +113,8 @@ _LOCK = Lock()
 
 
 def find_languages(words: Iterable[str]) -> frozenset[str]:
-    """Return the likely languages of a text by its words, folded or in capitals; empty without common words."""
+    """Return the likely languages of a text by its folded words; empty without common words."""
     common = _COMMON_WORDS.intersection(words)
-    capitalised = _CAPITALISED & common
-    if capitalised:
-        common = common - capitalised | {*map(str.lower, capitalised)}
     if not common:
         return _UNKNOWN
     votes = sum(map(_VOTES.__getitem__, common)).to_bytes(len(LANGUAGES), "little")

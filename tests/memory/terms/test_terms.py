@@ -6,7 +6,7 @@ import math
 
 import pytest
 import snowballstemmer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit_memory.terms import analysis
@@ -135,6 +135,7 @@ def test_spellings_of_a_text_have_the_same_terms(one: str, other: str) -> None:
 
 
 @given(st.text(st.characters(max_codepoint=127)))
+@example("tHe iS parseXMLDocument")
 def test_a_text_in_ascii_has_the_same_terms_beside_another_script(text: str) -> None:
     (other,) = terms("中")
     counts, _ = count_terms(text, stored=True)
