@@ -112,6 +112,13 @@ def test_a_default_of_null_lets_null_in() -> None:
     assert wrong == []
 
 
+DEFINITIONS: dict[str, Any] = {
+    "Size": {"enum": ["s", "l"]},
+    "Code": {"type": "string", "pattern": "^[A-Z]+$"},
+    "Loop": {"allOf": [{"type": "integer"}], "properties": {"loop": {"$ref": "#/$defs/Loop"}}, "minLength": 9},
+}
+
+
 def test_a_default_lets_itself_in_and_nothing_else() -> None:
     cases: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
         ({"type": "integer"}, "any", [1], ["other", 1.5, None]),
@@ -128,7 +135,16 @@ def test_a_default_lets_itself_in_and_nothing_else() -> None:
         ({"type": "array", "enum": ["a"]}, "all", [["a"]], ["a"]),
         ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, "no", [{"a": "b"}], [{}]),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, [], [{"a": 1}], [{"a": "1"}, [1]]),
-        ({"$ref": "#/$defs/Size", "type": "string"}, 5, ["s"], [5]),
+        ({"$ref": "#/$defs/Size", "type": "string"}, 5, ["s"], ["m", 6]),
+        ({"$ref": "#/$defs/Size"}, "m", ["s"], ["n", None]),
+        ({"allOf": [{"$ref": "#/$defs/Size"}], "maxLength": 1}, "m", ["s"], ["n"]),
+        ({"allOf": [{"$ref": "#/$defs/Size"}], "maxLength": 1}, "medium", ["s"], ["medium"]),
+        ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, "any", [1, None], ["other", 0]),
+        ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, 0, [1, None], [0]),
+        ({"oneOf": [{"enum": ["a"]}, {"enum": ["b"]}]}, "all", ["a", "b"], ["c"]),
+        ({"type": "string", "anyOf": [{"enum": ["a"]}, {"$ref": "#/$defs/Size"}]}, 1, ["a", "s"], [True, "c"]),
+        ({"anyOf": [{"$ref": "#/$defs/Code"}, {"type": "integer"}]}, "no", ["AB", 1], ["no"]),
+        ({"$ref": "#/$defs/Loop"}, "m", [], ["m", "s"]),
         ({"type": ["integer", "null"]}, "any", [1, None], ["other"]),
         ({"type": "float", "not": {"const": "any"}}, "any", [1.5], ["any"]),
     ]
@@ -137,7 +153,7 @@ def test_a_default_lets_itself_in_and_nothing_else() -> None:
         expected = {repr(value): True for value in [*good, default]} | {repr(value): False for value in bad}
         inner = {**schema, "default": default}
         for is_listed, shown in ((False, inner), (True, {"type": "array", "items": inner})):
-            one = made(shown, **{"$defs": {"Size": {"enum": ["s", "l"]}}})
+            one = made(shown, **{"$defs": DEFINITIONS})
             for value in [*good, *bad, default]:
                 if accepts(one, [value] if is_listed else value) != expected[repr(value)]:
                     wrong.append((shown, value))

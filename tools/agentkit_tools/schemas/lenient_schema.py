@@ -10,6 +10,7 @@ from typing import Any
 from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS, MAX_SCHEMA_PATTERN_CHARS
 from agentkit_prompts.schemas.keywords import NAMED
 from agentkit_tools.schemas.schema_values import kinds_of, without_contradictions
+from agentkit_tools.schemas.wrapped_defaults import with_wrapped_defaults
 
 __all__ = ["SchemaError", "normalise"]
 
@@ -64,7 +65,11 @@ def normalise(schema: Any, level: int = 0) -> Any:
     result = _well_formed(schema, level)
     _translate(result, schema, level)
     is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
-    return without_contradictions(result, is_nullable=is_nullable, is_root=level == 0)
+    result = without_contradictions(result, is_nullable=is_nullable, is_root=level == 0)
+    if level == 0:
+        # References are known only when the whole schema is.
+        result = with_wrapped_defaults(result)
+    return result
 
 
 def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:

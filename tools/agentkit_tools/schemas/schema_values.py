@@ -9,9 +9,9 @@ from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 from agentkit_prompts.schemas.subschemas import is_null_default, takes_null
 
-__all__ = ["kinds_of", "with_null_defaults", "without_contradictions"]
+__all__ = ["KEYWORDS_OF_KIND", "WRAPPED", "is_one_of", "kinds_of", "with_null_defaults", "without_contradictions"]
 
-_WRAPPED = ("$ref", "anyOf", "oneOf", "allOf")
+WRAPPED = ("$ref", "anyOf", "oneOf", "allOf")
 """Keywords that can reject null although the type accepts null."""
 _ANNOTATIONS = frozenset(
     ("description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly")
@@ -84,7 +84,7 @@ def _move_enum_to_items(result: dict[str, Any], kinds: list[str]) -> None:
     inner = [value for value in values if value is not None]
     if isinstance(result.get("default"), list | tuple):
         # A default of the array can contain items that the enum does not list.
-        inner += [value for value in result["default"] if not _is_one_of(value, inner)]
+        inner += [value for value in result["default"] if not is_one_of(value, inner)]
     items = result.get("items")
     if not isinstance(items, Mapping):
         items = {}
@@ -110,7 +110,7 @@ def _or_null(result: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that also accepts null."""
     if _is_null_default(result):
         result["default"] = None
-    if any(keyword in result for keyword in _WRAPPED):
+    if any(keyword in result for keyword in WRAPPED):
         return _with_null_option(result)
     if "const" in result:
         result["enum"] = [result.pop("const")]
@@ -142,7 +142,7 @@ def _with_default(result: dict[str, Any], *, is_root: bool) -> dict[str, Any]:
     default = result["default"]
     is_of_type = "type" not in result or _has_kind(default, kinds_of(result["type"]))
     if "enum" in result:
-        if not _is_one_of(default, result["enum"]):
+        if not is_one_of(default, result["enum"]):
             result["enum"] = [*result["enum"], default]
         if not is_of_type:
             # Only the listed values have the additional type.
@@ -161,8 +161,8 @@ def _with_default_option(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the union of a schema and its default, which has another type."""
     default = schema["default"]
     kind = kind_of_json(default)
-    other = _KEYWORDS_OF_KIND.keys() - {kind, "number" if kind == "integer" else kind}
-    inner = {keyword for name in other for keyword in _KEYWORDS_OF_KIND[name]}
+    other = KEYWORDS_OF_KIND.keys() - {kind, "number" if kind == "integer" else kind}
+    inner = {keyword for name in other for keyword in KEYWORDS_OF_KIND[name]}
     option = {key: value for key, value in schema.items() if key == "type" or key in inner}
     result = {key: value for key, value in schema.items() if key not in option}
     options = [option, {"type": kind, "enum": [default]}]
@@ -172,12 +172,12 @@ def _with_default_option(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": options, **result}
 
 
-def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
+def is_one_of(value: Any, values: Sequence[Any]) -> bool:
     """True if a value is listed; `True` and 1 are different in JSON."""
     return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in values)
 
 
-_KEYWORDS_OF_KIND: dict[str, tuple[str, ...]] = {
+KEYWORDS_OF_KIND: dict[str, tuple[str, ...]] = {
     "array": ("items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems"),
     "object": (
         *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
