@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from agentkit.models.fallback import FallbackModel
 from agentkit.models.model import Model
 from agentkit.models.providers import DOMAINS_IN_SPANS, PROVIDERS
 
@@ -24,15 +25,11 @@ _SETTINGS = {
 def model_attributes(model: Model) -> dict[str, Any]:
     """Return provider, name and server of a model, for spans and metrics.
 
-    A model that contains other models, such as `FallbackModel`, has the attributes of its first model: the response
-    names the model that replied.
+    A `FallbackModel` has the attributes of its first model: the response names the model that replied.
     """
-    while models := getattr(model, "models", None):
-        model = models[0]
-    host = getattr(model, "host", None)
-    address = None
-    if isinstance(host, str):
-        address = urlsplit(f"//{host}").hostname
+    while isinstance(model, FallbackModel):
+        model = model.models[0]
+    address = _address(getattr(model, "host", None))
     attributes = {"gen_ai.provider.name": _provider(model, address or ""), "gen_ai.request.model": model.name}
     if address:
         attributes["server.address"] = address
@@ -40,6 +37,17 @@ def model_attributes(model: Model) -> dict[str, Any]:
         if port is not None:
             attributes["server.port"] = port
     return attributes
+
+
+def _address(host: object) -> str | None:
+    """Return the address in a host, which can have a port; None if the text is no host."""
+    if not isinstance(host, str):
+        return None
+    # The host of a custom model can be any text, and an observation must not fail a run.
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 def _provider(model: Model, address: str) -> str:

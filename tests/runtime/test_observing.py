@@ -316,10 +316,18 @@ def spans_of(model: Any) -> dict[str, dict[str, Any]]:
     return {str(each["gen_ai.operation.name"]): each for each in attributes}
 
 
+class Custom(ScriptedModel):
+    """A model whose attributes have names of attributes of other models."""
+
+    models = ("gpt", "claude")
+    host = "[::1"
+
+
 @pytest.mark.parametrize(
     ("model", "provider", "name", "server"),
     [
         (ScriptedModel(["Hello."]), "ScriptedModel", "scripted", None),
+        (Custom(["Hello."]), "Custom", "scripted", None),
         (OpenAIModel("m", base_url="http://127.0.0.1:1/v1"), "openai", "m", ("127.0.0.1", 1)),
         (OpenAIModel("m", base_url="http://[::1]:1/v1"), "openai", "m", ("::1", 1)),
         (OpenAIModel("m", base_url="https://api.groq.com/openai/v1"), "groq", "m", ("api.groq.com", 443)),
