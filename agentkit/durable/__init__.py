@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.durable.run_handle": "RunHandle",
         "agentkit.durable.runs_facade": "Runs",
         "agentkit.durable.schedules": "ScheduleInfo",
-        "agentkit.runs.run_errors": "DatabaseUnavailable DurableError RunNotFound",
+        "agentkit.runs.run_errors": "DatabaseDamaged DatabaseUnavailable DurableError RunNotFound",
         "agentkit.runs.run_record": "RunRecord WaitingCall",
     },
 )

@@ -7,6 +7,7 @@ from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs_facade import Runs as Runs
 from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo
+from agentkit.runs.run_errors import DatabaseDamaged as DatabaseDamaged
 from agentkit.runs.run_errors import DatabaseUnavailable as DatabaseUnavailable
 from agentkit.runs.run_errors import DurableError as DurableError
 from agentkit.runs.run_errors import RunNotFound as RunNotFound

@@ -19,7 +19,7 @@ _SAFE_SHARE = 0.6
 """Share of the lease in which a worker acts without a renewal."""
 _MAX_PAUSE = 1.0
 """Maximum seconds between two renewals, and between two checks of the lease."""
-_log = logging.getLogger("agentkit")
+_log = logging.getLogger("agentkit.worker")
 
 
 class Lease:

@@ -23,7 +23,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.parts.citations import citation_form
 from agentkit.runs.run_database import DATABASE_ERRORS
-from agentkit.runs.run_errors import AttemptEnded
+from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit_tools.errors import RunInterrupt
@@ -97,6 +97,8 @@ class _StoreWriter(JournalWriter):
             self.has_ended = True
             self.is_taken = not error.is_cancelled
             raise
+        except DatabaseDamaged:
+            raise  # no attempt could store the line: the run fails instead of repeating its step
         except DATABASE_ERRORS as error:
             # It is unknown if the line was stored: only a new attempt, which reads the stored lines, can continue.
             self.is_taken = True
@@ -168,8 +170,13 @@ class RunAttempt:
             # The error of the run, such as a model error or a limit, is its outcome.
             failure = RunError(type(error).__name__, _storable(str(error)))
             usage = getattr(error, "usage", None)
-            record = await self._call_store(lambda: self._store.rows.get(self.run_id))
-            await self._end(replace(record, state="failed", error=failure, usage=usage or record.usage))
+            try:
+                record = await self._call_store(lambda: self._store.rows.get(self.run_id))
+                await self._end(replace(record, state="failed", error=failure, usage=usage or record.usage))
+            except DatabaseDamaged as damage:
+                _log.error("run %s: its failure cannot be stored: %s", self.run_id, damage)
+                self._writer.is_taken = True
+                raise TakenOver from damage
 
     async def _end(self, record: RunRecord, timeout: float | None = None) -> bool:
         record = replace(record, updated_at=time.time())
@@ -184,9 +191,12 @@ class RunAttempt:
 
         Raises:
             TakenOver: The database does not respond: DBOS starts the run again later.
+            DatabaseDamaged: No retry can succeed: the run fails.
         """
         try:
             return await in_thread(work)
+        except DatabaseDamaged:
+            raise
         except DATABASE_ERRORS as error:
             self._writer.is_taken = True
             _log.warning(

@@ -25,6 +25,7 @@ from agentkit.durable.schedules import SCHEDULED, pause_corrupt, start_scheduled
 from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore, leg_of
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
+from agentkit.ground.repeated_lines import RepeatedLines
 from agentkit.ground.threads import in_thread
 from agentkit.runs.run_database import DATABASE_ERRORS
 from agentkit_prompts.caller_warnings import warn
@@ -48,7 +49,10 @@ _SECONDS_SCHEDULES = 5.0
 _MIN_LEASE, _MIN_POLL = 1.0, 0.001
 _MAX_SECONDS, _MAX_RUNS = 31_536_000, 1_000_000
 """One year, and more concurrent runs than a process can execute."""
-_log = logging.getLogger("agentkit")
+_SECONDS_LOGGED = 10.0
+"""Minimum seconds between two warnings of a place in the code while the database does not respond."""
+_log = logging.getLogger("agentkit.worker")
+_LOGGERS = (_log, logging.getLogger("dbos"))
 _current: Worker | None = None
 """The worker of this process: DBOS allows one instance per process."""
 _current_lock = threading.Lock()
@@ -111,6 +115,7 @@ class Worker(metaclass=Hinted):
         self._housekeeping_thread: threading.Thread | None = None
         self._lock_file: int | None = None
         self._dbos: Any = None
+        self._repeated_lines = RepeatedLines(_SECONDS_LOGGED)
         self._was_started = False
 
     def __del__(self) -> None:
@@ -145,6 +150,8 @@ class Worker(metaclass=Hinted):
                     "worker: this process has a worker already, and a process can have only one", name="worker"
                 )
             _current = self
+        for logger in _LOGGERS:
+            logger.addFilter(self._repeated_lines)
         try:
             with self._store.answering("then start the worker again"):
                 self._lock()
@@ -152,22 +159,30 @@ class Worker(metaclass=Hinted):
         except BaseException:
             if self._lease is not None:
                 self._lease.end()
-            with _current_lock:
-                _current = None
-            self._unlock()
+            self._leave()
             raise
 
     def stop(self) -> None:
         """Take no more runs, wait up to `grace` seconds for running attempts, and hand over unfinished runs."""
-        global _current
         if self._is_stopping.is_set() or self._dbos is None:
             return
         try:
             _in_plain_thread(self._shut_down)
         finally:
-            with _current_lock:
-                _current = None
-            self._unlock()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Make room for the next worker of this process and of the SQLite file."""
+        global _current
+        if self._dbos is not None and not self._has_stopped.is_set():
+            # A part of DBOS that was started would execute the runs of the next worker on the database of this worker.
+            _in_plain_thread(self._dbos.destroy)
+            self._dbos = None
+        for logger in _LOGGERS:
+            logger.removeFilter(self._repeated_lines)
+        with _current_lock:
+            _current = None
+        self._unlock()
 
     def __enter__(self) -> Self:
         self.start()

@@ -18,7 +18,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentkit.runs import conversions
-from agentkit.runs.run_errors import DatabaseUnavailable, RunStoreError
+from agentkit.runs.run_errors import DatabaseDamaged, DatabaseUnavailable, RunStoreError
 from agentkit_prompts.system.acting_objects import acting_objects
 
 __all__ = [
@@ -26,13 +26,14 @@ __all__ = [
     "DBOS_TABLES",
     "RunDatabase",
     "call_of",
-    "database_unavailable",
+    "database_error",
     "decisions_table",
     "events_table",
     "finite_number",
     "keys_table",
     "lines_table",
     "runs_table",
+    "shown_url",
     "sqlite_engine",
     "stored_call",
     "stored_text",
@@ -60,6 +61,12 @@ _MAX_REASON = 300
 DATABASE_ERRORS = (SQLAlchemyError, UnicodeDecodeError, DatabaseUnavailable)
 """Errors of a database that does not respond or refuses a request. A corrupt file can break the error text of SQLite,
 which raises `UnicodeDecodeError`; `RunDatabase` raises the last class instead of the other classes."""
+_DAMAGED_FILE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+"""Primary result codes of SQLite for a file that is damaged or is no database."""
+_DAMAGED_SERVER = frozenset({"42P01", "42P07", "42703", "3F000", "XX001", "XX002"})
+"""Codes of PostgreSQL for a missing or unexpected table, a missing column or schema, and damaged tables and indexes."""
+_WRONG_TABLES = ("no such table", "no such column", "has no column named", "already exists")
+"""Parts of messages of SQLite for a missing or unexpected table or column, which have no separate code."""
 
 _FIRST_WITH_SUBSEC = (3, 42)
 """The first version of SQLite that has `unixepoch('subsec')`."""
@@ -207,10 +214,10 @@ class RunDatabase:
         """
         try:
             return self._work(work)
-        except IntegrityError:
+        except (IntegrityError, DatabaseDamaged):
             raise
         except DATABASE_ERRORS as error:
-            raise database_unavailable(error, self.name, self.name) from error
+            raise database_error(error, self.name, self.name) from error
 
     def _work(self, work: Callable[[sa.Connection], T]) -> T:
         until = time.monotonic() + _RECONNECT_SECONDS
@@ -250,11 +257,18 @@ class RunDatabase:
                 for index in table.indexes:
                     connection.execute(CreateIndex(index, if_not_exists=True))
             connection.execute(sa.insert(_format_table).values(format=conversions.FORMAT))
-            return
+        else:
+            self._convert(connection)
+        self._check_columns(connection)
+
+    def _convert(self, connection: sa.Connection) -> None:
+        """Convert tables of an older format."""
         stored = connection.scalar(sa.select(sa.func.max(_format_table.c.format)))
         if stored == conversions.FORMAT:
             return
-        if not isinstance(stored, int) or not 0 < stored < conversions.FORMAT:
+        if not isinstance(stored, int) or stored < 1:
+            raise _damaged(self.name, self.name, f"the table {_format_table.name} has no valid format: {stored!r:.20}")
+        if stored > conversions.FORMAT:
             raise RunStoreError(
                 f"{self.name}: format {stored!r:.20} of the runs was written by a newer agentkit; this version "
                 f"reads up to {conversions.FORMAT}: upgrade agentkit",
@@ -264,6 +278,19 @@ class RunDatabase:
         for format in range(stored, conversions.FORMAT):
             conversions.CONVERSIONS[format](connection)
         connection.execute(sa.update(_format_table).values(format=conversions.FORMAT))
+
+    def _check_columns(self, connection: sa.Connection) -> None:
+        """Check that no table and no column is missing, so that a run does not fail in the middle of its work."""
+        stored = sa.inspect(connection).get_multi_columns(filter_names=[*_metadata.tables])
+        columns = {table: {column["name"] for column in described} for (_, table), described in stored.items()}
+        for table in _metadata.sorted_tables:
+            missing = f"the table {table.name} is missing"
+            if table.name in columns:
+                names = [column.name for column in table.columns if column.name not in columns[table.name]]
+                missing = f"the table {table.name} has no column {', '.join(names)}"
+                if not names:
+                    continue
+            raise _damaged(self.name, self.name, missing)
 
     def _check_objects(self, connection: sa.Connection) -> None:
         """Refuse objects of another author that act when the tables are read or written."""
@@ -317,10 +344,8 @@ def _prepare(connection: Any, _: object) -> None:
     connection.execute("PRAGMA synchronous=FULL")
 
 
-def database_unavailable(
-    error: BaseException, name: str, path: str, again: str = "then try again"
-) -> DatabaseUnavailable:
-    """Return the error of a database that does not respond or refuses a request.
+def database_error(error: BaseException, name: str, path: str, again: str = "then try again") -> DatabaseUnavailable:
+    """Return the error of a database that does not respond, refuses a request, or is damaged.
 
     Args:
         error: The error, of one of `DATABASE_ERRORS`.
@@ -331,11 +356,40 @@ def database_unavailable(
     if isinstance(error, DatabaseUnavailable) and error.__cause__ is not None:
         error = error.__cause__
     reason = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_REASON]
+    if _is_damage(error):
+        return _damaged(name, path, reason)
     return DatabaseUnavailable(
-        f"{name} does not respond or refuses: {reason}: check that it runs, is reachable and has space, {again}",
+        f"{name} does not respond or refuses: {reason}: check that it runs, is reachable, is writable and has space, "
+        f"{again}",
         name="database",
         path=path,
     )
+
+
+def _damaged(name: str, path: str, reason: str) -> DatabaseDamaged:
+    return DatabaseDamaged(
+        f"{name} is damaged: {reason}: check its path; stop its workers and servers, and restore a backup; for a "
+        "SQLite file without a backup, `sqlite3 FILE .recover` writes the rows that are still readable",
+        name="database",
+        path=path,
+    )
+
+
+def _is_damage(error: BaseException) -> bool:
+    """True if a database is damaged, or has no such table or column."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
+    cause = getattr(error, "orig", None)
+    if isinstance(cause, sqlite3.Error):
+        # The low byte of an extended code is its primary code. An error of the module has no code.
+        code = getattr(cause, "sqlite_errorcode", 0)
+        return code & 0xFF in _DAMAGED_FILE or any(part in str(cause) for part in _WRONG_TABLES)
+    return getattr(cause, "sqlstate", None) in _DAMAGED_SERVER
+
+
+def shown_url(url: sa.URL) -> str:
+    """Return the address of a database for an error, without secrets."""
+    return url.set(query={}).render_as_string(hide_password=True)  # a query can contain a password too
 
 
 def _is_lost(error: DBAPIError) -> bool:

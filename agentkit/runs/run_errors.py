@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["AttemptEnded", "DatabaseUnavailable", "DurableError", "RunNotFound", "RunStoreError"]
+__all__ = ["AttemptEnded", "DatabaseDamaged", "DatabaseUnavailable", "DurableError", "RunNotFound", "RunStoreError"]
 
 
 class DurableError(AgentError):
@@ -23,6 +23,13 @@ class DatabaseUnavailable(DurableError, RunStoreError):
 
     It is unknown if the last change was stored. Runs continue in any case, and `start` with the same `run_id` starts a
     run only once.
+    """
+
+
+class DatabaseDamaged(DatabaseUnavailable):
+    """The database of the runs is damaged, or has no such table or column: retries do not help.
+
+    A run that needs the damaged rows fails; a wait for its result ends with this error.
     """
 
 

@@ -23,10 +23,11 @@ from agentkit.runs.run_database import (
     keys_table,
     lines_table,
     runs_table,
+    shown_url,
     sqlite_engine,
 )
 from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
-from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
+from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_queue import QueueLeg, queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
@@ -112,7 +113,7 @@ class RunStore(RunReader):
         self._owned: sa.Engine | None
         name = "the database of the runs"
         if isinstance(target, sa.Engine):
-            engine, self._owned = target, None
+            engine, self._owned, name = target, None, shown_url(target.url)
         elif target is None:
             engine = self._owned = sqlite_engine(None)
         else:
@@ -124,7 +125,10 @@ class RunStore(RunReader):
             super().__init__(RunDatabase(engine, name))
         except RunStoreError as error:
             self.close()
-            if not isinstance(error, DatabaseUnavailable) or isinstance(target, sa.Engine):
+            # An error of the format or of the content is complete, and the caller of an engine handles its outages.
+            if isinstance(error, DatabaseDamaged) or not isinstance(error, DatabaseUnavailable):
+                raise
+            if isinstance(target, sa.Engine):
                 raise
             reason = getattr(error.__cause__, "orig", error.__cause__)
             raise RunStoreError(f"{name}: cannot be opened as the database of runs: {reason}", path=name) from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from agentkit.ground.repeated_lines import RepeatedLines
 from agentkit.server.server_options import ServerOptions
 
 __all__ = ["BACKLOG", "Connection", "ConnectionLimits", "brief_log", "file_limit", "raise_file_limit"]
@@ -107,28 +107,10 @@ def raise_file_limit() -> None:
         _log.info("the limit of open files stays %d: the system refuses %d", file_limit(), hard)
 
 
-class _OncePerSecond(logging.Filter):
-    """Drops a warning if the same warning was logged within the last second; errors of requests stay."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._logged_at: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno > logging.WARNING:
-            return True
-        # The key is the template of the message: its values are chosen by clients.
-        message, now = str(record.msg), time.monotonic()
-        if now - self._logged_at.get(message, -_LOG_SECONDS) < _LOG_SECONDS:
-            return False
-        self._logged_at[message] = now
-        return True
-
-
 @contextmanager
 def brief_log() -> Iterator[None]:
     """Log each problem of connections at most once per second, on one line, until the end of the block."""
-    once = _OncePerSecond()
+    once = RepeatedLines(_LOG_SECONDS)
     loop = asyncio.get_running_loop()
     previous = loop.get_exception_handler()
 

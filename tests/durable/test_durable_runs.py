@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
@@ -196,27 +197,28 @@ async def test_a_decision_after_its_time_is_refused_when_no_worker_runs(runs: Ru
 
 
 async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
-    working: Working, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.5)
     agent = Agent(ScriptedModel.repeat("ok"), "Be quick.", name="quick")
-    working(agent, worker={"lease": 1.0})
-    database = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
-    first, second = "agentkit_runs", "agentkit_decisions"  # what is read first, and after it
+    runs = working(agent, worker={"lease": 1.0})
+    failing = ["no table"]
+
+    def fail(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        if failing[-1] in statement:
+            raise sa.exc.OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))
+
+    sa.event.listen(runs.store.engine, "before_cursor_execute", fail)
 
     def missed() -> int:
         return caplog.text.count("run r: the database does not respond")
 
     handle = await agent.start("Go.", run_id="r", delay=0.5)
-    database.execute(f"ALTER TABLE {first} RENAME TO hidden")
-    await eventually(missed)
-    database.executescript(  # at once: it would end in between
-        f"BEGIN IMMEDIATE; ALTER TABLE hidden RENAME TO {first}; ALTER TABLE {second} RENAME TO hidden; COMMIT;"
-    )
-    seen = missed()
-    await eventually(lambda: missed() > seen)
-    database.execute(f"ALTER TABLE hidden RENAME TO {second}")
-    database.close()
+    for table in ("agentkit_runs", "agentkit_decisions"):  # read first, and after that
+        failing.append(table)
+        seen = missed()
+        await eventually(lambda seen=seen: missed() > seen)  # type: ignore[misc]
+    failing.append("no table")
     assert (await handle.result(timeout=LONG)).output == "ok"
     assert [entry.effect for entry in (await handle.journal()).entries].count("CallModel") == 1
 

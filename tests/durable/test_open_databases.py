@@ -156,4 +156,4 @@ def test_a_database_whose_damage_sqlite_cannot_even_name_is_refused(url: str) ->
         )
     database.close()
     shown = CliRunner().invoke(app, ["runs", "list", "--url", url])
-    assert shown.exit_code == 1 and "does not respond or refuses" in shown.stderr
+    assert shown.exit_code == 1 and "is damaged" in shown.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,27 @@ async def test_a_cancelled_run_leaves_its_place_or_its_turn() -> None:
     granted.cancel()
     await asyncio.gather(running, waiting, granted, return_exceptions=True)
     assert await asyncio.wait_for(order_of(places, *"ab"), LONG) == ["a", "b"]
+
+
+async def test_tenants_whose_waiting_runs_are_cancelled_leave_no_memory() -> None:
+    places = FairPlaces(1, 1)
+
+    async def run(tenant: str) -> None:
+        async with places.place(tenant):
+            await asyncio.sleep(0)
+
+    def size() -> int:
+        return len(pickle.dumps([each for each in vars(places).values() if isinstance(each, dict)]))
+
+    before = size()
+    for number in range(20):
+        # The second run of the tenant waits when the first ends, and is cancelled before it gets the place.
+        tasks = [asyncio.create_task(run(tenant)) for tenant in (f"tenant {number}", "other", f"tenant {number}")]
+        await asyncio.sleep(0)
+        await tasks[0]
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert size() == before
 
 
 def test_a_tenant_finds_a_place_next_to_a_tenant_with_many_runs(tmp_path: Path) -> None:

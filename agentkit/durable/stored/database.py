@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from agentkit.runs.run_database import RunDatabase, sqlite_engine
+from agentkit.runs.run_database import RunDatabase, shown_url, sqlite_engine
 from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_store import RunStore
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database", "shown_url"]
+__all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database"]
 
 _SECONDS_CONNECT = 10
 """Seconds for a connection to PostgreSQL, unless the address sets `connect_timeout`."""
@@ -156,8 +156,3 @@ def _limit_idle_transactions(connection: Any, _: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{_SECONDS_IDLE}s'")
     connection.commit()
-
-
-def shown_url(url: sa.URL) -> str:
-    """Return the address of a database for an error, without secrets."""
-    return url.set(query={}).render_as_string(hide_password=True)  # a query can contain a password too

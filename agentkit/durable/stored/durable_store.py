@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from agentkit.durable.durable_errors import RunIdTaken
-from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_created, opened_database, shown_url
+from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_created, opened_database
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
-from agentkit.runs.run_database import DATABASE_ERRORS, database_unavailable
-from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
+from agentkit.runs.run_database import DATABASE_ERRORS, database_error, shown_url
+from agentkit.runs.run_errors import DatabaseDamaged, DatabaseUnavailable, DurableError
 from agentkit.runs.run_queue import Leg, NewRun, RunQueue
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_store import RunStore
@@ -114,10 +114,11 @@ class DurableStore:
         try:
             yield
         except DATABASE_ERRORS as error:
+            # Without a cause of the database, the error contains its advice already.
+            if isinstance(error, DatabaseUnavailable) and not isinstance(error.__cause__, DATABASE_ERRORS):
+                raise
             address = shown_url(self.url)
-            if isinstance(error, DatabaseUnavailable) and error.path == address:
-                raise  # it contains the address and the advice already
-            raise database_unavailable(error, f"the database of the runs, {address},", address, again) from error
+            raise database_error(error, f"the database of the runs, {address},", address, again) from error
 
     async def check_created(self) -> None:
         """Check that the database contains runs, for callers that only read and must not create a database.
@@ -151,6 +152,8 @@ class DurableStore:
         while True:
             try:
                 return await self.ask(work)
+            except DatabaseDamaged:
+                raise  # no retry repairs it
             except DatabaseUnavailable as error:
                 if not is_logged:
                     _log.warning("%s; the request is repeated every second", error)

@@ -77,6 +77,12 @@ class FairPlaces:
         turns.remove(turn)
         if not turns:
             del self._waiting[tenant]
+            self._forget_idle(tenant)
+
+    def _forget_idle(self, tenant: str) -> None:
+        """Delete the number of the last place of a tenant that occupies no place and does not wait."""
+        if tenant not in self._occupied and tenant not in self._waiting:
+            self._last.pop(tenant, None)
 
     def _release(self, tenant: str) -> None:
         self._free += 1
@@ -84,6 +90,5 @@ class FairPlaces:
         # Without entries for idle tenants, the counters do not grow.
         if not self._occupied[tenant]:
             del self._occupied[tenant]
-            if tenant not in self._waiting:
-                self._last.pop(tenant, None)
+            self._forget_idle(tenant)
         self._assign()

@@ -39,8 +39,8 @@ def with_public_error(record: RunRecord) -> RunRecord:
     # Only workers of durable runs store internal errors as they are.
     if error is None or record.executor != "dbos":
         return record
-    public_names = {kind.__name__ for kind in _with_subclasses(_PUBLIC_ERRORS)} - {DatabaseUnavailable.__name__}
-    if error.type in public_names:
+    public_names = {kind.__name__ for kind in _with_subclasses(_PUBLIC_ERRORS)}
+    if error.type in public_names.difference(kind.__name__ for kind in _with_subclasses((DatabaseUnavailable,))):
         return record
     message = "internal error; see `agentkit runs show`"
     return replace(record, error=RunError(error.type, message))
