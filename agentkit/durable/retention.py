@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -51,9 +50,10 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
         raise DurableError(
             f"older_than={older_than!r:.60}: expected a timedelta, 0 or more; nothing was deleted", name="older_than"
         )
+    now = store.rows.database.time()
     if tenant is None:
-        _forget_schedules(store, datetime.now(UTC) - max(older_than, _MIN_AGE_SCHEDULED))
-    deleted, before = 0, time.time() - older_than.total_seconds()
+        _forget_schedules(store, datetime.fromtimestamp(now, UTC) - max(older_than, _MIN_AGE_SCHEDULED))
+    deleted, before = 0, now - older_than.total_seconds()
     while ids := store.rows.ended_before(before, tenant, _PAGE):
         store.delete(ids)
         deleted += len(ids)

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -179,7 +178,6 @@ class RunAttempt:
                 raise TakenOver from damage
 
     async def _end(self, record: RunRecord, timeout: float | None = None) -> bool:
-        record = replace(record, updated_at=time.time())
         try:
             return await self._call_store(lambda: self._store.rows.end_attempt(self.attempt, record, timeout=timeout))
         except AttemptEnded:

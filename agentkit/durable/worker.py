@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,7 @@ from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import RunAttempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, pause_corrupt, start_scheduled
+from agentkit.durable.stored.database import file_error
 from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore, leg_of
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
@@ -377,8 +379,11 @@ class Worker(metaclass=Hinted):
         if not self._store.is_sqlite:
             return
         path = Path(f"{self._store.url.database}-worker")
-        private_file(path)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            private_file(path)
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise file_error(self._store.url, error) from error
         if not locked(file):
             about = path.read_text() or "{}"
             os.close(file)
@@ -389,10 +394,11 @@ class Worker(metaclass=Hinted):
                 name="worker",
                 value=pid,
             )
-        # The content is for the error of a second worker; the lock alone decides.
-        os.truncate(file, 0)
-        os.write(file, json.dumps({"pid": os.getpid()}).encode())
         self._lock_file = file
+        # The content is for the error of a second worker; on a full disk, the lock works without it.
+        with suppress(OSError):
+            os.truncate(file, 0)
+            os.write(file, json.dumps({"pid": os.getpid()}).encode())
 
     def _unlock(self) -> None:
         file, self._lock_file = self._lock_file, None

@@ -219,6 +219,15 @@ class RunDatabase:
         except DATABASE_ERRORS as error:
             raise database_error(error, self.name, self.name) from error
 
+    def time(self) -> float:
+        """Return seconds since 1970 by the clock of the database, which is the clock of all shared rows."""
+        return self.work(self.time_in)
+
+    def time_in(self, connection: sa.Connection) -> float:
+        """Return the same seconds in a transaction."""
+        seconds: float = connection.execute(sa.select(self.now)).scalar_one()
+        return seconds
+
     def _work(self, work: Callable[[sa.Connection], T]) -> T:
         until = time.monotonic() + _RECONNECT_SECONDS
         while True:

@@ -86,7 +86,10 @@ class RunQueue:
             numbers: dict[str, int] = {}
             if new_runs:
                 added = sa.insert(_runs).returning(_runs.c.run_id, _runs.c.number, sort_by_parameter_order=True)
-                rows = [{**run_row(run.record), "request": run.request} for run in new_runs]
+                # The clock of this process can differ from the clocks of the workers.
+                now = self._database.time_in(connection)
+                times = {"created_at": now, "updated_at": now}
+                rows = [{**run_row(run.record), "request": run.request, **times} for run in new_runs]
                 numbers = {row.run_id: row.number for row in connection.execute(added, rows)}
                 heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in new_runs]
                 connection.execute(sa.insert(lines_table), heads)

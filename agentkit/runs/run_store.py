@@ -249,7 +249,9 @@ class RunStore(RunReader):
         ended = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
 
         def end(connection: sa.Connection) -> bool:
-            if not connection.execute(ended.values(**ended_row(record), fence=None)).rowcount:
+            # The clock of a worker can differ from the clock by which old runs are deleted.
+            row = {**ended_row(record), "updated_at": self._now}
+            if not connection.execute(ended.values(**row, fence=None)).rowcount:
                 self._refuse(connection, attempt)
             waits = store_waiting_calls(connection, self._now, record, timeout)
             if not waits:
@@ -355,7 +357,7 @@ class RunStore(RunReader):
 
         state = self._work(store)
         if state is None:
-            now = self._work(lambda connection: connection.execute(sa.select(self._now)).scalar_one())
+            now = self.database.time()
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
         return state
 
@@ -410,13 +412,20 @@ def _locked_file(path: Path) -> int:
     Without the lock, two servers would both continue the runs in the file.
 
     Raises:
-        RunStoreError: Another process uses the file.
+        RunStoreError: Another process uses the file, or it cannot be created.
     """
-    private_folder(path.parent)
-    private_file(path)
     lock = path.with_name(f"{path.name}.lock")
-    private_file(lock)
-    file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        private_folder(path.parent)
+        private_file(path)
+        private_file(lock)
+        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RunStoreError(
+            f"{path}: cannot be opened as the database of runs: {error.strerror or error}: name a file in a writable "
+            "folder with space",
+            path=str(path),
+        ) from error
     if not locked(file):
         os.close(file)
         raise RunStoreError(

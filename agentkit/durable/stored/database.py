@@ -15,7 +15,7 @@ from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_store import RunStore
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["OpenedDatabase", "checked_url", "is_created", "opened_database"]
+__all__ = ["OpenedDatabase", "checked_url", "file_error", "is_created", "opened_database"]
 
 _SECONDS_CONNECT = 10
 """Seconds for a connection to PostgreSQL, unless the address sets `connect_timeout`."""
@@ -111,12 +111,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         try:
             private_database(Path(str(url.database)))
         except OSError as error:
-            raise DatabaseUnavailable(
-                f"Runs: the database {shown_url(url)} cannot be opened: {error.strerror or error}: name a file in "
-                "a writable folder",
-                name="url",
-                path=shown_url(url),
-            ) from error
+            raise file_error(url, error) from error
         engine, leases = sqlite_engine(str(url.database)), sqlite_engine(str(url.database))
     else:
         address = _engine_url(url)
@@ -140,6 +135,16 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         leases.dispose()
         raise
     return OpenedDatabase(client, engine, leases, rows)
+
+
+def file_error(url: sa.URL, error: OSError) -> DatabaseUnavailable:
+    """Return the error of a SQLite database whose file, or a file next to it, cannot be opened."""
+    return DatabaseUnavailable(
+        f"Runs: the database {shown_url(url)} cannot be opened: {error.strerror or error}: name a file in a "
+        "writable folder with space",
+        name="url",
+        path=shown_url(url),
+    )
 
 
 def _engine_url(url: sa.URL) -> sa.URL:

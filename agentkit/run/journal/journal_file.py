@@ -194,12 +194,16 @@ def _file_writer(target: Path | str, earlier: Journal | None) -> JournalWriter:
         nonlocal end
         data, sent = line.encode("ascii"), 0
         # An earlier write that failed can have left a part of its line.
-        file.seek(end)
-        file.truncate()
-        while sent < len(data):
-            sent += file.write(data[sent:])
-        # The next step can have effects that a power failure does not undo.
-        os.fsync(file.fileno())
+        try:
+            file.seek(end)
+            file.truncate()
+            while sent < len(data):
+                sent += file.write(data[sent:])
+            # The next step can have effects that a power failure does not undo.
+            os.fsync(file.fileno())
+        except OSError as error:
+            # The error of the system names no file.
+            raise OSError(error.errno, error.strerror, str(target)) from error
         end += sent
 
     def close() -> None:

@@ -65,8 +65,10 @@ class FolderLock:
                 value=owner,
             ) from error
         if os.name == "posix":
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            # The content is for the error of another process; on a full disk, the lock works without it.
+            with suppress(OSError):
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the folder. A second call does nothing."""
