@@ -169,7 +169,9 @@ def test_calls_in_a_paused_turn_are_answered_first(server: ChatServer) -> None:
 
 def test_calls_behind_a_pause_are_counted_on(server: ChatServer) -> None:
     call = {"type": "tool_use", "id": "t_1", "name": "add", "input": {"a": 1}}
-    name = server.on("pause-counts", in_turn(answers(FIRST, "pause_turn"), answers([call, call], "tool_use")))
+    name = server.on(
+        "pause-counts", in_turn(answers(FIRST, "pause_turn"), answers([call, {**call, "id": "t_2"}], "tool_use"))
+    )
     heard: list[Delta] = []
     reply = asyncio.run(model_of(ANTHROPIC, server, name).request(composed(), on_delta=heard.append))
     assert [(one.name, one.call) for one in heard if one.kind == "arguments"] == [("add", 0), ("add", 1)]

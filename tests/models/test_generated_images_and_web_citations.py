@@ -12,12 +12,13 @@ from agentkit.errors import OutputError
 from agentkit.prompts import Image, Text
 from agentkit_prompts.context.parts import Url
 from tests.models.asking import NOTHING_LEFT_OPEN, both
-from tests.models.wire_forms import WIRES, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, speaks
 from tests.servers import ChatServer, chunk, completion, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
 PNG = b"\x89PNG\r\n\x1a\npixels"
 DATA = base64.b64encode(PNG).decode()
+SOURCE = {"type": "base64", "media_type": "image/png", "data": DATA}
 URL = "https://example.org/page"
 PART = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}}
 
@@ -120,6 +121,12 @@ def test_a_reply_without_text_can_be_an_image(server: ChatServer) -> None:
         (OpenAIModel, completion(None, images=[{"url": address}])),
         (OpenAIModel, completion(None, images=[{"b64_json": DATA}])),
         (OpenAIModel, completion([{"type": "output_image", "image_url": address}])),
+        (OpenAIModel, completion([{"type": "image", "source": SOURCE}])),
+        (OpenAIModel, completion([{"type": "image", "source": {"type": "url", "url": address}}])),
+        (OpenAIModel, completion(None, images=[{"source": SOURCE}])),
+        (OpenAIModel, completion(None, images=[{"inline_data": {"mime_type": "image/png", "data": DATA}}])),
+        (OpenAIModel, completion([{"inlineData": {"mimeType": "image/png", "data": DATA}}])),
+        (OpenAIModel, completion([{"type": "inline_data", "inline_data": {"data": DATA}}])),
     ):
         name = server.on("only", sends(document))
         local = model(name, base_url=server.url)
@@ -188,6 +195,32 @@ def test_annotations_of_a_stream_and_of_damaged_data(server: ChatServer) -> None
     name = server.on("stream", streams(chunk(content="See page."), chunk(annotations=annotations), chunk("stop")))
     result = Agent(OpenAIModel(name, base_url=server.url), "S.").run_sync("Find", on_event=lambda event: None)
     assert [(item.label, item.start, item.end) for item in result.citations] == [(URL, 0, 9)]
+
+
+def test_an_event_with_a_citation_only_adds_it_to_its_text(server: ChatServer) -> None:
+    annotation = {"type": "response.output_text.annotation.added", "item_id": "m1", "output_index": 0,
+                  "content_index": 0, "annotation": CITED}  # fmt: skip
+    delta = {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "delta": "See page."}
+    empty = {"type": "response.completed", "response": responses()}
+    repeated = {"type": "response.completed", "response": responses(said("See page.", CITED))}
+    location = {"type": "web_search_result_location", "url": URL, "title": "A page", "cited_text": ""}
+    cites = {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": location}}
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "See page."}}
+    ends = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    streamed: list[tuple[Any, list[Any]]] = [
+        (OpenAIResponsesModel, [delta, annotation, empty]),
+        (OpenAIResponsesModel, [annotation, delta, empty]),
+        (OpenAIResponsesModel, [delta, annotation, repeated]),
+        (AnthropicModel, [cites, text, *ends]),
+        (AnthropicModel, [text, cites, *ends]),
+    ]
+    for model, events in streamed:
+        name = server.on("cites-alone", streams(*[as_event(event) for event in events], done=False))
+        url = server.url.removesuffix("/v1") if model is AnthropicModel else server.url
+        agent = Agent(model(name, base_url=url, api_key="key-of-nobody"), "S.")
+        result = agent.run_sync("Find", on_event=lambda event: None)
+        assert result.output == "See page."
+        assert [item.document.source for item in result.citations] == [URL]
 
 
 @both

@@ -10,7 +10,12 @@ from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.json_end import is_json
 from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
-from agentkit.models.http.reply_checks import checked_calls, messages_in, without_empty_calls
+from agentkit.models.http.reply_checks import (
+    checked_calls,
+    messages_in,
+    without_empty_calls,
+    without_repeated_calls,
+)
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
@@ -80,6 +85,8 @@ class AnthropicReader(Reader):
         self._by_index: dict[int, _Block] = {}
         """The latest block of each index: servers use an index again."""
         self._calls = 0
+        self._has_events = False
+        """True if a block arrived in an event."""
         self._last = -1
         """Index of the last block."""
         self._counts: dict[str, Any] = {}
@@ -124,6 +131,8 @@ class AnthropicReader(Reader):
         # A call that was only announced has no arguments yet; a cut reply may end in such a call.
         is_cut = self.finish_reason == "length"
         blocks = [block.content() for block in read if is_cut or not block.is_announced()]
+        if self._has_events:
+            blocks = without_repeated_calls(blocks)
         if self._before is not None:
             blocks = self._before._turn() + blocks
         return blocks
@@ -138,6 +147,7 @@ class AnthropicReader(Reader):
             case "message_start":
                 self._start(object_of(data.get("message") or {}, "message"))
             case "content_block_start":
+                self._has_events = True
                 return self._start_block(self._index(data), object_of(data.get("content_block"), "content_block"))
             case "content_block_delta":
                 return self._add_delta(self._index(data), object_of(data.get("delta"), "delta"))
@@ -253,7 +263,9 @@ class AnthropicReader(Reader):
     def _add_delta(self, index: int, delta: dict[str, Any]) -> list[Delta]:
         block = self._by_index.get(index)
         if block is None:
-            self._start_block(index, {"type": str(delta.get("type")).removesuffix("_delta")})
+            kind = str(delta.get("type")).removesuffix("_delta")
+            # A citation belongs to a text, which can follow it.
+            self._start_block(index, {"type": "text" if kind == "citations" else kind})
             block = self._by_index[index]
         match delta.get("type"):
             case "text_delta":

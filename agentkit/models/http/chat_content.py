@@ -15,6 +15,8 @@ _TEXT_KEYS = ("thinking", "reasoning", "summary", "text", "content")
 """Keys of the text of a part with thinking."""
 _IMAGE_PARTS = ("image_url", "output_image", "image")
 """Types of parts with generated images."""
+_INLINE = ("inline_data", "inlineData")
+"""Keys of image data in parts without a type, as Gemini sends them."""
 
 
 class Content(NamedTuple):
@@ -50,7 +52,7 @@ def content_of(content: object) -> Content:
         if isinstance(part, dict) and part.get("type") in THOUGHT_PARTS:
             is_thought_last = is_thought_last or (bool(texts) and not thoughts)
             thoughts.append(part)
-        elif isinstance(part, dict) and part.get("type") in _IMAGE_PARTS:
+        elif isinstance(part, dict) and (part.get("type") in _IMAGE_PARTS or not part.keys().isdisjoint(_INLINE)):
             images.append(part)
         elif isinstance(text := _plain_text(part), str):
             texts.append(text)

@@ -15,6 +15,12 @@ from agentkit_prompts.errors import MediaError
 __all__ = ["image_at", "image_in_item", "with_images"]
 
 
+_INNER = ("image_url", "source", "inline_data", "inlineData")
+"""Keys of the object with the address or the data of an image."""
+_DATA = ("b64_json", "data")
+"""Keys of base64 data."""
+
+
 def image_in_item(item: Mapping[str, Any]) -> Image | None:
     """Return the image of an item of the Responses API; None for any other item, or without image data."""
     data = item.get("result")
@@ -29,15 +35,30 @@ def image_in_item(item: Mapping[str, Any]) -> Image | None:
 def image_at(entry: object) -> Image | None:
     """Return the image of a chat completion: an address, a content part with an address, or base64 data.
 
-    None for any other entry. An address is a data URL or a web address.
+    None for any other entry. An address is a data URL or a web address. The forms of Anthropic (`source`) and of Gemini
+    (`inline_data`) are read too.
     """
-    if isinstance(entry, Mapping) and isinstance(data := entry.get("b64_json"), str):
-        return _decoded(data, "image/png")
-    if isinstance(entry, Mapping):
-        entry = entry.get("image_url", entry)
-    if isinstance(entry, Mapping):
-        entry = entry.get("url")
-    return _image_in(entry)
+    if not isinstance(entry, Mapping):
+        return _image_in(entry)
+    for key in _INNER:
+        inner = entry.get(key)
+        if isinstance(inner, str) and key != "source":
+            return _image_in(inner)
+        if isinstance(inner, Mapping):
+            entry = inner
+            break
+    for key in _DATA:
+        if isinstance(data := entry.get(key), str):
+            return _image_in(data) or _decoded(data, _media_type(entry))
+    return _image_in(entry.get("url"))
+
+
+def _media_type(entry: Mapping[str, Any]) -> str:
+    """Return the media type of an entry; PNG if the server sent none."""
+    for key in ("media_type", "mime_type", "mimeType"):
+        if isinstance(kind := entry.get(key), str) and kind.startswith("image/"):
+            return kind
+    return "image/png"
 
 
 def _image_in(address: object) -> Image | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentkit.models.http.call_arguments import arguments_text
+from agentkit.models.http.distinct_calls import DistinctCalls
 from agentkit.models.http.reader import ProtocolError, check_cut, is_no_call
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
@@ -13,7 +14,7 @@ from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["checked_calls", "messages_in", "without_empty_calls"]
+__all__ = ["checked_calls", "messages_in", "without_empty_calls", "without_repeated_calls"]
 
 _ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
 """Types of tool calls, and the key of their arguments."""
@@ -23,6 +24,19 @@ _CALLS = tuple(_ARGUMENTS)
 def without_empty_calls(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the blocks of a reply without tool calls whose fields are all empty."""
     return [block for block in blocks if block.get("type") not in _CALLS or not _is_empty_call(block)]
+
+
+def without_repeated_calls(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the blocks of a stream without tool calls that are an earlier call again, at another index."""
+    calls = DistinctCalls()
+    distinct: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.get("type") in _CALLS:
+            ids = [_text_of(block.get(key)) for key in ("id", "call_id")]
+            if calls.repeats(ids, _text_of(block.get("name")), block.get(_ARGUMENTS[block["type"]])):
+                continue
+        distinct.append(block)
+    return distinct
 
 
 def _is_empty_call(block: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit.models.http.chat_call import ChatCall
 from agentkit.models.http.chat_content import Content, content_of, joined_details, joined_parts, thought_text
+from agentkit.models.http.distinct_calls import DistinctCalls
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.generated_images import image_at, with_images
 from agentkit.models.http.piece_joiner import PieceJoiner
@@ -122,23 +123,11 @@ class ReplyReader(Reader):
         return Reply(message, self._usage, clean(reason or "stop"), clean(self.model or model))
 
     def _distinct_calls(self) -> list[ChatCall]:
-        """Return the calls; from a stream, without a call that is an earlier call again, at another index.
-
-        Such a call has the same id and name, and the same arguments or none.
-        """
+        """Return the calls; from a stream, without a call that is an earlier call again, at another index."""
         if not self._has_deltas:
             return self._calls
-        distinct: list[ChatCall] = []
-        seen: set[tuple[str, str, str]] = set()
-        for call in self._calls:
-            arguments = str(call.arguments)
-            if call.id and (call.id, call.name, arguments) in seen:
-                continue
-            distinct.append(call)
-            # Two calls without arguments may have one id at servers that send no useful ids.
-            if arguments:
-                seen |= {(call.id, call.name, arguments), (call.id, call.name, "")}
-        return distinct
+        calls = DistinctCalls()
+        return [call for call in self._calls if not calls.repeats((call.id,), call.name, str(call.arguments))]
 
     def _reason(self, calls: tuple[ToolCall, ...]) -> str | None:
         """Return the finish reason; raises IncompleteCall if the reply was cut too early to be used."""

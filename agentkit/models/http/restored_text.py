@@ -112,8 +112,7 @@ class RestoredText:
         )
 
     def _thinking(self, thought: Thinking) -> Thinking:
-        # A provider verifies thinking by its signature: a change would be refused.
-        if thought.signature or thought.redacted or thought.opaque:
+        if thought.is_sealed:
             return thought
         return replace(thought, text=self._text.whole(thought.text))
 

@@ -15,7 +15,7 @@ __all__ = ["OutputItem"]
 class OutputItem:
     """An output item while it is read."""
 
-    __slots__ = ("_arguments", "_texts", "data", "is_over", "position")
+    __slots__ = ("_arguments", "_texts", "annotations", "data", "is_over", "is_stopped", "position")
 
     def __init__(self, data: dict[str, Any], position: int) -> None:
         self.data = data
@@ -23,13 +23,19 @@ class OutputItem:
         """Position of a tool call among the tool calls of the reply."""
         self.is_over = False
         """True if the whole item has arrived."""
+        self.is_stopped = False
+        """True if the whole response contains the item as unfinished."""
+        self.annotations: dict[int, list[Any]] = {}
+        """Citations that arrived in their own events, by index of the part."""
         self._arguments = CallArguments()
         self._texts: dict[tuple[str, int], PieceJoiner] = {}
         """Texts from deltas, by kind and index of the part."""
 
     def is_announced(self, reason: str) -> bool:
-        """True for a tool call of which only the start has arrived; a cut reply may end in such a call."""
-        if self.is_over or self._arguments or self.data.get("type") != "function_call":
+        """True for a tool call whose end has not arrived; a cut reply may end in such a call."""
+        if self.data.get("type") != "function_call" or self.is_over:
+            return False
+        if self._arguments and not self.is_stopped:
             return False
         return reason != "length"
 
@@ -94,4 +100,13 @@ class OutputItem:
                 data["content"].append({"type": "output_text", "text": text})
             if refusal:
                 data["content"].append({"type": "refusal", "refusal": refusal})
+        if self.annotations and isinstance(parts := data.get("content"), list):
+            data["content"] = [self._annotated(index, part) for index, part in enumerate(parts)]
         return data
+
+    def _annotated(self, index: int, part: Any) -> Any:
+        """Return a part with the citations of its events, unless the part contains its citations."""
+        annotations = self.annotations.get(index)
+        if not annotations or not isinstance(part, dict) or part.get("annotations"):
+            return part
+        return {**part, "annotations": annotations}

@@ -10,7 +10,12 @@ from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.generated_images import image_in_item, with_images
 from agentkit.models.http.reader import ProtocolError, Reader, brief, object_of, sendable
-from agentkit.models.http.reply_checks import checked_calls, messages_in, without_empty_calls
+from agentkit.models.http.reply_checks import (
+    checked_calls,
+    messages_in,
+    without_empty_calls,
+    without_repeated_calls,
+)
 from agentkit.models.http.sent_usage import chat_usage, usage_in
 from agentkit.models.model import NO_USAGE, Delta, DeltaKind, Reply, Usage
 from agentkit.models.openai.output_item import OutputItem
@@ -38,7 +43,10 @@ _DONE_EVENTS: Mapping[str, str] = {
     "response.function_call_arguments.done": "arguments",
 }
 """Events that repeat a whole text, and the key of the text."""
+_ANNOTATION_EVENT = "response.output_text.annotation.added"
 _PART_EVENTS = ("response.content_part.added", "response.content_part.done")
+_UNFINISHED = ("in_progress", "incomplete")
+"""Status of an item whose end has not arrived."""
 _START_EVENTS = ("response.created", "response.in_progress", "response.queued")
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
 _NO_ENDPOINT = Owner("responses")
@@ -55,6 +63,8 @@ class ResponsesReader(Reader):
         """The latest item of each index: servers use an index again."""
         self._by_id: dict[str, OutputItem] = {}
         self._calls = 0
+        self._has_events = False
+        """True if an item arrived in an event."""
         self._usage: Usage = NO_USAGE
 
     @property
@@ -76,6 +86,10 @@ class ResponsesReader(Reader):
         if kind in _DONE_EVENTS:
             delta_kind = _DELTA_KINDS[f"{kind.removesuffix('done')}delta"]
             return self._add_text_of_event(data, delta_kind, data.get(_DONE_EVENTS[kind]))
+        if kind == _ANNOTATION_EVENT and data.get("annotation") is not None:
+            item = self._item_of_text(data, "text")
+            item.annotations.setdefault(_part_index(data), []).append(data["annotation"])
+            return []
         if kind in _PART_EVENTS:
             return self._add_part(data, object_of(data.get("part") or {}, "part"))
         if kind == "response.output_item.done":
@@ -99,6 +113,8 @@ class ResponsesReader(Reader):
         reason = self.finish_reason or "stop"
         # A call that was only announced has no arguments yet.
         items = without_empty_calls([item.content() for item in self._items if not item.is_announced(reason)])
+        if self._has_events:
+            items = without_repeated_calls(items)
         calls = checked_calls(items, "call", reason, has_text=bool(self.text))
         images = [image for image in map(image_in_item, items) if image is not None]
         if reason == "stop":
@@ -144,7 +160,8 @@ class ResponsesReader(Reader):
                 item = OutputItem({}, self._calls)
                 self._calls += data.get("type") == "function_call"
             item.data = dict(data)
-            item.is_over = True
+            item.is_over = data.get("status") not in _UNFINISHED
+            item.is_stopped = not item.is_over
             self._items.append(item)
 
     def _item_of(self, data: dict[str, Any]) -> OutputItem | None:
@@ -163,7 +180,7 @@ class ResponsesReader(Reader):
 
     def _start_item(self, data: dict[str, Any]) -> OutputItem:
         """Return a new item for the event that starts it."""
-        self.has_started = True
+        self.has_started = self._has_events = True
         fields, index = object_of(data.get("item"), "item"), data.get("output_index")
         item = OutputItem(dict(fields), self._calls)
         self._calls += fields.get("type") == "function_call"

@@ -109,8 +109,7 @@ def _message(message: Message, marks: TokenMarks) -> _MarkedMessage:
 
 
 def _thinking(thought: Thinking, marks: TokenMarks, tokens: set[str]) -> Thinking:
-    # A provider verifies thinking by its signature: a change would be refused.
-    if thought.signature or thought.redacted or thought.opaque:
+    if thought.is_sealed:
         return thought
     return replace(thought, text=marks.add(thought.text, tokens))
 

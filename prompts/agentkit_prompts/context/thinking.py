@@ -40,6 +40,14 @@ class Thinking:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
     """The complete block as the provider sent it, if it has more than text, signature and redacted; else empty."""
 
+    @property
+    def is_sealed(self) -> bool:
+        """True if the provider verifies the thinking or accepts only its complete block, so that no character changes.
+
+        Control tokens in it are neither marked in a request nor restored in a reply.
+        """
+        return bool(self.signature or self.redacted or self.opaque)
+
     def __post_init__(self) -> None:
         set_plain_text(self, "text", "provider", "signature", "redacted")
         check_types(
