@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from agentkit_prompts.chat_templates.builtin.builtin import tokens_without_template
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import (
+    ControlTokens,
+    control_tokens_of,
+    texts_of_tokens,
+    tokens_of,
+)
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.limits import MAX_CACHED
@@ -35,6 +40,7 @@ def all_tokens() -> ControlTokens:
 
 @lru_cache(maxsize=1)
 def _bracketed_tokens(names: tuple[str, ...]) -> ControlTokens:
-    tokens = [token for name in names for token in tokens_of(CHAT_TEMPLATES.get(name)()).anywhere]
+    # `tokens_of` of each template would compile its patterns, which takes half a second for all templates.
+    tokens = [token.strip() for name in names for token in texts_of_tokens(CHAT_TEMPLATES.get(name)())]
     tokens += tokens_without_template()
     return control_tokens_of(tuple(dict.fromkeys([token for token in tokens if token.startswith(BRACKETS)])))

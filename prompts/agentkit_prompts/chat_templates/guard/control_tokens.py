@@ -26,6 +26,7 @@ __all__ = [
     "TokenMatch",
     "control_tokens_of",
     "is_at_line_start",
+    "texts_of_tokens",
     "tokens_and_markers",
     "tokens_of",
 ]
@@ -78,10 +79,7 @@ class ControlTokens:
         self.telling = frozenset(character for token in ordered for character in _characters(_telling(token)))
         # Alternatives are tried in their order, so the longest token at a place matches. "(?!)" never matches.
         self._anywhere = re.compile(_alternatives(self.anywhere))
-        self._everywhere = re.compile(f"({_alternatives(ordered)})((?i:{_ROLES})?)")
-        self._at_line_start = re.compile(
-            rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({_alternatives(self.words)}))",
-        )
+        self._everywhere_text = f"({_alternatives(ordered)})((?i:{_ROLES})?)"
 
     def find(self, text: str) -> Iterator[TokenMatch]:
         """Yield every control token in `text`; at each place the longest token, including overlapping tokens."""
@@ -126,6 +124,14 @@ class ControlTokens:
         if text.endswith(self._beginnings.get(text[-1:], ())):
             return True
         return not is_start and len(text) < self.longest and any(map(contains, self._without_last, repeat(text)))
+
+    @cached_property
+    def _everywhere(self) -> re.Pattern[str]:
+        return re.compile(self._everywhere_text)
+
+    @cached_property
+    def _at_line_start(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({_alternatives(self.words)}))")
 
     @cached_property
     def _without_first(self) -> tuple[str, ...]:
@@ -193,8 +199,12 @@ def tokens_of(template: ChatTemplate) -> ControlTokens:
     A template that writes markers of words inside of lines, such as ` USER: ` of Vicuna, lists them in
     `inline_markers`.
     """
-    stop_words = getattr(template, "stop_words", None) or ()
-    return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
+    return control_tokens_of(texts_of_tokens(template), getattr(template, "inline_markers", ()))
+
+
+def texts_of_tokens(template: ChatTemplate) -> tuple[str, ...]:
+    """Return the texts of the control tokens of a chat template, and its stop words."""
+    return (*template.control_tokens, *(getattr(template, "stop_words", None) or ()))
 
 
 def _longest_first(tokens: Iterable[str]) -> list[str]:
