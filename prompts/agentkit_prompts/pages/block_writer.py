@@ -180,9 +180,16 @@ class BlockWriter:
 
     def _end_block(self) -> None:
         """Emit the current block, if it has text."""
-        self._release()
-        self._emit("\n\n")
+        if self._texts or self._tables or self._captures or self._readings or self._script is not None:
+            self._release()
+            self._emit("\n\n")
         self._kind, self._level, self._continues = self._context(), 0, False
+
+    def _is_space_redundant(self) -> bool:
+        """True if space at this place changes no text: at the start of a block, or after space."""
+        if self._script is not None:
+            return False
+        return self._last in (" ", "\n") or (not self._texts and not self._captures and not self._continues)
 
     def _end_at_edge(self) -> None:
         """End the block at the edges of lists and tables that are not nested."""

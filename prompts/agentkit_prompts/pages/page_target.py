@@ -11,13 +11,23 @@ from agentkit_prompts.pages.formula import Formula
 from agentkit_prompts.pages.list_items import new_list
 from agentkit_prompts.pages.page_blocks import MAX_PART, Block, BlockKind
 from agentkit_prompts.pages.style_sheet import StyleSheet
+from agentkit_prompts.pages.styles import Visibility
 from agentkit_prompts.pages.table_rows import TableRows
-from agentkit_prompts.pages.visibility import FOREIGN, HIDDEN_TAGS, Visibility, is_content, visibility_of
+from agentkit_prompts.pages.visibility import (
+    CONTENT,
+    FOREIGN,
+    HIDDEN_TAGS,
+    JUDGED_ATTRIBUTES,
+    is_content_role,
+    visibility_of,
+)
 
 __all__ = ["PageTarget"]
 
 _MAX_DOUBTFUL = 1500
-"""Maximum characters outside of links of navigation, footers, cookie banners, and parts that a style sheet hides."""
+"""Maximum characters outside of links of navigation, footers and cookie banners that are left out."""
+_MAX_JUDGED = 2000
+"""Maximum different elements of a page whose visibility is stored."""
 _MAX_LIST_DEPTH = 8
 """Maximum indentation of an item of a list, in levels."""
 _BREAKS = frozenset(
@@ -74,6 +84,8 @@ class PageTarget(BlockWriter):
         self._formula: Formula | None = None
         self._is_linked = False
         self._doubts: list[_Doubt] = []
+        # Visibility by tag, attributes and place.
+        self._judged: dict[tuple[object, ...], Visibility] = {}
 
     def take(self) -> list[Block]:
         """Return the complete blocks, except blocks of elements that can still be left out."""
@@ -94,12 +106,13 @@ class PageTarget(BlockWriter):
             states.append(parent)
             return
         state: Visibility = parent
-        if attributes or tag in _JUDGED or parent == "drawing" or self._sheet.has_rules:
+        is_judged = bool(attributes) and not JUDGED_ATTRIBUTES.isdisjoint(attributes)
+        if is_judged or tag in _JUDGED or parent == "drawing" or tag in self._sheet.tags:
             state = self._state(tag, attributes, parent)
         if state == "doubtful":
             state = self._start_doubt(tag)
         states.append(state)
-        if not self._content and is_content(tag, attributes):
+        if not self._content and (tag in CONTENT or (is_judged and is_content_role(attributes))):
             self._content = len(states)
         if state != "shown":
             self._start_unseen(tag, attributes)
@@ -113,6 +126,8 @@ class PageTarget(BlockWriter):
         self.events += 1
         states = self._states
         state = states.pop() if len(states) > 1 else "shown"
+        if state == "hidden" and states[-1] == "hidden":
+            return
         if len(states) < self._content:
             self._content = 0
         if self._doubts and len(states) < self._doubts[-1].depth:
@@ -138,6 +153,9 @@ class PageTarget(BlockWriter):
         if self._code:
             if self._is_after_line and text.startswith("\n"):
                 text = text[1:]
+        elif text.isspace() and self._is_space_redundant():
+            # Most texts of a page are the line ends between its blocks.
+            return
         else:
             text = _SPACE.sub(" ", text)
         if self._doubts and not self._is_linked:
@@ -162,6 +180,17 @@ class PageTarget(BlockWriter):
             self._blocks.append(Block("", "heading", 0, self._title))
 
     def _state(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
+        """Return the visibility of an element. Most elements of a page have the attributes of another element."""
+        names = tuple(map(attributes.get, JUDGED_ATTRIBUTES)) if attributes else ()
+        key = (tag, parent, bool(self._content), self._is_after_formula, names)
+        state = self._judged.get(key)
+        if state is None:
+            if len(self._judged) >= _MAX_JUDGED:
+                self._judged.clear()
+            state = self._judged[key] = self._judge(tag, attributes, parent)
+        return state
+
+    def _judge(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
         if tag in FOREIGN:
             return parent
         classes = attributes.get("class", "")
@@ -211,13 +240,17 @@ class PageTarget(BlockWriter):
         self._source = None
         if tag == "style":
             self._sheet.read(source)
+            self._judged.clear()
         elif tag == "script" and self._states[-1] == "shown":
             self._add(_SPACE.sub(" ", source).strip())
 
     # Elements that are seen.
 
     def _start_shown(self, tag: str, attributes: Mapping[str, str]) -> None:
-        if tag in _HEADINGS:
+        # The most frequent elements of pages are first.
+        if tag in _BREAKS:
+            self._break()
+        elif tag in _HEADINGS:
             self._end_block()
             self._kind, self._level = "heading", _HEADINGS[tag]
         elif tag in _NESTED:
@@ -239,11 +272,16 @@ class PageTarget(BlockWriter):
             self._start_control(tag, attributes)
         elif tag in _QUOTES:
             self._add(_QUOTES[tag])
-        else:
-            self._break()
 
     def _end_shown(self, tag: str) -> None:
-        if tag in _HEADINGS:
+        if tag in _BREAKS or (tag == "li" and self._code):
+            self._break()
+            if tag == "caption":
+                # The caption is not a row of the table.
+                self._end_at_edge()
+        elif tag == "a":
+            self._link, self._is_linked = "", False
+        elif tag in _HEADINGS:
             self._end_block()
         elif tag in _NESTED:
             self._end_nested(tag)
@@ -251,15 +289,8 @@ class PageTarget(BlockWriter):
             self._end_capture(tag)
         elif tag == "tr":
             self._end_row()
-        elif tag == "a":
-            self._link, self._is_linked = "", False
         elif tag in _QUOTES:
             self._add(_QUOTES[tag])
-        elif tag in _BREAKS or (tag == "li" and self._code):
-            self._break()
-        if tag == "caption":
-            # The caption is not a row of the table.
-            self._end_at_edge()
 
     def _start_link(self, attributes: Mapping[str, str]) -> None:
         href = attributes.get("href", "")

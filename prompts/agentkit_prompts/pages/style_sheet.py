@@ -3,46 +3,69 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
-from agentkit_prompts.pages.visibility import Style, style_of
+from agentkit_prompts.pages.styles import Means, Style, style_of
 
 __all__ = ["StyleSheet"]
 
 _MAX_SHEET = 2 * 1024 * 1024
 """Maximum characters of a style sheet that is read."""
 
-_MAX_RULES = 20
+_MAX_RULES = 50
 """Maximum different rules of one name that are read."""
+_MAX_DECLARATIONS = 2000
+"""Maximum characters of the declarations of one selector that are read."""
 
 _BRACE = re.compile(r"([{}])")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z][a-z0-9-]*+)?+((?:[.#][\w-]++)*+)", re.IGNORECASE)
 _NAME = re.compile(r"[.#][\w-]++")
-_PROPERTIES = re.compile(r"display|visibility|font|text-indent|color|position", re.IGNORECASE)
+_HIDING = (
+    *(
+        "none",
+        "hidden",
+        "collapse",
+        "visible",
+        "opacity",
+        "font:",
+        "font-size",
+        "transparent",
+        "#0000",
+        "rgba",
+        "rect(",
+    ),
+    *("inset(", "circle(", "scale", "overflow", "background"),
+)
+"""Parts of declarations that can hide an element, in lower case."""
+_DISTANCE = re.compile(r"-\d{2}")
+_SHOWING = ("display", "visible", "opacity", "height", "width", "transform", "clip")
 _SCREEN = re.compile(r"@(?:media\s+(?:only\s+)?(?:screen|all)\s*|layer\b.*|supports\b.*)", re.IGNORECASE)
 
 
 class StyleSheet:
     """Rules of the style sheets of a page.
 
-    Only rules with one simple selector, such as `.note` or `p.note`, hide elements. An element that any rule displays,
-    also in a condition or for another state, is not hidden by a sheet: scripts show it.
+    Only rules with one simple selector, such as `.note` or `p.note`, hide elements. An element that any rule shows by
+    the same means, also in a condition or for another state, is not hidden by a sheet: scripts show it.
     """
 
     def __init__(self) -> None:
-        self._rules: dict[str, dict[frozenset[str], Style]] = {}
-        # Names in the selectors that display an element, by each name.
-        self._displayed: dict[str, set[frozenset[str]]] = {}
+        # Declarations by the names of a simple selector, by its first name. They are read when an element matches.
+        self._rules: dict[str, dict[frozenset[str], str]] = {}
+        # Names of all selectors with declarations that can show an element, by each name.
+        self._states: dict[str, list[tuple[frozenset[str], str]]] = {}
+        # Selectors and declarations that are not in `_states` yet: most pages never need them.
+        self._unread: list[tuple[str, str]] = []
 
     @property
-    def has_rules(self) -> bool:
-        """True if a rule can hide an element."""
-        return bool(self._rules)
+    def tags(self) -> Set[str]:
+        """Names in the rules that can hide an element: a tag, a class or an id."""
+        return self._rules.keys()
 
     def read(self, text: str) -> None:
         """Add the rules of a style sheet."""
-        if len(text) > _MAX_SHEET or not _PROPERTIES.search(text):
+        if len(text) > _MAX_SHEET:
             return
         # Selectors and conditions of the open braces.
         preludes: list[str] = []
@@ -65,35 +88,64 @@ class StyleSheet:
             names.update(f".{name}" for name in attributes["class"].split())
         if "id" in attributes:
             names.add(f"#{attributes['id']}")
-        style = None
+        style = Style()
         for name in names & self._rules.keys():
-            for required, facts in self._rules[name].items():
-                if required <= names and not (facts.is_hidden and self._is_displayed(name, required)):
-                    style = facts
+            for required, declarations in self._rules[name].items():
+                if required <= names:
+                    facts = self._facts(name, required, declarations)
+                    visibility, font = facts.visibility or style.visibility, facts.font or style.font
+                    style = Style(style.hides | facts.hides, visibility=visibility, font=font)
         return style
 
-    def _is_displayed(self, name: str, required: frozenset[str]) -> bool:
-        """True if a rule for an element of these names, in some state, displays it."""
-        return any(required <= names for names in self._displayed.get(name, ()))
+    def _facts(self, name: str, required: frozenset[str], declarations: str) -> Style:
+        """Return the facts of a rule, without the means that a rule for the same elements in another state undoes."""
+        facts = style_of(declarations)
+        if not facts.hides and facts.visibility != "invisible":
+            return facts
+        self._read_states()
+        shows: set[Means] = set()
+        for names, body in self._states.get(name, ()):
+            if required <= names:
+                shows |= style_of(body).shows
+        visibility = facts.visibility
+        if visibility == "invisible" and "display" in shows:
+            visibility = None
+        return Style(facts.hides - shows, visibility=visibility, font=facts.font)
 
     def _add_rule(self, prelude: str, body: str, *, is_always: bool) -> None:
-        if prelude.startswith("@") or not _PROPERTIES.search(body):
+        if prelude.startswith("@"):
             return
-        style = style_of(body.strip())
-        if style == Style():
+        lower = body.lower()
+        if any(part in lower for part in _SHOWING):
+            self._unread.append((prelude, body))
+        if not is_always or not (any(part in lower for part in _HIDING) or _DISTANCE.search(lower)):
             return
         for selector in prelude.split(","):
-            compound = selector.strip()
-            match = _SIMPLE.fullmatch(compound)
-            names = frozenset(_NAME.findall(compound))
-            if match is not None and match[1]:
-                names |= {match[1].lower()}
-            if style.is_displayed:
-                for name in names:
-                    states = self._displayed.setdefault(name, set())
-                    if len(states) < _MAX_RULES:
-                        states.add(names)
-            elif is_always and match is not None and names:
+            match = _SIMPLE.fullmatch(selector.strip())
+            names = _names(match)
+            if names:
                 rules = self._rules.setdefault(min(names), {})
                 if len(rules) < _MAX_RULES:
-                    rules[names] = style
+                    # A later declaration of the same element replaces an earlier declaration.
+                    rules[names] = f"{rules.get(names, '')};{body.strip()}"[-_MAX_DECLARATIONS:]
+
+    def _read_states(self) -> None:
+        rules, self._unread = self._unread, []
+        for prelude, body in rules:
+            for selector in prelude.split(","):
+                compound = selector.strip()
+                names = _names(_SIMPLE.fullmatch(compound)) or frozenset(_NAME.findall(compound))
+                for name in names:
+                    states = self._states.setdefault(name, [])
+                    if len(states) < _MAX_RULES:
+                        states.append((names, body.strip()))
+
+
+def _names(selector: re.Match[str] | None) -> frozenset[str]:
+    """Return the names of a simple selector: its tag, classes and ids; no names for another selector."""
+    if selector is None:
+        return frozenset()
+    names = frozenset(_NAME.findall(selector[2]))
+    if selector[1]:
+        names |= {selector[1].lower()}
+    return names
