@@ -64,7 +64,8 @@ _ENCODINGS = {label: name for name, labels in _LABELS.items() for label in label
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META = re.compile(rb"<meta[^>]{1,200}?charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 _XML = re.compile(rb"\s*+<\?xml[^>]{1,200}?encoding\s*+=\s*+[\"']\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
-_WITHOUT_MARK = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_WITHOUT_MARK = re.compile(rb"(?:[ \t\r\n]\0)*+<\0(?P<le>)|(?:\0[ \t\r\n])*+\0<")
+"""Start of a page in UTF-16 without a byte order mark."""
 _JAPANESE = (b"\x1b$B", b"\x1b$@", b"\x1b(J", b"\x1b(I")
 _CHINESE = re.compile(rb"~\{(?:[\x21-\x29\x30-\x77][\x21-\x7e])++~\}")
 
@@ -77,8 +78,8 @@ def encoding_of_label(label: str) -> str | None:
 def declared_encoding(page: bytes) -> str:
     """Return the encoding of a page without a byte order mark, by the declaration in its first bytes; else UTF-8."""
     head = page[:_HEAD]
-    if name := _WITHOUT_MARK.get(head[:2]):
-        return name
+    if start := _WITHOUT_MARK.match(head):
+        return "utf-16-be" if start["le"] is None else "utf-16-le"
     for declaration in (_META.search(_COMMENT.sub(b"", head)), _XML.match(head)):
         name = declaration and encoding_of_label(declaration[1].decode("ascii"))
         # The declaration was read as ASCII, so that the page cannot be UTF-16.

@@ -25,9 +25,11 @@ class ListItems:
     def marker(self, attributes: Mapping[str, str]) -> str:
         """Return the number or dash of the next item, and the state of a task."""
         state = ""
-        if attributes.get("data-list") == "checked":
+        is_checkbox = attributes.get("role") in ("checkbox", "menuitemcheckbox")
+        mark = attributes.get("aria-checked") if is_checkbox else attributes.get("data-list")
+        if mark in ("checked", "true"):
             state = "[x] "
-        elif attributes.get("data-list") == "unchecked":
+        elif mark in ("unchecked", "false"):
             state = "[ ] "
         if self.number is None:
             return f"- {state}"

@@ -95,6 +95,7 @@ def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
         (b'<!-- <meta charset="koi8-r"> --><p>caf\xc3\xa9', "café"),
         ("<meta charset=utf-8><p>чай".encode("utf-16-le"), "чай"),
         ("<p>чай".encode("utf-16-be"), "чай"),
+        ("\r\n <p>чай".encode("utf-16-le"), "чай"),
         (b"<meta charset=utf-16><p>caf\xc3\xa9", "café"),
         ("<meta charset=gb2312><p>朱镕基".encode("gbk"), "朱镕基"),
         ("<meta charset=ks_c_5601-1987><p>똠방".encode("cp949"), "똠방"),

@@ -168,6 +168,7 @@ TEXTS = [
         "- [x] Done",
     ),
     ('<ol><li data-list="checked">a<li data-list="unchecked">b</ol>', "1. [x] a\n2. [ ] b"),
+    ("<ul><li role=checkbox aria-checked=true>a<li role=checkbox aria-checked=false>b</ul>", "- [x] a\n- [ ] b"),
     ("<label><input type=radio checked>A</label> <label><input type=radio>B</label>", "(x) A ( ) B"),
     ("<table><tr><th></th><th>x</th></tr><tr><td>a</td><td>1</td></tr></table>", "| x\na | 1"),
     ("<table><tr><td>a</td><td></td><td>c</td></tr></table>", "a |  | c"),

@@ -139,6 +139,7 @@ async def test_html_becomes_its_words_unless_the_source_is_wanted() -> None:
         (b"+AGEA-", "text/plain; charset=utf-7", "+AGEA-"),
         (b"x", "text/plain; charset=rot13", "x"),
         (b"x", "text/plain; charset=nonsense", "x"),
+        ("<meta charset=shift_jis>京".encode("cp932"), "text/html; charset=nonsense", "京"),
         (b'{"a": 1}', "application/vnd.api+json", '{"a": 1}'),
         (b"plain", "", "plain"),
     ],

@@ -25,8 +25,8 @@ def is_text_type(content_type: str) -> bool:
 def decoded_page(data: bytes | bytearray, content_type: str) -> str:
     """Return bytes as text; invalid bytes become U+FFFD.
 
-    The encoding is given by a byte order mark, else by the content type, else by the page, else it is UTF-8. Encodings
-    that are not used on the web, such as utf-7 and punycode, could hide text, and are read as UTF-8.
+    The encoding is given by a byte order mark, else by the content type, else by the page, else it is UTF-8. Labels
+    that browsers do not know are skipped: encodings such as utf-7 and punycode could hide text.
     """
     for mark, name in _MARKS.items():
         if data.startswith(mark):
@@ -34,7 +34,7 @@ def decoded_page(data: bytes | bytearray, content_type: str) -> str:
     declared = _CHARSET.search(content_type)
     encoding = None
     if declared is not None:
-        encoding = encoding_of_label(declared[1]) or "utf-8"
+        encoding = encoding_of_label(declared[1])
     return data.decode(encoding or declared_encoding(bytes(data)), "replace")
 
 
