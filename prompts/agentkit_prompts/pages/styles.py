@@ -29,7 +29,7 @@ _SMALLEST = {"px": 1.0, "pt": 0.75, "%": 5.0}
 _AWAY = re.compile(r"-(\d{1,9})(?:\.\d*)?(px|pt|em|rem|vw|vh|%)")
 _FAR = {"px": 900, "pt": 700, "em": 50, "rem": 50}
 """Distance from the page at which text is out of sight, by its unit; 101 for other units."""
-_ZERO = re.compile(r"0*\.?0*(?:px|pt|em|rem|%|vh|vw)?")
+_ZERO = re.compile(r"(?:0++(?:\.0*+)?|\.0++)(?:px|pt|em|rem|%|vh|vw)?")
 _CUT = re.compile(r"inset\((?:5\d|[6-9]\d|\d{3,9})(?:\.\d+)?%|circle\(0\D")
 _SHRUNK = re.compile(r"scale(?:3d|x|y)?\(0(?:\.0+)?[,)]")
 _MOVED = re.compile(r"translate(?:3d|x|y)?\(([^,)]*)(?:,\s*([^,)]*))?")
