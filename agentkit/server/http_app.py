@@ -39,7 +39,6 @@ from agentkit.server.endpoints.open_api import openapi_document
 from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
 from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
-from agentkit.server.local_requests import LocalRequests
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.request_runs.request_runner import RequestRunner
@@ -47,12 +46,13 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_executor import DurableExecutor
 from agentkit.server.served_runs.process_executor import ProcessExecutor
 from agentkit.server.served_runs.tenant_limits import TenantLimits
-from agentkit.server.server_errors import BadRequest, ServerError
+from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import Hinted, with_option_hints
+from agentkit_prompts.system.local_requests import LocalRequests
 
 __all__ = ["Server"]
 
@@ -155,7 +155,7 @@ class Server(metaclass=Hinted):
         self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = [self._delete_surplus_runs]
         middleware = [self._shutdown_middleware()]
         if self.access.is_open:
-            middleware.insert(0, Middleware(LocalRequests, origins=options.cors_origins))
+            middleware.insert(0, Middleware(LocalRequests, _not_local, options.cors_origins))
         if options.cors_origins:
             # CORS is outermost, so that answers of the shutdown have its headers too.
             middleware.insert(0, _cors(options))
@@ -274,6 +274,11 @@ class Server(metaclass=Hinted):
             await self.limits.wait_written()
             if self._owns_store:
                 self.store.close()
+
+
+def _not_local(reason: str) -> Response:
+    advice = "create a token with `agentkit token` and serve with its access file"
+    return error_answer(AccessDenied(f"a server without tokens {reason}: {advice}", code="not_loopback"))
 
 
 def _cors(options: ServerOptions) -> Middleware:

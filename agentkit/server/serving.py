@@ -14,9 +14,9 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.graceful_shutdown.stoppable_server import StoppableServer
 from agentkit.server.connection_limits import BACKLOG, ConnectionLimits, brief_log, file_limit
 from agentkit.server.http_app import Server
-from agentkit.server.local_requests import is_loopback
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
+from agentkit_prompts.system.local_requests import is_loopback
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
 

@@ -22,6 +22,15 @@ class Panic(BaseException):
     """A panic of Rust code, as pyo3 raises it."""
 
 
+class Unreadable(Exception):
+    """An exception whose attributes cannot be read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "usage":
+            raise Panic(name)
+        return super().__getattribute__(name)
+
+
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "panic": lambda: Panic("called `Option::unwrap()` on a `None` value"),
     "exit": lambda: SystemExit(3),
@@ -44,6 +53,14 @@ def failing_later(error: Callable[[], BaseException]) -> Callable[..., Any]:
     async def run(value: Any = None) -> Any:
         await asyncio.sleep(0)
         raise error()
+
+    return run
+
+
+def failing_task(error: Callable[[], BaseException]) -> Callable[..., Any]:
+    async def run() -> Any:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(failing_later(error)())
 
     return run
 
@@ -93,6 +110,7 @@ TOOLS: dict[str, Callable[[Callable[[], BaseException]], dict[str, Any]]] = {
     "thread": lambda error: {"tools": [tool_of(failing(error))]},
     "coroutine": lambda error: {"tools": [tool_of(failing_later(error))]},
     "retried": lambda error: {"tools": [tool_of(failing_later(error), retries=1, backoff=0)]},
+    "task": lambda error: {"tools": [tool_of(failing_task(error))]},
 }
 PARTS: dict[str, Callable[[Callable[[], BaseException]], dict[str, Any]]] = {
     "recall": lambda error: {"memory": failing(error)},
@@ -106,12 +124,20 @@ PARTS: dict[str, Callable[[Callable[[], BaseException]], dict[str, Any]]] = {
 
 def agents(executor: str) -> list[Agent[Any, Any]]:
     """Return an agent per part and exception; an agent per part for durable runs, because each polls four queues."""
-    parts = {**TOOLS, **PARTS}.items()
+    parts = [(name, part) for name, part in {**TOOLS, **PARTS}.items() if name != "task"]
     pairs = [(part, kind) for part in parts for kind in ERRORS][::2]
     if executor == "dbos":
         pairs = list(zip(parts, cycle(ERRORS)))
+    # A task that ends with `SystemExit` would stop the event loop.
+    pairs += [(("task", TOOLS["task"]), "exit"), (("prompt", PARTS["prompt"]), "unreadable")]
     return [
-        Agent(**{"model": script(), **part(ERRORS[kind]), "name": f"{place}-{kind}".replace(" ", "_")})
+        Agent(
+            **{
+                "model": script(),
+                **part({**ERRORS, "unreadable": Unreadable}[kind]),
+                "name": f"{place}-{kind}".replace(" ", "_"),
+            }
+        )
         for (place, part), kind in pairs
     ]
 

@@ -16,6 +16,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
+from agentkit_prompts.system.local_requests import LocalRequests, is_loopback
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.dispatch import call_to_approve
 from agentkit_tools.errors import ToolDefinitionError
@@ -161,7 +162,27 @@ def serve_mcp(
         return
     import uvicorn
 
-    uvicorn.run(server.streamable_http_app(host=host), host=host, port=port, log_level="warning")
+    app = http_app(server, host)
+    uvicorn.run(app, host=host, port=port, log_level="warning", proxy_headers=False)
+
+
+def http_app(server: Server[Any], host: str) -> Any:
+    """Return the ASGI application of a server that listens on `host`; on loopback, it serves this machine only."""
+    app = server.streamable_http_app(host=host)
+    if not is_loopback(host):
+        return app
+    return LocalRequests(app, _refused)
+
+
+def _refused(reason: str) -> Callable[[Any, Any, Any], Awaitable[None]]:
+    """Return the ASGI application that answers a refused request."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": f"an MCP server without tokens {reason}".encode()})
+
+    return answer
 
 
 async def _serve_pipes(server: Server[Any]) -> None:
