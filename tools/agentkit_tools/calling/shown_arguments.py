@@ -54,7 +54,11 @@ def visible_json(value: Any) -> str:
     Raises:
         TypeError, ValueError, RecursionError: The value has no JSON form.
     """
-    return _HIDDEN.sub(_escape, json.dumps(value, ensure_ascii=False))
+    text = _HIDDEN.sub(_escape, json.dumps(value, ensure_ascii=False))
+    if text.isprintable():
+        return text
+    # Unicode reserves characters without a meaning, and programs show some of them as nothing.
+    return "".join([character if character.isprintable() else _escaped(character) for character in text])
 
 
 def argument_lines(text: str, *, is_whole: bool = False) -> list[str]:
@@ -140,5 +144,9 @@ def _unique(members: list[tuple[str, Any]]) -> None:
 def _escape(match: re.Match[str]) -> str:
     if match[0] == " ":
         return " "
+    return _escaped(match[0])
+
+
+def _escaped(character: str) -> str:
     # The escapes of JSON: two of them for a character above U+FFFF.
-    return json.dumps(match[0])[1:-1]
+    return json.dumps(character)[1:-1]
