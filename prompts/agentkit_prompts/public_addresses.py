@@ -1,10 +1,10 @@
-"""`is_public`: whether an IP address belongs to the public internet."""
+"""Addresses and names of hosts of the public internet."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["is_public"]
+__all__ = ["is_public", "is_public_host"]
 
 _NOT_PUBLIC_4 = """
 0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
@@ -19,6 +19,12 @@ _CLOSED = [ip_network(network) for network in f"{_NOT_PUBLIC_4} {_NOT_PUBLIC_6}"
 _NAT64 = IPv6Network("64:ff9b::/96")
 """Addresses that represent IPv4 addresses in a network without IPv4; their last 32 bits are the IPv4 address."""
 
+_INNER_NAMES = (
+    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
+    *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
+)
+"""Suffixes of host names that are not public: reserved names, and usual names of internal networks."""
+
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
     """True if an address belongs to the public internet."""
@@ -27,3 +33,13 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     if address in _NAT64:
         return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
     return address in _PUBLIC_6 and not any(address in network for network in _CLOSED)
+
+
+def is_public_host(name: str) -> bool:
+    """True if a host is a public address, or a name that can have one."""
+    host = name.strip("[]").rstrip(".").lower()
+    try:
+        return is_public(ip_address(host))
+    except ValueError:
+        # A name without a dot is resolved in the local network.
+        return "." in host and not host.endswith(_INNER_NAMES)

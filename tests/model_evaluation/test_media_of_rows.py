@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
-from agentkit import ScriptedModel
-from agentkit.prompts import Media, evaluation
+from agentkit import Message, ScriptedModel
+from agentkit.model_evaluation.media_hosts import MediaHosts
+from agentkit.prompts import Image, Media, Url, evaluation
 from agentkit.prompts.evaluation import InContext, InContextError, to_messages
 
 SECRET, PICTURE = b"PRIVATE KEY", b"\x89PNG\r\n\x1a\n picture"
@@ -149,7 +152,7 @@ def test_a_name_with_an_inner_address_is_refused(monkeypatch: pytest.MonkeyPatch
 
     def look_up(host: str, *_: object, **__: object) -> list[tuple[Any, ...]]:
         lookups.append(host)
-        addresses = {"in.example.org": ["93.184.216.34", "127.0.0.1"], "out.example.org": ["93.184.216.34"]}
+        addresses = {"in.example.org": ["93.184.216.34", "127.0.0.1"]}
         if host not in addresses:
             raise socket.gaierror(-2, "unknown")
         return [(2, 1, 6, "", (address, 0)) for address in addresses[host]]
@@ -160,11 +163,43 @@ def test_a_name_with_an_inner_address_is_refused(monkeypatch: pytest.MonkeyPatch
             _sent(form, "http://in.example.org/a.png", {})
         assert caught.value.value == "in.example.org"
     # This machine can be unable to look up a name that the server can.
-    for host in ("out.example.org", "unknown.example.org"):
-        assert str(_sent(_raw, f"http://{host}/a.png", {})) == f"http://{host}/a.png"
+    assert str(_sent(_raw, "http://unknown.example.org/a.png", {})) == "http://unknown.example.org/a.png"
     looked_up = len(lookups)
     assert str(_sent(_raw, "http://in.example.org/a.png", {"allow_media": True})) == "http://in.example.org/a.png"
     assert len(lookups) == looked_up
+
+
+async def test_a_redirect_to_an_inner_address_is_refused() -> None:
+    """The server redirects `/?TARGET` to TARGET. Its own network is allowed, and all other inner networks are not."""
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = unquote((await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1].partition(b"?")[2].decode())
+        head = "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
+        if target:
+            head = f"HTTP/1.1 302 Found\r\nLocation: {target}\r\n"
+        writer.write(f"{head}Content-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(redirect, "127.0.0.1", 0)
+    here = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    # The last is a path on the same server.
+    own = ("http://127.0.0.1/a.png", "http://localhost:80/a.png", "http:127.0.0.1/a.png")
+    inner = [address for address in INNER if address not in own]
+    refused = [*inner, "//10.0.0.1/a.png", "file:///etc/passwd", f"{here}?http://169.254.169.254/", "http://127.0.0.2/"]
+    failures = []
+    async with server:
+        hosts = MediaHosts(["127.0.0.1/32"])
+        for target in ("", here, f"{here}?{quote(here)}", "/a.png", "http://unknown.example.org/", *refused):
+            message = Message("user", [Image(Url(f"{here}?{quote(target)}"))])
+            is_refused = False
+            try:
+                await hosts.check([message])
+            except InContextError:
+                is_refused = True
+            if is_refused != (target in refused):
+                failures.append((target, is_refused))
+    assert failures == []
 
 
 def test_all_media_are_allowed_on_request(root: Path) -> None:

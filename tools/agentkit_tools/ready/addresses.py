@@ -13,7 +13,7 @@ from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
-__all__ = ["Guard", "Resolver", "WebAddress", "read_address"]
+__all__ = ["AddressUnreachable", "Guard", "Resolver", "WebAddress", "read_address"]
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name and a port."""
@@ -23,6 +23,18 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@%]+))(?::([0-9]{1,5}))?"
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORTS = {"http": 80, "https": 443}
+
+
+class AddressUnreachable(ToolError):
+    """An allowed address has no server, or its server cannot be reached.
+
+    Attributes:
+        host: Host of the address.
+    """
+
+    def __init__(self, message: str, *, host: str = "") -> None:
+        super().__init__(message)
+        self.host = host
 
 
 class WebAddress(NamedTuple):
@@ -161,7 +173,8 @@ class Guard:
         """Return the IP addresses of a host. Connect only to these addresses.
 
         Raises:
-            ToolError: The host has no address, or an address is not allowed.
+            AddressUnreachable: The host has no address.
+            ToolError: An address is not allowed.
         """
         addresses: list[IPv4Address | IPv6Address] = []
         reason: Exception | None = None
@@ -171,7 +184,7 @@ class Guard:
         except (OSError, ValueError) as error:
             reason = error
         if not addresses:
-            raise ToolError(f"unknown host {host}: the name has no address") from reason
+            raise AddressUnreachable(f"unknown host {host}: the name has no address", host=host) from reason
         if not all(map(self._may_reach, addresses)):
             raise ToolError(f"{host} cannot be opened: it is not on the public internet")
         return [str(address) for address in addresses]

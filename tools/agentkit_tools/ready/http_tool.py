@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from ssl import SSLContext
 from typing import Annotated, Any, cast
 from urllib.parse import urljoin
@@ -14,11 +15,11 @@ from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
-from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
+from agentkit_tools.ready.addresses import AddressUnreachable, Guard, Resolver, WebAddress, read_address
 from agentkit_tools.ready.pages import decoded_page, html_text, is_text_type
 from agentkit_tools.tool import Tool
 
-__all__ = ["http_tool"]
+__all__ = ["RedirectCheck", "http_tool"]
 
 _ABOUT = """\
 Read a public web page as text. Cannot log in, send data, run scripts, or read images and binary files.
@@ -32,6 +33,8 @@ _HEADERS = [
     ("Connection", "close"),
 ]
 _MAX_ERROR_CHARS = 500
+_CHECKED_REDIRECTS = 5
+"""Maximum redirects of an address that `RedirectCheck` accepts."""
 
 
 async def _system_resolver(host: str, port: int) -> Sequence[str]:
@@ -135,11 +138,20 @@ class _Pages:
         url: Annotated[str, "The address, starting with https:// or http://."],
         as_html: Annotated[bool, "True to return the HTML of a page instead of its text."] = False,
     ) -> str:
+        return _result_text(await self.last_page(url), self._max_bytes, as_html=as_html)
+
+    async def last_page(self, url: str) -> _Page:
+        """Return the page of an address, or the page to which it redirects.
+
+        Raises:
+            AddressUnreachable: An allowed address cannot be read.
+            ToolError: An address is not allowed, or there are too many redirects.
+        """
         for _ in range(self._redirects + 1):
             page = await self._get(url)
             target = page.header(b"location")
             if page.status not in _REDIRECTS or not target:
-                return _result_text(page, self._max_bytes, as_html=as_html)
+                return page
             try:
                 url = urljoin(str(page.address), target)
             except ValueError as error:
@@ -150,7 +162,8 @@ class _Pages:
         """Read one page, up to `max_bytes`; do not follow redirects.
 
         Raises:
-            ToolError: The address is not allowed, or cannot be read.
+            AddressUnreachable: The address cannot be read.
+            ToolError: The address is not allowed.
         """
         import httpcore2
 
@@ -159,7 +172,8 @@ class _Pages:
         try:
             return await self._read(address)
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-            raise ToolError(f"{address} cannot be read: {error or type(error).__name__}") from error
+            reason = str(error) or type(error).__name__
+            raise AddressUnreachable(f"{address} cannot be read: {reason}", host=address.host) from error
 
     async def _read(self, address: WebAddress) -> _Page:
         import httpcore2
@@ -182,6 +196,35 @@ class _Pages:
                     if len(page.data) > self._max_bytes:
                         break
             return page
+
+
+class RedirectCheck:
+    """Check that an address and its redirects lead to the public internet, with the guard of `http_tool`.
+
+    Without httpcore2, which the clients of models over HTTP need too, redirects are not checked.
+
+    Args:
+        networks: Allowed networks that are not public.
+    """
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._guard = Guard(None, networks, None)
+        self._pages: _Pages | None = None
+        if find_spec("httpcore2") is not None:
+            self._pages = _Pages(self._guard, _system_resolver, None, 1, _CHECKED_REDIRECTS)
+
+    async def check(self, url: str) -> None:
+        """Request an address, and read the headers of the answers only.
+
+        Raises:
+            AddressUnreachable: An allowed address cannot be read.
+            ToolError: An address is not public, or there are too many redirects.
+        """
+        address = read_address(url)
+        if self._pages is None:
+            await self._guard.addresses(address.host, address.port, _system_resolver)
+        else:
+            await self._pages.last_page(url)
 
 
 def _checked_backend(guard: Guard, resolve: Resolver) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
@@ -12,18 +11,13 @@ from urllib.parse import unquote
 from agentkit_prompts.context.parts import Media
 from agentkit_prompts.context.wire.sendable_media import FILE_ID
 from agentkit_prompts.errors import MediaError, brief
-from agentkit_prompts.public_addresses import is_public
+from agentkit_prompts.public_addresses import is_public_host
 from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["MediaFolder", "allowed_media"]
 
 M = TypeVar("M", bound=Media)
 
-_INNER_NAMES = (
-    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
-    *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
-)
-"""Suffixes of host names that are not public: reserved names, and usual names of internal networks."""
 _ALLOW = "or allow_media=True for messages that you trust"
 _FILE_ADDRESS = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 _DRIVE = re.compile(r"/[A-Za-z]:")
@@ -105,17 +99,8 @@ def allowed_media(media: M, original: object, folder: MediaFolder | None) -> M:
         return media
     elif source.scheme not in ("http", "https"):
         refusal = "a message must not contain an address of this scheme: pass an http or https address, or data"
-    elif not _is_public_host(source.host or ""):
+    elif not is_public_host(source.host or ""):
         refusal = "a message must not contain an address of a private host: pass data"
     else:
         return media
     raise MediaError(f"{refusal}, {_ALLOW}: {brief(original)}")
-
-
-def _is_public_host(name: str) -> bool:
-    host = name.strip("[]").rstrip(".").lower()
-    try:
-        return is_public(ip_address(host))
-    except ValueError:
-        # A name without a dot is resolved in the local network.
-        return "." in host and not host.endswith(_INNER_NAMES)
