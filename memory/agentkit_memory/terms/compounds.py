@@ -18,6 +18,7 @@ _LETTER = rf"(?:[^\W\d_]|[{MARKS}])"
 _NEXT_WORD = re.compile(rf"{_LETTER}*+")
 _LAST_WORD = re.compile(rf"(?<!{_LETTER}){_LETTER}++\Z")
 _ALPHANUMERIC = re.compile(r"[^\W_]++")
+_PARTS = re.compile(r"[^\W_]++(?:-[^\W_]++)*+")
 _NAME_SHAPES = (b"aA", b"AAaa")
 """Shapes of a place in a word that makes the word a name with parts; `PDFs` has no such place."""
 _LOWER = "[a-zß-öø-ÿα-ωа-ё]"
@@ -28,8 +29,20 @@ _NUMBER = re.compile(r"[0-9](?<![0-9][0-9])[0-9]*+(?:[-,.'’_٬٫][0-9]++)++")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([-,.'’_ ])[0-9]{3})(?:\1[0-9]{3})*+(?![0-9])")
 """The groups of thousands of a number."""
 _SPACED = re.compile(r"[0-9](?<![0-9][0-9])[0-9]{0,2}(?: [0-9]{3})++(?![0-9])")
+# Each pattern starts with the characters that it starts with in a text, which the search looks for first.
+_DIGIT_GROUPS = re.compile(
+    r"[+A-Z0-9](?<![^\W_].)(?:(?<=\+)[0-9]++|(?<=[A-Z])[A-Z][0-9]{2}|(?<=[0-9])[0-9]{3})(?: [0-9]++){2,}+(?![^\W_])"
+)
+"""The number of a telephone, an account or a card in groups of digits."""
+_UNIT = re.compile(r"([0-9](?<![^\W_].)[0-9]*+)([A-Za-z]{1,4})(?![^\W_])")
+"""A number with its unit in one word, such as `5kg`."""
+_INITIALS = re.compile(r"[A-Z](?<![^\W_].)(?:\.(?:[A-Z]\.)++[A-Z]?|'[A-Z][a-z]++)(?![^\W_])")
+"""Letters with points, such as `U.S.A.`, and names such as `O'Brien`."""
+_HYPHENATED = re.compile(r"-(?<=[^\W_]-)(?=[^\W_])")
+"""A hyphen in a word, such as `e-mail` and `AB-1234-XZ`."""
 _NOT_DIGIT = re.compile(r"\D+")
-_LINE_END = re.compile(r"[-‐](?<=\w.)[ \t]*+\r?\n[ \t]*+(?=\w)")
+_SIGNS = re.compile(r"[\W_]++")
+_LINE_END = re.compile(r"[-‐¬](?<=\w.)[ \t]*+\r?\n[ \t]*+(?=\w)")
 """The end of a line that breaks a word."""
 _WRAP = re.compile(rf"\n(?<=[{UNSPACED}]\n)[{UNSPACED}]")
 """The end of a line in a script without spaces, which may be inside a word."""
@@ -47,13 +60,13 @@ def _shape(byte: int) -> int:
     character = chr(byte)
     if character.isascii() and character.isalpha():
         return ord("A") if character.isupper() else ord("a")
-    if character in ",.'_?":
+    if character in ",.'_":
         return ord(",")
     if character.isdigit():
         return ord("0")
     if character in " \t\r":
         return ord(" ")
-    if character in "-\n":
+    if character in "-\n?":
         return byte
     return 0
 
@@ -62,7 +75,7 @@ _SHAPES = bytes(map(_shape, range(128))).ljust(256)
 
 
 def find_compounds(text: str) -> list[str]:
-    """Return parts of names, numbers without their separators, and words without the ends of lines that break them.
+    """Return parts of names, and words without the signs, spaces and ends of lines that separate their parts.
 
     Args:
         text: A text in normal form, with its case.
@@ -73,11 +86,12 @@ def find_compounds(text: str) -> list[str]:
     if b"aA" in shape or b"AAaa" in shape:
         words += chain.from_iterable(map(_name_parts, _names(text, shape)))
     if b"0" in shape:
-        if b"0,0" in shape or b"0-0" in shape:
-            words += _numbers(text)
-        if b"0 000" in shape:
-            words += [_NOT_DIGIT.sub("", number) for number in _SPACED.findall(text)]
-    if b"-" in shape and (b"-\n" in shape or b"- \n" in shape):
+        words += _numbers(text, shape)
+    if b"A,A" in shape:
+        words += [_SIGNS.sub("", initials) for initials in _INITIALS.findall(text)]
+    if b"-" in shape:
+        words += _hyphenated(text)
+    if b"\n" in shape and (b"-\n" in shape or b"- \n" in shape or b"?\n" in shape):
         words += [_word_around(text, end) for end in _LINE_END.finditer(text)]
     return words
 
@@ -104,8 +118,7 @@ def _names(text: str, shape: bytes) -> Iterable[str]:
     for place in _NAME_SHAPES:
         at = shape.find(place)
         while at >= 0:
-            before = _ALPHANUMERIC.match(text[max(0, at - _MAX_LENGTH) : at + 1][::-1])
-            start = at + 1 - before.end()  # type: ignore[union-attr]
+            start = _start_of_word(text, at + 1)
             names[start] = _ALPHANUMERIC.match(text, start)[0]  # type: ignore[index]
             at = shape.find(place, start + len(names[start]))
     return names.values()
@@ -118,13 +131,41 @@ def _name_parts(name: str) -> tuple[str, ...]:
     return tuple(_NAME_PART.findall(name))
 
 
-def _numbers(text: str) -> Iterator[str]:
-    """Yield the digits of numbers, with their decimals and without."""
-    for number in _NUMBER.findall(text):
-        yield _NOT_DIGIT.sub("", number)
-        grouped = _GROUPED.match(number)
-        if grouped and grouped.end() < len(number):
-            yield _NOT_DIGIT.sub("", grouped[0])
+def _numbers(text: str, shape: bytes) -> Iterator[str]:
+    """Yield the digits of numbers, with their decimals and without; and numbers and their units."""
+    if b"0,0" in shape or b"0-0" in shape or b"0?0" in shape:
+        for number in _NUMBER.findall(text):
+            yield _NOT_DIGIT.sub("", number)
+            grouped = _GROUPED.match(number)
+            if grouped and grouped.end() < len(number):
+                yield _NOT_DIGIT.sub("", grouped[0])
+    if b"0 0" in shape:
+        for number in _SPACED.findall(text):
+            yield _NOT_DIGIT.sub("", number)
+        for number in _DIGIT_GROUPS.findall(text):
+            yield _SIGNS.sub("", number)
+    if b"0a" in shape or b"0A" in shape:
+        for number, unit in _UNIT.findall(text):
+            yield number
+            yield unit
+
+
+def _hyphenated(text: str) -> Iterator[str]:
+    """Yield the words with hyphens as one word each."""
+    end = 0
+    for hyphen in _HYPHENATED.finditer(text):
+        if hyphen.start() < end:
+            continue
+        start = _start_of_word(text, hyphen.start())
+        word = _PARTS.match(text, start)[0]  # type: ignore[index]
+        end = start + len(word)
+        if len(word) <= _MAX_LENGTH and not _NUMBER.fullmatch(word):
+            yield _SIGNS.sub("", word)
+
+
+def _start_of_word(text: str, end: int) -> int:
+    """Return the start of the word of letters and digits before a place; at most `_MAX_LENGTH` characters are read."""
+    return end - len(_ALPHANUMERIC.match(text[max(0, end - _MAX_LENGTH - 1) : end][::-1])[0])  # type: ignore[index]
 
 
 def _word_around(text: str, sign: re.Match[str]) -> str:

@@ -53,6 +53,9 @@ _ZEROS = (
 _DIGITS = {ord(zero) + value: str(value) for zero in _ZEROS for value in range(10)}
 _DIGIT = re.compile("[" + "".join(f"{chr(first)}-{chr(first + 9)}" for first in map(ord, _ZEROS)) + "]")
 
+_VOWEL_BEFORE_TONE = re.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb])")
+"""The first half of the Thai or Lao vowel am before a tone, which is also written after the tone."""
+
 _ACCENTS = re.compile(
     "[\u02b9-\u02bf\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711"
     "\u0730-\u074a\u093c\u09bc\u0a3c\u0abc\u0b3c\u0cbc\u135d-\u135f\u1ab0-\u1ace\u1dc0-\u1dff\u20d0-\u20f0"
@@ -80,6 +83,8 @@ _PLAIN_RANGES = (
     (0x1280, 0x1286, 0x1200),
     (0x1220, 0x1227, 0x1230),
     (0x12D0, 0x12D6, 0x12A0),
+    *((alike, alike, 0x1200) for alike in (0x1203, 0x1213, 0x1283)),
+    *((alike, alike, 0x12A0) for alike in (0x12A3, 0x12D3)),
     (0x1340, 0x1346, 0x1338),
     (0x2D00, 0x2D25, 0x10D0),  # Georgian church script
 )
@@ -109,6 +114,8 @@ def normal_text(text: str) -> str:
     if _LONG.search(text):
         text = _RUN.sub(_cut, text)
     text = unicodedata.normalize("NFKC", text)
+    if "\u0e4d" in text or "\u0ecd" in text:
+        text = _VOWEL_BEFORE_TONE.sub(r"\2\1", text)
     # A lookup of every character takes longer than the search for a digit.
     if _DIGIT.search(text):
         text = text.translate(_DIGITS)

@@ -233,7 +233,7 @@ def test_a_damaged_row_of_a_space_is_reported(home: Path, damaged: str) -> None:
         memory.facts.add("zebra")
         memory.worker().drain()
     damage(home, f"UPDATE vector_spaces SET {damaged}")
-    with raises(StoreCorrupt, name="bm25-3"), Memory(home) as memory:
+    with raises(StoreCorrupt, name="bm25-4"), Memory(home) as memory:
         memory.worker().drain()
 
 

@@ -305,7 +305,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             recall = memory.recall("zebra")
             assert recall.knowledge and "its response is not a response of Qdrant" in recall.degraded[0]
             for act in (memory.admin.verify, memory.admin.repair, memory.worker().drain):
-                with raises(IndexUnavailable, name="agentkit-bm25-3", value="away"):
+                with raises(IndexUnavailable, name="agentkit-bm25-4", value="away"):
                     act()
             server.empty = False
             assert not memory.recall("zebra").degraded and memory.admin.verify().ok
@@ -317,14 +317,14 @@ def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: 
         memory.ingest(docs)
     server.delay = 3.0
     with Memory(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
-        with raises(IndexUnavailable, name="agentkit-bm25-3", value="away"):
+        with raises(IndexUnavailable, name="agentkit-bm25-4", value="away"):
             StoreProbe(memory).index.count()
         server.delay = 0.0
         server.http.shutdown()
         server.http.server_close()
         (docs / "b.txt").write_text("violin")
         assert memory.ingest(docs).pending == 1
-        with raises(IndexUnavailable, name="agentkit-bm25-3", value="away"):
+        with raises(IndexUnavailable, name="agentkit-bm25-4", value="away"):
             memory.worker().drain()
     with Memory(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
         memory.worker().drain()
@@ -365,7 +365,7 @@ def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, ser
     (docs / "a.txt").write_text("zebra")
     with Memory(tmp_path / "one", index=server.address) as memory:
         memory.ingest(docs)
-    with Memory(tmp_path / "two", index=server.address) as memory, raises(IndexBroken, name="bm25-3", value=1):
+    with Memory(tmp_path / "two", index=server.address) as memory, raises(IndexBroken, name="bm25-4", value=1):
         memory.worker().drain()
     with Memory(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
         memory.ingest(docs)

@@ -147,7 +147,7 @@ def test_a_comparison_that_outlasts_a_change_of_the_model_queues_nothing_for_the
     until(lambda: not filled.admin.reembed(Words()).left)
     index = EdgeIndex(tmp_path / "old", 0)
     try:
-        with raises(StoreClosed, name="bm25-3"):
+        with raises(StoreClosed, name="bm25-4"):
             compare(database, index, SPACE, database.clock(), repairing=True)
     finally:
         index.close()

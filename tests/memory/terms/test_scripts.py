@@ -175,6 +175,25 @@ emoji | Great trip 🏖️ with friends | 🏖
 emoji | 👍🏽 done | 👍
 emoji | Visited 🇯🇵 last year | 🇯🇵
 joined | co\u2060operation works | cooperation
+broken | multi‐¶threaded server | multithreaded
+broken | inter¬¶national trade | international
+thai | น้ำท่วมถนนเมื่อวาน | นํ้า
+amharic | ሰላም ለዓለም ይሁን | ለአለም
+hyphen | an e-mail arrived | email
+hyphen | email the editor | e-mail
+hyphen | Das T-Shirt-Lager | tshirtlager
+code | Item AB-1234-XZ is out | ab1234xz
+code | Item AB1234XZ is out | AB-1234-XZ
+telephone | Call +49 30 1234567 now | +49301234567
+account | DE89 3704 0044 0532 0130 00 | DE89370400440532013000
+card | 4111 1111 1111 1111 was charged | 4111111111111111
+unit | It weighs 5kg | 5 kg
+unit | It weighs 5 kg | 5kg
+unit | 3.5GHz | 3.5 GHz
+initials | He works at I.B.M. today | IBM
+initials | The U.S.A won | usa
+initials | the USA | U.S.A.
+initials | O'Brien called | obrien
 bidi | abc \u202bשלום\u202c def | שלום
 """
 """A script or kind of spelling, a text, and a question with a word of the text; `¶` is the end of a line."""
