@@ -46,7 +46,7 @@ def tools() -> list[dict[str, Any]]:
         for name, (schema, _) in OUTPUTS.items()
     ]
     odd = ("half", "bytes", "unparsable", "batch", "deep", "huge", "mute", "without_end", "asks", "deaf", "fine")
-    odd += ("pid", "environment")
+    odd += ("pid", "environment", "future", "contentless")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 
 
@@ -55,6 +55,10 @@ def answer(number: Any, name: str) -> None:
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     if name in OUTPUTS:
         result["structuredContent"] = OUTPUTS[name][1]
+    if name == "future":
+        result["content"].append({"type": "map", "pins": [1]})
+    if name == "contentless":
+        result = {"structuredContent": {"n": 1}}
     whole = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
     if name == "half":
         whole = whole.replace('"ok"', '"cut \\ud83d"')

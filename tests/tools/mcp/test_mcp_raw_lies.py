@@ -80,6 +80,11 @@ async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_
         assert (await ask(server, "fine")).content == "ok"
 
 
+async def test_content_of_an_unknown_type_or_none_does_not_fail_a_call(raw: MCPToolset) -> None:
+    assert (await ask(raw, "future")).content == 'ok\n[unknown content: {"type": "map", "pins": [1]}]'
+    assert (await ask(raw, "contentless")).content == '{"n": 1}'
+
+
 @pytest.mark.parametrize("name", ["half", "bytes"])
 async def test_a_text_that_was_cut_inside_a_character_is_read(raw: MCPToolset, name: str) -> None:
     assert (await ask(raw, name)).content == "cut \ufffd"

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
         TextResourceContents,
     )
 
-__all__ = ["from_result", "to_documents", "to_messages", "to_parts", "to_result"]
+__all__ = ["from_result", "readable_blocks", "to_documents", "to_messages", "to_parts", "to_result"]
 
 T = TypeVar("T")
 
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
+_TYPES = ("text", "image", "audio", "resource", "resource_link")
 _FENCE = re.compile(r"\s*```(?:json)?\n(.*)\n```\s*", re.S)
 _OWN_SCHEME = "agentkit:"
 """Start of the addresses of files that are no resources: the protocol requires an address for each file."""
@@ -38,6 +39,29 @@ _MAX_MEDIA_BYTES = 32 * 1024 * 1024
 """Maximum bytes of media in one result; further media become a note, because no provider accepts more."""
 _MIN_MEDIA_BYTES = 64 * 1024
 """Minimum size that a media part counts, because no provider accepts thousands of small parts."""
+
+
+def readable_blocks(result: Any) -> Any:
+    """Return the result of a request, with a text instead of each block whose type the SDK does not know.
+
+    The SDK refuses the whole result of such a call, so that the model would repeat a call that succeeded.
+    """
+    if not isinstance(result, dict) or not ("content" in result or "structuredContent" in result):
+        return result
+    blocks = result.get("content")
+    if blocks is None:
+        return {**result, "content": []}
+    if not isinstance(blocks, list) or all(map(_is_known, blocks)):
+        return result
+    return {**result, "content": [block if _is_known(block) else _as_text(block) for block in blocks]}
+
+
+def _is_known(block: Any) -> bool:
+    return not isinstance(block, dict) or block.get("type") in _TYPES
+
+
+def _as_text(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "text", "text": f"[unknown content: {json.dumps(block, ensure_ascii=False)}]"}
 
 
 def to_result(answer: CallToolResult, tool: str) -> ToolResult:

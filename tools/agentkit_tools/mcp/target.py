@@ -18,6 +18,7 @@ from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_prompts.limits import MAX_INPUT_BYTES, MAX_NAME_CHARS
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_VALUES, TOO_LONG, bounded
+from agentkit_tools.mcp.content import readable_blocks
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.listed_tools import readable
 
@@ -370,7 +371,7 @@ class _Watch:
         if isinstance(content, JSONRPCResponse):
             if content.result.get("isError"):
                 content.result = _without_keys(content.result, self._mask)
-            content.result = readable(content.result)
+            content.result = readable_blocks(readable(content.result))
         elif isinstance(content, JSONRPCError):
             content.error = ErrorData(**_without_keys(dict(content.error), self._mask))
         return not (isinstance(content, JSONRPCNotification) and _overflows(content))
