@@ -21,7 +21,8 @@ _KEY = re.compile(
     r"|(?<![A-Za-z0-9])(?:AKIA|ASIA|AIza|ya29\.|eyJ)[A-Za-z0-9]"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|://[^/\s@]*+@"  # an address with a password
-    r"|://[^\s?#]*+[?#]\S"  # or with a query or fragment
+    # or with a query or fragment: only the first address of a word is searched, because its rest contains the others
+    r"|(?<!\S)(?:(?!://)\S)*+://[^\s?#]*+[?#]\S"
 )
 _PARTS = re.compile(r"://[^/\s@:]*+:([^/\s@]*+)@|[?#&](?:[^\s=&#]*+=)?+([^\s&#]++)")
 """The password, query values and fragment of an address."""

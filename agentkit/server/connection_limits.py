@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ class Connection(Protocol):
 class ConnectionLimits:
     """Counts connections, in total and per address. A new connection replaces the oldest idle connection at a limit.
 
-    A client that sends nothing, or half of the headers of a request, therefore keeps no other client out.
+    A client that sends nothing, or half of the headers of a request, therefore keeps no other client out. The addresses
+    of a network of 64 bits count as one address of IPv6.
 
     Args:
         options: The limits. At most half of the files that the process can open are used: databases and connections to
@@ -54,6 +56,7 @@ class ConnectionLimits:
 
     def admit(self, connection: Connection, address: str) -> bool:
         """Count a connection and return True, or return False if a limit is reached and no connection is idle."""
+        address = _counted_address(address)
         if self._counts[address] >= self.per_address and not self._close_idle(address):
             return False
         if len(self._addresses) >= self.total and not self._close_idle(None):
@@ -79,6 +82,20 @@ class ConnectionLimits:
                 connection.abort()
                 return True
         return False
+
+
+def _counted_address(address: str) -> str:
+    """Return the address under which the connections of a client are counted."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address  # of a Unix socket
+    if ip.version == 4:
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    # A client of IPv6 has a network of 2**64 addresses.
+    return str(ipaddress.ip_network((ip.packed[:8] + bytes(8), 64)))
 
 
 def file_limit() -> int:

@@ -52,7 +52,8 @@ class ServerOptions:
     """Maximum open connections; a new connection replaces the oldest idle one. Never more than half of the open files
     that the process may have."""
     connections_per_address: Count = 2048
-    """Maximum open connections of an address; a proxy is one address. Never more than three quarters of the total."""
+    """Maximum open connections of an address, or of a network of 64 bits of IPv6; a proxy is one address. Never more
+    than three quarters of the total."""
     concurrent: Count = 512
     """Maximum concurrent requests of all tenants that run agents."""
     concurrent_per_tenant: Count = 256

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agentkit.models.completion.call_space import space_pattern
 from tests.house.packages import MODULES, module_name
 
 _CATEGORIES = {"DIGIT": "1", "SPACE": " \n", "WORD": "aA_1"}
@@ -62,9 +63,13 @@ class Case:
         collect(parser.parse(self.pattern.pattern, self.pattern.flags), characters, words)
         singles = sorted(characters)[:12]
         longest = sorted(filter(None, words), key=len, reverse=True)[:4]
+        # Separators such as `://` are the shortest words.
+        shortest = sorted(
+            {word for word in words if len(word) > 1}.difference(longest), key=lambda word: (len(word), word)
+        )
         pairs = ["".join(pair) for pair in permutations(singles[:6], 2)]
         for start in ("", *longest):
-            for pump in (*singles, *longest, *(pairs if not start else ())):
+            for pump in (*singles, *longest, *shortest[:8], *(pairs if not start else ())):
                 yield start, pump
 
 
@@ -140,7 +145,21 @@ def test_a_text_that_repeats_parts_of_a_pattern_takes_linear_time() -> None:
     assert slow == {}
 
 
-@pytest.mark.parametrize(("source", "start", "pump"), [(r"\w+=", "", "a"), (r"answer\s*:?\s*b", "answer", " ")])
+def test_patterns_that_contain_a_text_of_a_model_take_linear_time() -> None:
+    for end in ("", " ", "\t \t", "a", "a ", " a", "a b" * 9, "((", "\\"):
+        case = Case(space_pattern(end, "<call>"), repr(end))
+        pumps = (" ", "\t ", end or "\n", f" {end}", f"{end} ", "<call", f"{end}<")
+        assert [pump for start in ("", end) for pump in pumps if case.grows_too_fast(start, pump)] == [], end
+
+
+@pytest.mark.parametrize(
+    ("source", "start", "pump"),
+    [
+        (r"\w+=", "", "a"),
+        (r"answer\s*:?\s*b", "answer", " "),
+        (r"first|second|third|fourth|\w:\w|://[^\s?#]*+[?#]\S", "", "://"),
+    ],
+)
 def test_the_check_finds_patterns_of_quadratic_time(source: str, start: str, pump: str) -> None:
     case = Case(re.compile(source), "here")
     assert (start, pump) in case.attacks() and case.grows_too_fast(start, pump)

@@ -281,6 +281,31 @@ def test_half_requests_keep_no_other_client_out(options: ServerOptions) -> None:
         assert answer.result(LONG).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("addresses", "admitted"),
+    [
+        (["2001:db8::1", "2001:db8::2", "2001:DB8:0:0:ffff::3", "2001:db8::4%eth0"], 2),
+        (["2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1"], 4),
+        (["::ffff:192.0.2.1", "::ffff:c000:201", "192.0.2.1", "0:0:0:0:0:ffff:192.0.2.1"], 2),
+        (["::ffff:192.0.2.1", "::ffff:192.0.2.2", "192.0.2.3", "::1"], 4),
+        (["fe80::1%eth0", "fe80::2%eth1", "fe80::3"], 2),
+        (["", "", ""], 2),
+    ],
+)
+def test_the_addresses_of_a_client_of_ipv6_have_one_limit(addresses: list[str], admitted: int) -> None:
+    class Busy:
+        is_idle = False
+
+        def abort(self) -> None:
+            raise AssertionError
+
+    limits, connections = ConnectionLimits(ServerOptions(connections_per_address=2)), [Busy() for _ in addresses]
+    assert sum(map(limits.admit, connections, addresses)) == admitted
+    for connection in connections:
+        limits.remove(connection)
+    assert sum(map(limits.admit, connections, addresses)) == admitted
+
+
 def test_a_connection_is_refused_when_all_others_have_requests_in_progress() -> None:
     model = ScriptedModel.repeat(Delayed(60, "late"))
     with served(Agent(model, name="a"), options=ServerOptions(connections=2, grace_seconds=0.1)) as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
+from agentkit.models.completion.call_space import space_pattern
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
@@ -311,8 +311,7 @@ class CompletionModel(EndpointModel):
                 # The template supports no calls; the second form contains them as text.
                 continue
             # Only the last line is compared, because the template may omit thinking before it.
-            end = text.rpartition("\n")[2]
-            match = re.search(rf"{re.escape(end)}(\s*+){re.escape(opening)}", prompt)
+            match = space_pattern(text.rpartition("\n")[2], opening).search(prompt)
             if match is None:
                 break
             return match[1]
