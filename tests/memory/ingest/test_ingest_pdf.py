@@ -255,7 +255,7 @@ def test_rows_of_the_reader(printed: Callable[[bytes], list[list[object]]]) -> N
 def test_characters_that_cannot_be_stored_are_replaced(
     printed: Callable[[bytes], list[list[object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "a\0b\ud800c")
+    monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page, **_: "a\0b\ud800c")
     assert printed(make(["zebra"]))[2] == ["text", "a\ufffdb\ufffdc"]
 
 
@@ -331,6 +331,66 @@ def test_glyph_numbers_are_a_gap_and_other_text_stays(printed: Callable[[bytes],
         gaps = [row for row in rows if row[0] == "gap"]
         if (text != "zebra", not gaps) != (is_text, is_text) or "zebra" not in text:
             wrong.append((font, rows))
+    assert wrong == []
+
+
+SYMBOLIC = "/Subtype /TrueType /BaseFont /A /FontDescriptor << /Flags 4 /FontFile2 3 0 R >>"
+CID = IDENTITY.replace("/Identity-H", "/{}")
+
+
+def to_unicode(target: str) -> str:
+    """A font with a character map from the codes A to Z to consecutive characters."""
+    return f"/Subtype /TrueType /BaseFont /A /ToUnicode {target}"
+
+
+GAP = "text in a font without a character map (copying from a viewer gives wrong letters); convert it with OCR"
+CODES: list[tuple[str, bytes, str | None]] = [
+    # The font, the codes, and the text; None if a gap is reported.
+    (SYMBOLIC, b"(Steep it)", "Steep it"),
+    (SYMBOLIC, b"(*4051*)", "*4051*"),
+    (SYMBOLIC, b"<0102030401>", None),
+    (SYMBOLIC, b'(\\(!""#$%)', None),
+    (SYMBOLIC, b"(;LEX\013W\004ER\004M)", None),
+    (SYMBOLIC.replace("Flags 4", "Flags 32"), b"(!?#&%)", "!?#&%"),
+    ("/Subtype /Type3", b"<0506070805>", None),
+    ("/Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding", b"<004400450046>", None),
+    ("/Subtype /Type1 /BaseFont /Helvetica", b"(Tea \003)", "Tea \3"),
+    (to_unicode("MAP E048"), b"(HIHI)", None),
+    (to_unicode("MAP F054"), b"(HIHI)", None),
+    (to_unicode("MAP FFFD"), b"(HIHI)", None),
+    (to_unicode("MAP 0000"), b"(HIHI)", None),
+    (to_unicode("MAP F0B7"), b"(A)", "\N{BULLET}"),
+    (to_unicode("MAP F761"), b"(ABBA)", "abba"),
+    (f"/Subtype {CID.format('KSCms-UHC-H')}", b"<B0A1B0A2>", None),
+    (f"/Subtype {CID.format('EUC-H')}", b"<B0A1B0A2>", None),
+    (f"/Subtype {CID.format('GBK-EUC-H')}", b"<B0A1>", "\N{CJK UNIFIED IDEOGRAPH-554A}"),
+    (f"/Subtype {CID.format('90ms-RKSJ-H')}", b"<82A0>", "\N{HIRAGANA LETTER A}"),
+    (f"/Subtype {CID.format('UniKS-UTF16-H')}", b"<AC00>", "\N{HANGUL SYLLABLE GA}"),
+    (f"/Subtype {IDENTITY} /ToUnicode /Identity-H", b"<00540048>", "TH"),
+]
+
+
+def code_page(font: str, codes: bytes) -> bytes:
+    """A PDF with the word "zebra" in an ordinary font and codes in another font."""
+    content = b"BT /F1 12 Tf 10 700 Td (zebra) Tj /F2 12 Tf 0 -20 Td " + codes + b" Tj ET"
+    before, _, target = font.partition("MAP ")
+    first = int(target or "0", 16)
+    step = first not in (0, 0xFFFD)
+    pairs = b"".join(b"<%02X> <%04X>\n" % (65 + at, first + at * step) for at in range(26))
+    # The content of the second page, object 7, is the character map.
+    cmap = b"1 begincodespacerange\n<00> <FF>\nendcodespacerange\n26 beginbfchar\n" + pairs + b"endbfchar"
+    page = make([content, cmap])
+    return page.replace(b"/F1 3 0 R", f"/F1 3 0 R /F2 << /Type /Font {before}{target and '7 0 R'} >>".encode(), 1)
+
+
+def test_codes_of_fonts_are_a_gap_and_not_text(printed: Callable[[bytes], list[list[object]]]) -> None:
+    wrong = []
+    for font, codes, expected in CODES:
+        rows = printed(code_page(font, codes))[:4]
+        text = "".join(str(row[1]) for row in rows if row[0] == "text")
+        has_gap = ["gap", "page", 1, GAP] in rows
+        if text != f"zebra\n{expected or ''}".strip() or has_gap != (expected is None):
+            wrong.append((font, codes, rows))
     assert wrong == []
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["unmapped_fonts"]
+__all__ = ["PageFonts", "page_fonts"]
 
 _MAX_FORMS = 200
 """Maximum form objects of a page whose fonts are examined."""
@@ -15,10 +16,25 @@ _GLYPH_NUMBER = re.compile(
 """Names of glyphs that are decimal or hexadecimal numbers. A name of the letter u and digits is a Unicode character.
 The names a1 to a206 of the font ZapfDingbats are signs, and no letters either."""
 
+_CHARACTER_SET = re.compile(r"/(?:GBK?2?K?|GBpc|ETen(?:ms)?|90ms|Uni[A-Za-z0-9]+)-(?:EUC|B5|RKSJ|UCS2|UTF16|[HV]\Z)")
+"""Encodings by name that the library decodes. It returns wrong characters for other encodings."""
+_SYMBOLIC = 4
+"""Flag of a font whose characters are not Latin, or not in a standard encoding."""
 
-def unmapped_fonts(page: Any) -> set[int]:
-    """Return the ids of the font objects of a page without a character map, also of its form objects."""
-    unmapped: set[int] = set()
+
+@dataclass(slots=True)
+class PageFonts:
+    """The ids of font objects of a page, also of its form objects, whose codes are not characters."""
+
+    unmapped: set[int] = field(default_factory=set)
+    """Fonts without a character map."""
+    doubtful: set[int] = field(default_factory=set)
+    """Fonts without a character map whose codes often are characters: only their text shows it."""
+
+
+def page_fonts(page: Any) -> PageFonts:
+    """Return the fonts of a page whose codes are not characters, or perhaps not."""
+    fonts = PageFonts()
     seen: set[int] = set()
     waiting = [_resources(page)]
     while waiting and len(seen) < _MAX_FORMS:
@@ -28,11 +44,13 @@ def unmapped_fonts(page: Any) -> set[int]:
         seen.add(id(resources))
         for font in _values(resources, "/Font"):
             if _is_unmapped(font):
-                unmapped.add(id(font))
+                fonts.unmapped.add(id(font))
+            elif _is_doubtful(font):
+                fonts.doubtful.add(id(font))
         for form in _values(resources, "/XObject"):
             if form.get("/Subtype") == "/Form" and "/Resources" in form:
                 waiting.append(form["/Resources"].get_object())
-    return unmapped
+    return fonts
 
 
 def _resources(page: Any) -> Any:
@@ -68,14 +86,22 @@ def _is_unmapped(font: Any) -> bool:
         return hasattr(to_unicode, "get_data") and not _has_mappings(to_unicode)
     encoding = _object(font, "/Encoding")
     if font.get("/Subtype") == "/Type0":
-        # Other encodings by name are character sets. An embedded encoding leads to numbers of glyphs too.
-        return encoding is None or hasattr(encoding, "get_data") or str(encoding).startswith("/Identity")
+        # An embedded encoding leads to numbers of glyphs too.
+        return encoding is None or hasattr(encoding, "get_data") or not _CHARACTER_SET.match(str(encoding))
     differences = _object(encoding, "/Differences")
     if not isinstance(differences, list):
         return False
     names = [str(each) for each in differences if isinstance(each, str) and each != "/.notdef"]
     numbers = [name for name in names if _GLYPH_NUMBER.fullmatch(name)]
     return len(numbers) > len(names) / 2
+
+
+def _is_doubtful(font: Any) -> bool:
+    """Return True if the codes of a font are the codes of its font program, which is not read."""
+    if "/ToUnicode" in font or "/Encoding" in font or font.get("/Subtype") not in ("/TrueType", "/Type3"):
+        return False
+    flags = _object(_object(font, "/FontDescriptor"), "/Flags")
+    return not isinstance(flags, int) or bool(flags & _SYMBOLIC)
 
 
 def _has_mappings(to_unicode: Any) -> bool:

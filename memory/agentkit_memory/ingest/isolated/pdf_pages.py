@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.pdf_fonts import unmapped_fonts
+from agentkit_memory.ingest.isolated.pdf_characters import are_codes, are_words, may_be_codes, with_marks
+from agentkit_memory.ingest.isolated.pdf_fonts import PageFonts, page_fonts
 from agentkit_memory.ingest.isolated.pdf_forms import field_values, note_texts
 from agentkit_memory.ingest.isolated.pdf_tables import with_columns
 from agentkit_memory.ingest.isolated.written_rows import PIECE, Unreadable, described, write, write_text
@@ -65,18 +66,30 @@ def _write_page(reader: Any, number: int) -> None:
 
 def _page_text(page: Any) -> tuple[str, bool]:
     """Return the text of a page without glyph numbers, and True if text was left out."""
-    unmapped = unmapped_fonts(page)
-    if not unmapped:
-        return with_columns(page, page.extract_text()), False
-    pieces: list[str] = []
-    lost: list[str] = []
+    fonts = page_fonts(page)
+    if not fonts.unmapped and not fonts.doubtful:
+        text = page.extract_text()
+        if not may_be_codes(text):
+            return with_columns(page, with_marks(text)), False
+    return _readable_text(page, fonts)
+
+
+def _readable_text(page: Any, fonts: PageFonts) -> tuple[str, bool]:
+    """Return the text of the fonts of a page whose text is readable, and True if text of other fonts was left out."""
+    pieces: list[tuple[str, int]] = []
+    texts: dict[int, str] = {}
 
     def collect(text: str, _matrix: object, _text_matrix: object, font: Any, _size: object) -> None:
-        if text.strip() and font is not None and id(font.get_object()) in unmapped:
-            lost.append(text)
-            pieces.append("\n")
-        else:
-            pieces.append(text)
+        name = id(font.get_object()) if font is not None else 0
+        pieces.append((text, name))
+        texts[name] = texts.get(name, "") + text
 
     page.extract_text(visitor_text=collect)
-    return "".join(pieces).strip(), bool(lost)
+    codes = {name for name, text in texts.items() if are_codes(text, is_mapped=name not in fonts.doubtful)}
+    if not codes and not fonts.unmapped.intersection(texts):
+        return with_columns(page, with_marks(page.extract_text())), False
+    kept = [text if name not in codes | fonts.unmapped or not text.strip() else "\n" for text, name in pieces]
+    text = with_marks("".join(kept)).strip()
+    has_lost = any(text.strip() and name in fonts.unmapped for text, name in pieces)
+    lost = [texts[name] for name in codes]
+    return text, has_lost or are_words(lost) or (bool(lost) and not text)
