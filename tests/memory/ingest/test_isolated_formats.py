@@ -329,6 +329,7 @@ MAILS: list[tuple[str, list[object]]] = [
         "Subject: a\nContent-Type: multipart/mixed; x*=a\0''y; boundary=b\n\n--b\n\nZebra\n--b--",
         ["text", "Zebra\n\n"],
     ),
+    (f"To: {'a@b.c, ' * 9000}\n\nZebra", ["gap", "header", "To", "longer than 10,000 characters, cut"]),
     (f"From: {'(' * 9000}\n\nZebra", ["text", "Zebra\n\n"]),
 ]
 
@@ -366,6 +367,7 @@ HOSTILE = [
     ("xlsx", book("<row>"), "has a part 'xl/s1.xml' that is not XML"),
     ("epub", packed({"META-INF/container.xml": "<c/>"}), "is not an EPUB: its container names no package"),
     ("eml", PARTS, "has more than 2,000 parts"),
+    ("eml", b"To: a@b\n" * 10_001 + b"\nZebra", "has more than 10,000 headers"),
     (
         "eml",
         b"Subject: a\n" + b"Content-Type: message/rfc822\n\n" * 1500,

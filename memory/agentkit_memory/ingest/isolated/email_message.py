@@ -16,8 +16,12 @@ __all__ = ["read"]
 _HEADERS = ("Subject", "From", "To", "Cc", "Bcc", "Date")
 _MAX_DEPTH = 20
 _MAX_PARTS = 2000
+_MAX_HEADERS = 10_000
+"""Maximum headers of a message and its parts together."""
 _MAX_HEADER = 10_000
 """Maximum characters of a header that are shown."""
+_MAX_PARSED = 20_000
+"""Maximum characters of a header that are parsed: the library takes quadratic time."""
 _EXTENDED = re.compile(r";\s*+[^\s;=*]*+\*[^;]*+")
 """A parameter of a header that names its encoding, as in RFC 2231."""
 _CHARSETS = {**dict.fromkeys(("us-ascii", "ascii", "ansi_x3.4-1968"), "utf-8"), "utf-16": "utf-16"}
@@ -29,6 +33,7 @@ class _LenientPolicy(EmailPolicy):
 
     def header_fetch_parse(self, name: str, value: str) -> Any:
         """Return a header, without extended parameters if the library cannot parse it."""
+        value = value[:_MAX_PARSED]
         try:
             return super().header_fetch_parse(name, value)
         except MemoryError:
@@ -38,21 +43,59 @@ class _LenientPolicy(EmailPolicy):
             return _EXTENDED.sub("", value)
 
 
+class _Limits:
+    """Counts the parts and the headers of a file while the library parses it, which takes most of the time.
+
+    Raises:
+        Unreadable: A part or a header is one too many.
+    """
+
+    def __init__(self) -> None:
+        self._parts = 0
+        self._headers = 0
+
+    def new_part(self, policy: Any = None) -> EmailMessage:
+        """Return an empty part, of which the library reads headers and content."""
+        self._parts += 1
+        # The parser tries the function once.
+        if self._parts > _MAX_PARTS + 1:
+            raise Unreadable(f"has more than {_MAX_PARTS:,} parts: it may be a bomb; split it")
+        return _Part(self, policy)
+
+    def count_header(self) -> None:
+        """Count a header."""
+        self._headers += 1
+        if self._headers > _MAX_HEADERS:
+            raise Unreadable(f"has more than {_MAX_HEADERS:,} headers: it may be a bomb; remove headers, or split it")
+
+
+class _Part(EmailMessage):
+    """A part whose headers are counted."""
+
+    def __init__(self, limits: _Limits, policy: Any) -> None:
+        super().__init__(policy)
+        self._limits = limits
+
+    def set_raw(self, name: str, value: str) -> None:
+        """Add a header that the parser read."""
+        self._limits.count_header()
+        super().set_raw(name, value)
+
+
 def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     content = stream.read()
     # Files of the program mbox and of some exports start with a line "From ", which is not a header.
-    message = BytesParser(EmailMessage, policy=_LenientPolicy()).parsebytes(content.lstrip())
+    message = BytesParser(_Limits().new_part, policy=_LenientPolicy()).parsebytes(content.lstrip())
     if not isinstance(message, EmailMessage) or not message.keys():
         raise Unreadable("is not an e-mail: it has no headers")
-    write("title", _header(message, "Subject")[:1000])
+    write("title", str(message["Subject"] or "")[:1000])
     reader = _Reader()
     reader.message(message, 0)
 
 
 class _Reader:
     def __init__(self) -> None:
-        self._parts = 0
         self._messages = 0
 
     def message(self, message: EmailMessage, depth: int) -> None:
@@ -71,9 +114,6 @@ class _Reader:
         self._part(message, depth)
 
     def _part(self, part: EmailMessage, depth: int) -> None:
-        self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise Unreadable(f"has more than {_MAX_PARTS:,} parts: it may be a bomb")
         kind = part.get_content_type()
         if depth > _MAX_DEPTH:
             write("problem", f"has parts that are nested more than {_MAX_DEPTH} levels deep")
@@ -150,5 +190,16 @@ def _decoded(part: EmailMessage) -> tuple[str, bool]:
 
 
 def _header(message: EmailMessage, name: str) -> str:
-    values = message.get_all(name, [])
-    return ", ".join(" ".join(str(value).split()) for value in values)[:_MAX_HEADER]
+    """Return the values of a header, which a message can repeat. A long value is cut, and reported."""
+    texts: list[str] = []
+    size = 0
+    for key, raw in message.raw_items():
+        if key.lower() != name.lower():
+            continue
+        if size + len(raw) > _MAX_HEADER:
+            write("gap", "header", name, f"longer than {_MAX_HEADER:,} characters, cut")
+        texts.append(" ".join(str(message.policy.header_fetch_parse(key, raw)).split()))
+        size += len(raw)
+        if size > _MAX_HEADER:
+            break
+    return ", ".join(texts)[:_MAX_HEADER]

@@ -35,7 +35,7 @@ def may_be_codes(text: str) -> bool:
 
 
 def are_codes(text: str, *, is_mapped: bool) -> bool:
-    """Return True if the text of one font of a page is codes. `is_mapped` is False for a font without a character map."""
+    """Return True if the text of one font of a page is codes; `is_mapped` is True if the font has a character map."""
     characters = text.translate(dict.fromkeys(map(ord, " \n\t\r")))
     if not characters:
         return False
@@ -51,7 +51,7 @@ def are_codes(text: str, *, is_mapped: bool) -> bool:
 
 
 def are_words(codes: Iterable[str]) -> bool:
-    """Return True if codes are words, and not bullets, other signs that stand alone, or lines of one sign."""
+    """Return True if codes are words, and not bullets, other single signs, or lines of one sign."""
     words = [word for piece in codes for word in _WORD.findall(piece)]
     return any(len(set(word)) > 1 or not _SIGN.match(word) for word in words)
 

@@ -88,8 +88,8 @@ def _readable_text(page: Any, fonts: PageFonts) -> tuple[str, bool]:
     codes = {name for name, text in texts.items() if are_codes(text, is_mapped=name not in fonts.doubtful)}
     if not codes and not fonts.unmapped.intersection(texts):
         return with_columns(page, with_marks(page.extract_text())), False
-    kept = [text if name not in codes | fonts.unmapped or not text.strip() else "\n" for text, name in pieces]
-    text = with_marks("".join(kept)).strip()
+    readable = [text if name not in codes | fonts.unmapped or not text.strip() else "\n" for text, name in pieces]
+    text = with_marks("".join(readable)).strip()
     has_lost = any(text.strip() and name in fonts.unmapped for text, name in pieces)
     lost = [texts[name] for name in codes]
     return text, has_lost or are_words(lost) or (bool(lost) and not text)
