@@ -142,9 +142,12 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "title": _TITLED,
         "text": "the first argument",
     },
-    "IngestOptions": dict.fromkeys(
-        ("chunk_size", "chunk_overlap"), "documents.add(text, source=...) for each chunk of a custom size"
-    ),
+    "IngestOptions": {
+        **dict.fromkeys(
+            ("chunk_size", "chunk_overlap"), "documents.add(text, source=...) for each chunk of a custom size"
+        ),
+        **dict.fromkeys(("record_key", "record_id"), "record_metadata=('key',) to store a field with each record"),
+    },
     "Memory.recall": {
         **dict.fromkeys(("top_k", "k", "n", "n_results", "max_results"), "limit=..."),
         **dict.fromkeys(

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from agentkit_memory.errors import IngestError, InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["IngestOptions", "checked_options", "record_key"]
+__all__ = ["IngestOptions", "checked_options", "record_key", "record_options"]
 
 
 def _as_tuple(names: object) -> object:
@@ -45,7 +45,8 @@ class IngestOptions:
     """True to store the readable parts of a corrupt file: bytes that are not text become U+FFFD; records and pages
     that cannot be read are left out. `IngestReport.repaired` lists such files. False to refuse such files."""
     record_text: Annotated[_Names, Field(min_length=1)] = ("text", "content", "body")
-    """Fields with the text of a record, one paragraph each. A record needs at least one of these fields."""
+    """Fields with the text of a record, one paragraph each. A record needs at least one of these fields. An ingestion
+    without a JSON lines file refuses the options of records, which it would ignore."""
     record_title: _Names = ("title",)
     """Fields with the title of a record; the first existing field is used."""
     record_metadata: _Names | None = None
@@ -59,6 +60,13 @@ class IngestOptions:
 def record_key(options: IngestOptions) -> str:
     """Return a text of the options that change the chunks of JSON lines files."""
     return repr((options.record_text, options.record_title, options.record_metadata))
+
+
+def record_options(options: IngestOptions) -> list[str]:
+    """Return the names of the options of JSON lines files that have another value than the default."""
+    default = IngestOptions()
+    names = ("record_text", "record_title", "record_metadata")
+    return [name for name in names if getattr(options, name) != getattr(default, name)]
 
 
 def checked_options(value: object, on_progress: object) -> IngestOptions:

@@ -24,7 +24,7 @@ from agentkit_memory.ingest.find_files import (
     is_same_folder,
 )
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
-from agentkit_memory.ingest.ingest_options import IngestOptions, record_key
+from agentkit_memory.ingest.ingest_options import IngestOptions, record_key, record_options
 from agentkit_memory.ingest.readers.csv_table import csv_blocks
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
@@ -100,7 +100,8 @@ def ingest_files(
     """Store files and the files of folders; call `on_stored` whenever enough chunks for a batch of the index wait.
 
     Raises:
-        IngestError: None of the paths exists, and no document is stored under them.
+        IngestError: None of the paths exists, and no document is stored under them; or the options are of records, and
+            no file has records.
         StoreError: The database cannot be written. The files before the error are stored.
     """
     run = _Ingestion(writer, options, on_progress, on_stored)
@@ -110,6 +111,8 @@ def ingest_files(
     rest = [path for path in paths if path not in removed]
     if not removed:
         check_found(paths)
+    if names := record_options(options):
+        _check_records(rest, names)
     for file in find_files(rest, images=options.alt_text is not None):
         if isinstance(file, SkippedFile):
             run.skip(file)
@@ -120,6 +123,22 @@ def ingest_files(
         if is_folder(path):
             run.remove_gone_from(path)
     return run.report()
+
+
+def _check_records(paths: Sequence[Path], names: Sequence[str]) -> None:
+    """Refuse options of records if no file has records: the options would be ignored.
+
+    Raises:
+        IngestError: There are files, and none of them is JSON lines.
+    """
+    formats = {file.format for file in find_files(paths) if isinstance(file, SourceFile)}
+    if formats and "records" not in formats:
+        raise IngestError(
+            "ingest",
+            f"{', '.join(names)} would be ignored: none of the files is JSON lines (`.jsonl`, `.ndjson`), and the rows "
+            "of a CSV file are not records; remove the option, or convert a file to JSON lines",
+            name=names[0],
+        )
 
 
 class _Ingestion:

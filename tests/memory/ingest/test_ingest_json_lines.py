@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import IngestOptions, Memory
+from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit.testing import StoreProbe
 from agentkit_memory.ingest.readers import json_lines as records
 
@@ -45,6 +45,22 @@ def test_the_fields_can_be_named_also_within_objects(memory: Memory, docs: Path)
     )
     memory.ingest(docs, options=options)
     assert stored(memory) == [(0, 1, "N", "Why?\n\nBecause.", {"a.b": 3})]
+
+
+def test_options_of_records_that_would_be_ignored_are_refused(memory: Memory, docs: Path) -> None:
+    (docs / "a.csv").write_text("text,year\nzebra,1999\n")
+    for options in (
+        IngestOptions(record_text=("body",)),
+        IngestOptions(record_title=("name",)),
+        IngestOptions(record_metadata=("year",)),
+    ):
+        for path in (docs, docs / "a.csv"):
+            with pytest.raises(IngestError):
+                memory.ingest(path, options=options)
+    assert memory.recall("zebra") == ()
+    put(docs, {"body": "violin"})
+    assert len(memory.ingest(docs, options=IngestOptions(record_text=("body",))).added) == 2
+    assert memory.ingest(docs / "a.csv", options=IngestOptions(record_metadata=None)).unchanged
 
 
 def test_other_fields_mean_that_an_unchanged_file_is_read_anew(memory: Memory, docs: Path) -> None:

@@ -144,7 +144,10 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("import time; time.sleep(3600)", "has a page or part that takes more than 0.5 seconds to read"),
+        (
+            "import time; time.sleep(3600)",
+            "has a page or part that takes more than 0.5 seconds to read; split it, or save it again",
+        ),
         ("import os; os.abort()", "crashed its reader (exit code -6); it is corrupt"),
         ("print('[\"text\", \"half', end='')", "crashed its reader (exit code 0); it is corrupt"),
         ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),

@@ -244,6 +244,22 @@ def test_sheets_without_text_and_hidden_sheets_are_gaps(read: Rows) -> None:
     ]
 
 
+def test_a_part_that_is_named_again_is_read_once(read: Rows) -> None:
+    sheets = book("<row><c><v>1</v></c></row>", "<row/>")
+    for content_format, content, place in (
+        ("xlsx", renamed(sheets, b"s2.xml", b"s1.xml"), ["sheet", "S2", "repeats another sheet"]),
+        ("pptx", renamed(slides("", ""), b"s2.xml", b"s1.xml"), ["slide", 2, "repeats another slide"]),
+        ("epub", renamed(epub("a", "b"), b'idref="i1"', b'idref="i0"'), ["chapter", 2, "repeats another chapter"]),
+    ):
+        assert ["gap", *place] in read(content_format, content)
+
+
+def renamed(content: bytes, old: bytes, new: bytes) -> bytes:
+    """The zip file with another reference in its parts."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return packed({name: archive.read(name).replace(old, new).decode() for name in archive.namelist()})
+
+
 CELL = "<a:tc><a:txBody><a:p><a:t>{}</a:t></a:p></a:txBody></a:tc>"
 
 

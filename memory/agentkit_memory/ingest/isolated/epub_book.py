@@ -30,11 +30,17 @@ def read(stream: BinaryIO) -> None:
     write("title", " ".join((titles or [""])[0].split())[:1000])
     items = {attribute(each, "id"): each for each in root.iter() if local_name(each) == "item"}
     number = 0
+    read_items: set[str] = set()
     for reference in root.iter():
         if local_name(reference) != "itemref":
             continue
         number += 1
-        _write_chapter(parts, folder, number, items.get(attribute(reference, "idref")))
+        identifier = attribute(reference, "idref")
+        if identifier in read_items:
+            write("gap", "chapter", number, "repeats another chapter")
+            continue
+        read_items.add(identifier)
+        _write_chapter(parts, folder, number, items.get(identifier))
     if not number:
         raise Unreadable("has no chapters: its package names no pages in reading order")
 

@@ -23,6 +23,7 @@ def read(stream: BinaryIO) -> None:
     write("title", parts.title()[:1000])
     relations = parts.relations(main)
     number = 0
+    read_parts: set[str] = set()
     for element in parts.xml(main).iter():
         if local_name(element) != "sldId":
             continue
@@ -33,6 +34,10 @@ def read(stream: BinaryIO) -> None:
         if relation is None or relation.target not in parts:
             write("problem", f"slide {number} is missing")
             continue
+        if relation.target in read_parts:
+            write("gap", "slide", number, "repeats another slide")
+            continue
+        read_parts.add(relation.target)
         write("section", {"slide": number})
         _Slide(parts, relation.target).write(number)
 

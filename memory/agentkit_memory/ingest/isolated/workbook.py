@@ -22,6 +22,8 @@ _QUOTED = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!(?:h+|m+|s+)\])[^][]*\]', re.IGNO
 """Parts of a number format that are text, space, colours or conditions."""
 _MAX_GAP = 64
 """Maximum empty cells between two cells that keep their columns; a wider gap becomes this wide."""
+_MAX_MISSING = 100
+"""Maximum cells without their shared text that are reported."""
 _BOOLEANS = {"0": "FALSE", "1": "TRUE"}
 
 
@@ -38,6 +40,7 @@ def read(stream: BinaryIO) -> None:
     book.starts_1904 = any(
         local_name(each) == "workbookPr" and attribute(each, "date1904") in ("1", "true") for each in root
     )
+    read_parts: set[str] = set()
     for sheet in root.iter():
         if local_name(sheet) != "sheet":
             continue
@@ -47,7 +50,10 @@ def read(stream: BinaryIO) -> None:
             write("gap", "sheet", name, "hidden, not read; show the sheet, and ingest again")
         elif relation is None or relation.target not in parts:
             write("problem", f"sheet {name!r} is missing")
+        elif relation.target in read_parts:
+            write("gap", "sheet", name, "repeats another sheet")
         elif relation.kind == "worksheet":
+            read_parts.add(relation.target)
             write("section", {"sheet": name[:200]})
             book.write_sheet(name, relation.target)
         else:
@@ -62,6 +68,7 @@ class _Book:
         self.starts_1904 = False
         self._texts: list[str] = []
         self._formats: list[str] = []
+        self._missing = 0
         related: Sequence[Relation] = list(relations)
         for relation in related:
             if relation.target not in parts:
@@ -135,7 +142,9 @@ class _Book:
     def _shared_text(self, cell: Any, value: str) -> str:
         position = int(value) if value.isdecimal() else -1
         if not 0 <= position < len(self._texts):
-            write("problem", f"cell {attribute(cell, 'r')} refers to a missing text")
+            self._missing += 1
+            if self._missing <= _MAX_MISSING:
+                write("problem", f"cell {attribute(cell, 'r')} refers to a missing text")
             return ""
         return self._texts[position]
 
@@ -204,6 +213,7 @@ def _note_text(root: Any) -> str:
 def _cell_formats(root: Any) -> list[str]:
     """Return the kind of number format of each cell style: date, time, date time, percent N, or empty."""
     codes: dict[int, str] = {}
+    by_number: dict[int, str] = {}
     kinds: list[str] = []
     for element in root.iter():
         if local_name(element) == "numFmt" and attribute(element, "numFmtId").isdecimal():
@@ -214,7 +224,10 @@ def _cell_formats(root: Any) -> list[str]:
         for style in element:
             if local_name(style) == "xf":
                 number = attribute(style, "numFmtId")
-                kinds.append(_format_kind(int(number) if number.isdecimal() else 0, codes))
+                identifier = int(number) if number.isdecimal() else 0
+                if identifier not in by_number:
+                    by_number[identifier] = _format_kind(identifier, codes)
+                kinds.append(by_number[identifier])
     return kinds
 
 

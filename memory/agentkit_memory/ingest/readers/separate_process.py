@@ -163,7 +163,9 @@ def _worker_rows(reading: FileStream) -> Iterator[list[object]]:
     elif waited >= max_seconds:
         problem = f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it"
     elif page_timed_out:
-        problem = f"has a page or part that takes more than {MAX_PAGE_SECONDS:g} seconds to read"
+        problem = (
+            f"has a page or part that takes more than {MAX_PAGE_SECONDS:g} seconds to read; split it, or save it again"
+        )
     elif not complete:
         problem = f"crashed its reader (exit code {process.returncode}); it is corrupt"
     else:
