@@ -1,4 +1,4 @@
-"""Parser of JSON requests, with a maximum number of values and without infinite numbers."""
+"""Parser of JSON requests, with a maximum number of values, without infinite numbers and duplicate names."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ __all__ = ["MAX_VALUES", "request_json"]
 MAX_VALUES = 100_000
 """Maximum number of values in a request: more would block the event loop noticeably."""
 _MAY_BE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")
-"""Numbers that can be outside of the range of floats; only texts with such numbers are parsed a second time."""
+"""Numbers that can be outside of the range of floats; texts with such numbers are parsed a second time."""
+_NAME_END = re.compile(rb'"\s*+:')
+"""Text after each name of an object. A text with more such places than names is parsed a second time."""
 
 
 def request_json(text: bytes) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: The text is not JSON, is nested too deep, or has a lone surrogate, more than `MAX_VALUES` values or
-            a number outside of the range of floats, such as 1e400.
+        ValueError: The text is not JSON, is nested too deep, or has a lone surrogate, more than `MAX_VALUES` values, a
+            duplicate name in an object, or a number outside of the range of floats, such as 1e400.
     """
     data = from_json(text, allow_inf_nan=False)
-    _check_values(data)
-    if _MAY_BE_INFINITE.search(text):
-        json.loads(text, parse_float=_finite, parse_constant=_refuse)
+    names = _count_names(data)
+    # A person must not see one decision in a log while the last decision of the same name is valid.
+    if _MAY_BE_INFINITE.search(text) or len(_NAME_END.findall(text)) > names:
+        json.loads(text, parse_float=_finite, parse_constant=_refuse, object_pairs_hook=_checked_object)
     return data
 
 
-def _check_values(data: Any) -> None:
-    """Refuse more than `MAX_VALUES` values."""
-    count, containers = 1, [data]
+def _count_names(data: Any) -> int:
+    """Return the number of names in all objects; refuse more than `MAX_VALUES` values."""
+    count, names, containers = 1, 0, [data]
     while containers:
         values = containers.pop()
         if isinstance(values, dict):
+            names += len(values)
             values = values.values()
         elif not isinstance(values, list):
             continue
@@ -44,6 +48,15 @@ def _check_values(data: Any) -> None:
         if count > MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES:,} values: send at most {MAX_VALUES:,}")
         containers += [value for value in values if isinstance(value, dict | list)]
+    return names
+
+
+def _checked_object(pairs: list[tuple[str, Any]]) -> None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise ValueError(f"duplicate name {name!r:.80} in an object: send each name once")
+        names.add(name)
 
 
 def _finite(number: str) -> float:

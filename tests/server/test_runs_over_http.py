@@ -184,6 +184,17 @@ def test_only_a_decision_approves(run_service: RunService) -> None:
         for decision in NO_DECISIONS:
             assert client.post(f"/runs/{run}/decisions", {"decisions": {"c1": decision}}).status_code == 422
             assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
+        for body in (
+            '{"decisions": {"c1": {"approve": false}, "c1": {"approve": true}}}',
+            '{"decisions": {"c1": {"approve": false}, "c\\u0031" : {"approve": true}}}',
+            '{"decisions": {}, "decisions": {"c1": {"approve": true}}}',
+            '{"decisions": {"c1": {"approve": false, "approve"\n:true}}}',
+            '{"decisions": {"c1": {"approve": true, "arguments": {"amount": 1, "a\\\\": 2, "amount": 900}}}}',
+        ):
+            headers = {"content-type": "application/json"}
+            refused = client.http.post(f"/runs/{run}/decisions", content=body, headers=headers)
+            assert refused.status_code == 400 and "duplicate name" in refused.text, body
+            assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
 
 
 def test_of_those_who_decide_at_once_none_is_lost_and_none_counts_twice(run_service: RunService) -> None:
