@@ -35,6 +35,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.run.parts.citations": "Citation",
         "agentkit.run.parts.compaction": "Summarise Trim",
         "agentkit.run.parts.decisions": "Approved Approver Denied",
+        "agentkit.run.parts.deps_source": "RunCaller",
         "agentkit.run.parts.limits": "Limits",
         "agentkit.run.parts.recaller": "Recaller RecallOptions",
         "agentkit.run.parts.session": "Session SessionProtocol",

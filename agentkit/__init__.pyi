@@ -47,6 +47,7 @@ from agentkit.run.parts.compaction import Trim as Trim
 from agentkit.run.parts.decisions import Approved as Approved
 from agentkit.run.parts.decisions import Approver as Approver
 from agentkit.run.parts.decisions import Denied as Denied
+from agentkit.run.parts.deps_source import RunCaller as RunCaller
 from agentkit.run.parts.limits import Limits as Limits
 from agentkit.run.parts.recaller import Recaller as Recaller
 from agentkit.run.parts.recaller import RecallOptions as RecallOptions

@@ -19,6 +19,7 @@ __all__ = [
     "AgentError",
     "ApprovalError",
     "AskAgain",
+    "DepsError",
     "DepsMismatch",
     "JournalError",
     "LimitExceeded",
@@ -107,6 +108,21 @@ class DepsMismatch(AgentError, TypeError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(f"{'; '.join(problems)}: pass deps to the run, such as agent.run(..., deps=...)", name="deps")
         self.problems = tuple(problems)
+
+
+class DepsError(AgentError):
+    """The function that creates the `deps` of a run failed or took too long, which the log shows. Nothing was sent or
+    stored.
+
+    Attributes:
+        agent: Name of the agent.
+    """
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(
+            f"the deps of the agent {agent!r} could not be created; see the log for the cause", name="deps"
+        )
+        self.agent = agent
 
 
 class JournalError(AgentError, ValueError):

@@ -221,6 +221,27 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         changed.definition = changed_definition(self.definition, changes)
         return changed
 
+    def with_deps(self, deps: Any) -> Agent[Any, Output]:
+        """Return a copy whose runs get `deps` if they are started without the option `deps`.
+
+        Args:
+            deps: An object for all runs; or a function that is called with the `RunCaller` of each run (tenant, user,
+                permissions, session, additional kwargs) and returns its deps, also an async function. A generator
+                yields the deps once, and cleans up after the run.
+
+        Raises:
+            AgentDefinitionError: The function cannot be called with one argument.
+            DepsMismatch: Tools require another type than the type of the object.
+        """
+        from agentkit.run.parts.deps_source import DepsSource
+
+        source = DepsSource(deps)
+        source.check(self.definition.tools.tools.values())
+        changed = cast("Agent[Any, Output]", object.__new__(Agent))
+        changed.runs = None
+        changed.definition = self.definition._replace(deps=source)
+        return changed
+
     def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
         """Change this agent for all code in a `with` block, such as a test.
 
@@ -247,7 +268,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         from agentkit.agent.first_prompt import first_prompt
 
         definition = self._defined("compose", options, COMPOSE)
-        return first_prompt(definition, user_input, options.get("session"), options.get("scope"))
+        return first_prompt(definition, user_input, options)
 
     async def run(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input.

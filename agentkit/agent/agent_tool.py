@@ -107,7 +107,12 @@ class AgentAsTool:
         if self._history != "none":
             conversation = _visible_messages(self._history, context.messages)
             user_input = PromptContext(user_input=user_input, conversation=conversation)
-        options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _no_approver}
+        options: dict[str, Any] = {
+            "deps": context.deps,
+            "on_event": self._listener(outer, context),
+            "approve": _no_approver,
+        }
+        options["outer"] = getattr(context.run, "as_outer", None)
         inner = None
         if outer is not None:
             inner = outer.inner_run(context.call_id)

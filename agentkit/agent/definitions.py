@@ -151,7 +151,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         compaction,
         instructions,
         _changed_settings(definition, changes),
-    )
+    )._replace(deps=definition.deps)
 
 
 def _changed_model(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> Model:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.engine.loop import visible_count, with_recall
-from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.run_context import Input, run_context
+from agentkit.run.parts.run_scope import run_scope, within_scope
 from agentkit.run.parts.session import SessionProtocol, checked_session
 from agentkit_prompts.composition.composition import Composition
 
 if TYPE_CHECKING:
     from agentkit.run.parts.agent_definition import AgentDefinition
-    from agentkit_memory import Scope
 
 __all__ = ["first_prompt"]
 
 
-def first_prompt(
-    definition: AgentDefinition[Any], user_input: Input, session: SessionProtocol | None, scope: Scope | str | None
-) -> Composition:
+def first_prompt(definition: AgentDefinition[Any], user_input: Input, options: Mapping[str, Any]) -> Composition:
     """Return the first composition of a run; see `Agent.compose`."""
+    session: SessionProtocol | None = options.get("session")
     chain, tools = definition.chain, definition.tools
-    memory = in_scope(definition.memory, checked_session(session), scope)
+    memory = within_scope(definition.memory, run_scope(definition.memory, checked_session(session), options))
     ctx = run_context(chain, tools.specs, user_input, session, "")
     chain.preflight(ctx.user_input)
     if definition.compaction is not None:

@@ -170,6 +170,11 @@ class AgentFile(_Part):
     recall: RecallPart | None = None
     compaction: CompactionPart | None = None
     output: ImportPath | None = Field(default=None, description="Type of the answer; text by default.")
+    deps: ImportPath | None = Field(
+        default=None,
+        description="Function that receives the RunCaller of each run and returns the deps of its tools; or an object "
+        "for all runs.",
+    )
     limits: LimitsPart = LimitsPart()
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
     counter: _Text | None = Field(

@@ -10,7 +10,8 @@ from typing import Any
 from agentkit.agent.agent import Agent
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.run.engine.loop import with_recall
-from agentkit.run.parts.recaller import in_scope, recall, shown_options
+from agentkit.run.parts.recaller import recall, shown_options
+from agentkit.run.parts.run_scope import run_scope, within_scope
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import StoredMessage
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -47,7 +48,7 @@ def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str 
 def _with_recall(
     agent: Agent[Any, Any], ctx: PromptContext, session: StoredSession, question: StoredMessage
 ) -> PromptContext:
-    memory = in_scope(agent.memory, session, None)
+    memory = within_scope(agent.memory, run_scope(agent.memory, session, {}))
     if memory is None or not ctx.user_input.text:
         return ctx
     options = shown_options(agent.recall, agent.chain.layers)

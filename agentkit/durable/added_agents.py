@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.parts.agent_definition import AgentDefinition
+from agentkit.run.parts.deps_source import DepsSource
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.names import nearest
@@ -39,7 +40,7 @@ class AddedAgent:
 
     agent: DurableAgent
     version: str
-    deps: Any
+    deps: DepsSource | None
     sessions: OpenSession | None
     approval_timeout: float | None
 

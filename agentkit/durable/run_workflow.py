@@ -220,7 +220,7 @@ class RunAttempt:
             session = await in_thread(lambda: added.session(name))
         while True:
             try:
-                result = await self._result(added, journal, session)
+                result = await self._result(added, journal, session, record.permissions)
             except Paused as paused:
                 journal = paused.journal
                 calls = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
@@ -250,7 +250,9 @@ class RunAttempt:
                 unknown_labels=list(result.unknown_labels),
             )
 
-    async def _result(self, added: AddedAgent, journal: Journal, session: SessionProtocol | None) -> Any:
+    async def _result(
+        self, added: AddedAgent, journal: Journal, session: SessionProtocol | None, permissions: Sequence[str]
+    ) -> Any:
         """Resume the run, and return its result; wait for an abandoned attempt that has not finished."""
         until = self._loop.time() + _BUSY_SECONDS
         while True:
@@ -258,7 +260,12 @@ class RunAttempt:
             self._writer.check()
             try:
                 return await added.agent.resume(
-                    journal, journal=self._writer, session=session, deps=added.deps, approve=decisions or None
+                    journal,
+                    journal=self._writer,
+                    session=session,
+                    deps=added.deps,
+                    permissions=permissions,
+                    approve=decisions or None,
                 )
             except (RunBusy, SessionBusy):
                 if self._loop.time() > until:

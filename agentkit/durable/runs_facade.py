@@ -25,8 +25,8 @@ from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.run_options import MapOptions, ScheduleOptions, StartOptions, check_options
 from agentkit.run.engine.start import new_journal
-from agentkit.run.parts.agent_tools import check_deps
-from agentkit.run.parts.recaller import in_scope
+from agentkit.run.parts.deps_source import Deps, DepsSource
+from agentkit.run.parts.run_scope import run_scope, within_scope
 from agentkit.run.parts.session import checked_session
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import RunRecord, RunState, RunsWanted
@@ -76,7 +76,7 @@ class Runs(metaclass=Hinted):
         self,
         agent: DurableAgent,
         *,
-        deps: Any = None,
+        deps: Deps = None,
         sessions: OpenSession | None = None,
         version: str | None = None,
         approval_timeout: float | None = None,
@@ -85,7 +85,8 @@ class Runs(metaclass=Hinted):
 
         Args:
             agent: The agent. `agent.start` starts its runs.
-            deps: Passed to its tools in their `ToolContext`.
+            deps: Passed to its tools in their `ToolContext`: one object for all runs; or a function that is called with
+                the `RunCaller` of each run and returns its deps; see `Agent.with_deps`, whose deps are the default.
             sessions: Opens a session by name; by default, the memory of the agent.
             version: Version of the agent; by default a hash of the content of requests (prompts, tools, output type,
                 model, settings). Change it if running runs must not continue with the new agent. A run continues with
@@ -106,8 +107,11 @@ class Runs(metaclass=Hinted):
             problems.append(f"approval_timeout={approval_timeout!r:.40}: expected seconds above 0, or None")
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}", **named_problems(problems))
-        check_deps(agent.definition.tools.tools.values(), deps)
-        self.agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
+        source = None
+        if deps is not None or agent.definition.deps is None:
+            source = DepsSource(deps)
+            source.check(agent.definition.tools.tools.values())
+        self.agents.add(AddedAgent(agent, version or version_of(agent), source, sessions, approval_timeout))
         agent.runs = self
 
     # Runs
@@ -148,7 +152,6 @@ class Runs(metaclass=Hinted):
     def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> StartedRun:
         """Return the stored form of a new run, after all checks. Nothing is stored yet."""
         problems: list[str] = []
-        tenant: Any = options.get("tenant", "")
         run_id = options.get("run_id")
         if run_id is None:
             run_id = os.urandom(16).hex()
@@ -165,15 +168,18 @@ class Runs(metaclass=Hinted):
             raise DurableError(f"start: {'; '.join(problems)}; nothing was started", **named_problems(problems))
         session = options.get("session")
         agent = added.agent.definition
-        memory = in_scope(agent.memory, checked_session(session), options.get("scope"))
-        journal = new_journal(agent, memory, user_input, session, run_id)
+        scope = run_scope(agent.memory, checked_session(session), options)
+        within_scope(agent.memory, scope)  # raises now instead of in the worker
+        journal = new_journal(agent, scope, user_input, session, run_id)
         if user_input is not None:
             agent.chain.preflight(journal.context.user_input)
         session_name = None
         if session is not None:
             session_name = SessionName.of(session)
             added.session(session_name)  # raises now instead of in the worker
-        user = options.get("user", "")
+        tenant = user = ""
+        if scope is not None:
+            tenant, user = scope.tenant, scope.user
         request = RunRequest(agent.name, added.version, session_name, tenant, user=user, priority=priority)
         stored_input = None
         if user_input is not None:

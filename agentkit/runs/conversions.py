@@ -8,7 +8,12 @@ import sqlalchemy as sa
 
 __all__ = ["CONVERSIONS", "FORMAT"]
 
-FORMAT = 1
+
+def _add_permissions(connection: sa.Connection) -> None:
+    connection.execute(sa.text("ALTER TABLE agentkit_runs ADD COLUMN permissions TEXT NOT NULL DEFAULT ''"))
+
+
+FORMAT = 2
 """Format of the tables that this version writes."""
-CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
+CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_permissions}
 """Functions that convert a store to the next format, by the format that they convert; called when a store is opened."""

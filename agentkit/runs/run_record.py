@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.deps_source import RunCaller
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.hints import Hinted
@@ -106,7 +107,9 @@ class RunRecord(metaclass=Hinted):
     updated_at: float
     tenant: str = ""
     user: str = ""
-    """The user whose memory is read, within the tenant."""
+    """The user for whom the run acts, within the tenant."""
+    permissions: tuple[str, ...] = ()
+    """Scopes of the token that started the run; empty outside of a server."""
     key: str | None = None
     """Idempotency key, unique for the tenant and the user; None also for a run that was read from a store."""
     session: str | None = None
@@ -143,6 +146,22 @@ class RunRecord(metaclass=Hinted):
     """The calls without a decision; if the run has ended, the calls that its client must execute."""
     journal: Journal | None = field(default=None, repr=False, compare=False)
     """None if the journal was not requested."""
+
+    @property
+    def caller(self) -> RunCaller:
+        """Tenant and user for whom the run acts, for the function that creates its deps."""
+        kwargs: Mapping[str, Any] = {}
+        if self.input is not None:
+            kwargs = self.input.additional_kwargs
+        return RunCaller(
+            tenant=self.tenant or "local",
+            user=self.user,
+            permissions=frozenset(self.permissions),
+            session=self.session or "",
+            additional_kwargs=kwargs,
+            agent=self.agent,
+            run_id=self.run_id,
+        )
 
     @property
     def has_ended(self) -> bool:

@@ -52,6 +52,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
         input_json = json_text(_input_data(record.input))
     return {
         **{name: getattr(record, name) for name in _COPIED},
+        "permissions": " ".join(record.permissions),
         "created_at": record.created_at,
         "attempts": record.attempts,
         "leg": 0,
@@ -85,6 +86,7 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
     """Return a run from its row. A corrupt row is a run with an error, so that the other runs can be listed."""
     columns: dict[str, Any] = {name: row[name] for name in _COPIED}
     columns |= {name: finite_number(row[name]) for name in ("created_at", "updated_at")}
+    columns["permissions"] = tuple(str(row["permissions"]).split())
     columns["attempts"] = 0
     if isinstance(row["attempts"], int):
         columns["attempts"] = row["attempts"]

@@ -29,6 +29,7 @@ from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.ground.threads import in_thread
 from agentkit.inspector import routes as inspector_routes
+from agentkit.run.parts.deps_source import Deps
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Access, Caller
@@ -69,6 +70,9 @@ class Server(metaclass=Hinted):
 
     Args:
         agents: The agents. All agents with a memory share one store.
+        deps: Deps of the tools, for agents whose file has no `deps`: a function that is called with the `RunCaller` of
+            each run (tenant, user, permissions, session, additional kwargs) and returns the deps of the run, also an
+            async function or a generator that cleans up after the run; or one object for all runs.
         memory: Store of conversations if no agent has a memory; None stores them in this process.
         store: Store of runs; None stores them in this process.
         access: The tokens. None requires no token and accepts only requests from this machine; the tenant of these
@@ -78,7 +82,8 @@ class Server(metaclass=Hinted):
         version: The version of the agents in durable runs; see `Runs.add`.
 
     Raises:
-        AgentDefinitionError: An argument has the wrong type, the list of agents is empty, or two agents conflict.
+        AgentDefinitionError: An argument has the wrong type, the list of agents is empty, two agents conflict, or tools
+            require deps that the server does not have.
     """
 
     @with_option_hints
@@ -86,6 +91,7 @@ class Server(metaclass=Hinted):
         self,
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
         *,
+        deps: Deps = None,
         memory: Memory | None = None,
         store: RunStore | None = None,
         access: Access | None = None,
@@ -104,7 +110,7 @@ class Server(metaclass=Hinted):
             runs=(runs, (Runs, NoneType), "Runs, or None"),
         )
         self.options = options
-        self.agents = ServedAgents(agents)
+        self.agents = ServedAgents(agents, deps)
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
         # Otherwise callers would silently read an empty memory of another tenant.
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:

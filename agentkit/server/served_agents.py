@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, DepsMismatch
+from agentkit.run.engine.run_options import ScheduleOptions
+from agentkit.run.parts.agent_tools import check_deps
+from agentkit.run.parts.deps_source import Deps
 from agentkit.server.access import Caller
+from agentkit.server.owner import Owner
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory import Memory, Scope
 from agentkit_prompts.names import nearest
@@ -25,14 +30,17 @@ class ServedAgents:
 
     Args:
         agents: The agents.
+        deps: Deps of the runs of agents whose file has no `deps`; see `Deps`.
 
     Raises:
         AgentDefinitionError: The list is empty, an entry is not an agent, two agents have the same name, their memories
-            have different stores, or the scope of a memory is narrower than a tenant.
+            have different stores, the scope of a memory is narrower than a tenant, or tools require other deps.
     """
 
-    def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
-        self._agents = _by_name([_loaded(agent) for agent in agents])
+    def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent], deps: Deps = None) -> None:
+        self._deps = deps
+        self._agents = _by_name([self._with_deps(_loaded(agent)) for agent in agents])
+        _check_deps(self._agents.values())
         memories = {
             name: loaded.agent.memory
             for name, loaded in self._agents.items()
@@ -53,7 +61,8 @@ class ServedAgents:
         """Replace the agent of the same name for runs that start later, and return the previous agent.
 
         Raises:
-            AgentDefinitionError: The name is unknown, or the memory differs from the memory of the previous agent.
+            AgentDefinitionError: The name is unknown, the memory differs from the memory of the previous agent, or
+                tools require other deps.
         """
         previous = self._agents.get(loaded.name)
         if previous is None:
@@ -62,6 +71,8 @@ class ServedAgents:
             )
         if previous.memory is not loaded.memory:
             raise AgentDefinitionError("the memory was changed: restart the server to change it", name="memory")
+        loaded = self._with_deps(loaded)
+        _check_deps([loaded])
         self._agents[loaded.name] = loaded
         for key in [key for key in self._bound if key[0] == loaded.name]:
             del self._bound[key]
@@ -99,12 +110,24 @@ class ServedAgents:
             self._bound.move_to_end((name, tenant))
         return bound
 
+    def _with_deps(self, loaded: LoadedAgent) -> LoadedAgent:
+        """Return an agent with the deps of the server, if the agent has no deps."""
+        if self._deps is None or loaded.agent.definition.deps is not None:
+            return loaded
+        return replace(loaded, agent=loaded.agent.with_deps(self._deps))
+
     @staticmethod
-    def scope(agent: Agent[Any, Any], tenant: str, user: str) -> Scope | None:
-        """Return the memory scope of a run without a session; None if the agent has no `Memory`."""
+    def owner(agent: Agent[Any, Any], owner: Owner, run_id: str) -> ScheduleOptions:
+        """Return the options of a run without a stored session: the tenant and the user for whom the run acts.
+
+        Args:
+            agent: The agent.
+            owner: The tenant and the user.
+            run_id: The id of the run.
+        """
         if isinstance(agent.memory, Memory):
-            return Scope(tenant, user=user)
-        return None
+            return {"scope": owner.scope(run_id)}
+        return {"tenant": owner.tenant, "user": owner.user}
 
 
 def _loaded(agent: object) -> LoadedAgent:
@@ -127,6 +150,25 @@ def _by_name(agents: list[LoadedAgent]) -> dict[str, LoadedAgent]:
             value=duplicates,
         )
     return {agent.name: agent for agent in agents}
+
+
+def _check_deps(agents: Iterable[LoadedAgent]) -> None:
+    """Refuse agents whose tools require deps that the server does not have."""
+    problems: list[str] = []
+    for loaded in agents:
+        definition = loaded.agent.definition
+        if definition.deps is not None:
+            continue
+        try:
+            check_deps(definition.tools.tools.values(), None)
+        except DepsMismatch as error:
+            problems += [f"{loaded.name}: {problem}" for problem in error.problems]
+    if problems:
+        raise AgentDefinitionError(
+            f"server: {'; '.join(problems)}: pass Server(agents, deps=function), or write `deps: module:function` in "
+            "the agent file; the function receives the RunCaller of each run and returns its deps",
+            name="deps",
+        )
 
 
 def _check_memories(memories: Mapping[str, Memory]) -> None:

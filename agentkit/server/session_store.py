@@ -10,23 +10,17 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from agentkit.run.parts.session import Session, SessionProtocol
+from agentkit.server.owner import Owner
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["Owner", "SessionMessage", "SessionStore"]
+__all__ = ["SessionMessage", "SessionStore"]
 
 _MAX_OPEN = 8
 """Maximum number of stored sessions that stay open for readers."""
-
-
-class Owner(NamedTuple):
-    """Owner of a session: a tenant, or a user of the tenant."""
-
-    tenant: str
-    user: str = ""
 
 
 class SessionMessage(NamedTuple):
@@ -68,7 +62,7 @@ class SessionStore:
             StoreError: The database cannot be read or written.
         """
         if self.memory is not None:
-            return self._memory_of(owner).session(name)
+            return self._memory_of(owner, name).session(name)
         with self._lock:
             local = self._local.get((owner, name))
             if local is None:
@@ -97,7 +91,7 @@ class SessionStore:
             raise
         session = self._refreshed(owner, name)
         if session is None:
-            session = self._memory_of(owner).session(name)
+            session = self._memory_of(owner, name).session(name)
             self._drop_deleted()
         # The messages are read outside of the lock: readers of other sessions do not wait for the database.
         with self._lock:
@@ -123,7 +117,8 @@ class SessionStore:
     def page(self, owner: Owner, *, after: str = "", limit: int = 50) -> Sequence[SessionInfo]:
         """Return a page of the sessions of an owner, by name."""
         if self.memory is not None:
-            return self._memory_of(owner).sessions(after=after, limit=limit)
+            memory = self.memory.within(Scope(owner.tenant, user=owner.user))
+            return memory.sessions(after=after, limit=limit, separate=not owner.user)
         with self._lock:
             names = sorted(name for session_owner, name in self._local if session_owner == owner and name > after)[
                 :limit
@@ -133,7 +128,7 @@ class SessionStore:
     def newest(self, owner: Owner, limit: int) -> Sequence[tuple[Owner, str]]:
         """Return the most recently used sessions; if `owner` has no user, of the tenant and all its users."""
         if self.memory is not None:
-            rows = self._memory_of(owner).newest_sessions(limit=limit)
+            rows = self.memory.within(Scope(owner.tenant, user=owner.user)).newest_sessions(limit=limit)
             return [(Owner(owner.tenant, user), name) for user, name in rows]
         with self._lock:
             sessions = [
@@ -150,7 +145,7 @@ class SessionStore:
             UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            infos = self._memory_of(owner).sessions(name=name, limit=1)
+            infos = self._memory_of(owner, name).sessions(name=name, limit=1)
             if not infos:
                 raise _unknown(name)
             return infos[0]
@@ -167,7 +162,7 @@ class SessionStore:
         """
         self.get(owner, name)
         if self.memory is not None:
-            page = self._memory_of(owner).session(name, load=False).page(after=after, limit=limit)
+            page = self._memory_of(owner, name).session(name, load=False).page(after=after, limit=limit)
             return [SessionMessage(row.seq, row.message) for row in page]
         conversation = self._local[owner, name].session.conversation
         end = min(after + limit, len(conversation))
@@ -180,7 +175,7 @@ class SessionStore:
             UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            is_deleted = self._memory_of(owner).delete_session(name)
+            is_deleted = self._memory_of(owner, name).delete_session(name)
             # Closed after the deletion: before the deletion, a concurrent reader could open the session again.
             self._drop(owner, name)
             if not is_deleted:
@@ -209,7 +204,7 @@ class SessionStore:
             # An invalid `at` is refused here, before the new session is stored.
             conversation = source.conversation.until(at)
             if self.memory is not None:
-                target = self._memory_of(owner).session(new_name)
+                target = self._memory_of(owner, new_name).session(new_name)
                 target.append(*conversation)
                 if source.additional_kwargs:
                     target.keep_kwargs(source.additional_kwargs)
@@ -254,9 +249,10 @@ class SessionStore:
                 code="too_many_sessions",
             )
 
-    def _memory_of(self, owner: Owner) -> Memory:
+    def _memory_of(self, owner: Owner, name: str) -> Memory:
+        """Return the memory with a session of an owner."""
         assert self.memory is not None
-        return self.memory.within(Scope(owner.tenant, user=owner.user))
+        return self.memory.within(owner.scope(name))
 
 
 def _info(name: str, local: _LocalSession) -> SessionInfo:

@@ -251,7 +251,9 @@ class Memory(metaclass=Hinted):
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
     @with_option_hints
-    def sessions(self, *, name: str | None = None, after: str = "", limit: int = 50) -> tuple[SessionInfo, ...]:
+    def sessions(
+        self, *, name: str | None = None, after: str = "", limit: int = 50, separate: bool = False
+    ) -> tuple[SessionInfo, ...]:
         """Return the conversations of exactly this scope, ordered by name, without opening them.
 
         Conversations of users are in the scopes of the users: see `within`, and `newest_sessions` for all users.
@@ -260,6 +262,8 @@ class Memory(metaclass=Hinted):
             name: Name of the only conversation to return.
             after: Return names after this name, such as the last name of the previous page.
             limit: Maximum number of conversations.
+            separate: True to add the conversations in separate scopes, `Scope(..., session=name)`, which a server
+                opens for requests without a user.
 
         Raises:
             InvalidArgument: A name or the limit is invalid.
@@ -267,7 +271,8 @@ class Memory(metaclass=Hinted):
         """
         from agentkit_memory.conversations.listing import sessions_of
 
-        return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
+        database = self._store.database
+        return sessions_of(database, self.scope, name=name, after=after, limit=limit, separate=separate)
 
     def newest_sessions(self, *, limit: int = 50) -> tuple[tuple[str, str], ...]:
         """Return user and name of each conversation of this tenant and its users, the last used first.

@@ -322,13 +322,13 @@ def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.
         connection.execute(sa.text("UPDATE agentkit_runs SET agent = 'renamed'"))
         converted.append(1)
 
-    monkeypatch.setattr(conversions, "FORMAT", 2)
-    monkeypatch.setattr(conversions, "CONVERSIONS", {1: convert})
+    monkeypatch.setattr(conversions, "FORMAT", 3)
+    monkeypatch.setattr(conversions, "CONVERSIONS", {2: convert})
     for _ in range(2):
         assert RunStore(target).get("r").agent == "renamed"
     assert converted == [1]
-    monkeypatch.setattr(conversions, "FORMAT", 1)
-    with raises(RunStoreError, value=2):
+    monkeypatch.setattr(conversions, "FORMAT", 2)
+    with raises(RunStoreError, value=3):
         RunStore(target)
 
 

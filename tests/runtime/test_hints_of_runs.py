@@ -243,12 +243,6 @@ def test_the_message_names_a_way_that_works(
     check_right_way(wrong, error, message, right)
 
 
-def test_a_run_of_a_user_names_the_session_of_the_user() -> None:
-    with pytest.raises(UnknownOption) as caught:
-        speaker.run_sync("Hi", user="ann")
-    assert "session=memory.within(memory.scope.narrow(user=...)).session(id)" in str(caught.value)
-
-
 def test_a_journal_lists_the_calls_without_a_result() -> None:
     @tool
     def add(a: int) -> int:

@@ -59,7 +59,7 @@ def test_the_error_names_the_option_that_was_meant(make: Callable[[], Any], mean
     [
         (lambda agent: agent.with_changes(counter=None), "counter"),
         (lambda agent: agent.with_changes(session=None), "session"),
-        (lambda agent: agent.run_sync("x", tenant="acme"), "tenant"),
+        (lambda agent: agent.run_sync("x", priority=1), "priority"),
         (lambda agent: agent.resume_sync("journal.jsonl", history=[]), "history"),
         (lambda agent: agent.resume_sync("journal.jsonl", run_id="r"), "run_id"),
     ],

@@ -11,10 +11,11 @@ import pytest
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.server import Access, RunStore, ServerOptions, add_token
+from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import HeldReplies
 from agentkit.server.served_runs.fair_places import FairPlaces
 from agentkit.server.server_errors import ServerFull
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG
 

@@ -19,9 +19,10 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server import Access, Server, add_token
 from agentkit.server.access import token_hash
+from agentkit.server.owner import Owner
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 from tests.raising import raises
 from tests.server.serving_agents import ended, served
 from tests.waiting import until

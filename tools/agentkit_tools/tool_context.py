@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
-from typing import Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
 from agentkit_prompts.context.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_memory.scope import Scope
 
 __all__ = ["RunState", "TokenUsage", "ToolContext"]
 
@@ -30,6 +34,8 @@ class RunState(Protocol):
     """State of a run that its tools can read."""
 
     @property
+    def scope(self) -> Scope: ...
+    @property
     def step(self) -> int: ...
     @property
     def usage(self) -> TokenUsage: ...
@@ -44,12 +50,21 @@ class ToolContext(Generic[Deps]):
     """Context of a call, for a parameter of any name with the annotation `ToolContext` or `ToolContext[Deps]`."""
 
     deps: Deps = field(repr=False)
-    """Objects that the caller passed to the run: connections, settings, the user."""
+    """Objects that the caller passed to the run, such as connections and settings."""
     run_id: str = ""
     """Id of the run; a resumed run has the same id."""
     call_id: str = ""
     """Id of the call, unique in its run."""
     _: KW_ONLY
+    tenant: str = "local"
+    """Tenant for whom the run acts. In a server, the tenant of the token."""
+    user: str = ""
+    """User of the tenant for whom the run acts; empty for no user. In a server, the user of the token, or the user that
+    the client of a token without a user names."""
+    session: str = ""
+    """Id of the session of the run; empty without a session."""
+    additional_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Additional kwargs of the input. In a server, the client chooses them."""
     attempt: int = 1
     """Number of the attempt, from 1."""
     approved: bool = False
@@ -66,6 +81,17 @@ class ToolContext(Generic[Deps]):
         # The length keeps the ids ("a", "bc") and ("ab", "c") apart.
         seed = f"{len(self.run_id)}:{self.run_id}{self.call_id}"
         return blake2b(seed.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+    @property
+    def scope(self) -> Scope:
+        """Scope of the memory in which the run reads, such as for `memory.within(context.scope)`.
+
+        Raises:
+            LookupError: The context belongs to no run.
+        """
+        if self.run is None:
+            raise LookupError("ToolContext.scope: the context belongs to no run; use Scope(tenant, user=...)")
+        return self.run.scope
 
     @property
     def step(self) -> int:

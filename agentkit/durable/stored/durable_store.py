@@ -62,6 +62,8 @@ class StartedRun:
     """First line of the journal, with the input."""
     input: UserInput | None
     """None if the run answers the last message of its session."""
+    permissions: tuple[str, ...] = ()
+    """Scopes of the token that started the run; empty outside of a server."""
 
     def new(self) -> NewRun:
         """Return the run as `RunQueue.add` stores it."""
@@ -78,6 +80,7 @@ class StartedRun:
             updated_at=now,
             tenant=request.tenant,
             user=request.user,
+            permissions=self.permissions,
             session=session_id,
             schedule=request.schedule,
             executor="dbos",

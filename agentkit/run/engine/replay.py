@@ -61,6 +61,7 @@ def replayed_contexts(
         with_key(journal.context, definition.chain, session, journal.run_id),
         definition.memory,
         session,
+        scope=None,
         deps=None,
         render_cache=RenderCache(),
     )

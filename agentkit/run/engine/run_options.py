@@ -84,7 +84,9 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
 
     # Options of `run` and `resume`.
     deps: Deps
-    """Passed to tools in their `ToolContext`."""
+    """Passed to tools in their `ToolContext`. By default, the deps of `Agent.with_deps`."""
+    permissions: Iterable[str]
+    """Permissions of the caller, for the function of `Agent.with_deps`."""
     session: SessionProtocol | None
     """Session of the run, which receives its messages; None: an empty conversation."""
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
@@ -104,8 +106,12 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     run_id: str | None
     """Id of the run; a random id by default. Idempotency keys derive from it. `run` with the id of an earlier run
     on the same session continues that run."""
+    tenant: str
+    """Tenant for whom the run acts: tools read it in their `ToolContext`, and the memory is narrowed to it."""
+    user: str
+    """User of the tenant for whom the run acts, as `tenant`."""
     scope: Scope | str | None
-    """Scope of the memory in a run without a session. A session has a scope."""
+    """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -114,12 +120,13 @@ class ScheduleOptions(TypedDict, total=False):
     session: SessionProtocol | None
     """Session of the run: a worker opens the session by id and scope, and performs the runs of one session, agent and
     version in order."""
-    scope: Scope | str | None
-    """Scope of the memory in a run without a session. A session has a scope."""
     tenant: str
-    """Tenant of the run, for lists, costs and limits."""
+    """Tenant for whom the run acts; also for lists, costs and limits. By default, the tenant of the session, or else of
+    the memory."""
     user: str
-    """User of the tenant, recorded with the run for filters."""
+    """User of the tenant for whom the run acts."""
+    scope: Scope | str | None
+    """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
     priority: int
     """Priority of the run, from 1; lower numbers start first. Default: 100."""
 
@@ -166,19 +173,15 @@ CHANGES = frozenset(
     )
 )
 """Options of `with_changes` and `override`."""
-COMPOSE = CHANGES | {"session", "scope"}
+COMPOSE = CHANGES | {"session", "scope", "tenant", "user"}
 """Options of `compose`."""
-RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", "journal"}
+RESUME = CHANGES | {"deps", "permissions", "session", "on_event", "on_event_error", "approve", "journal"}
 """Options of `resume`."""
-RUN = RESUME | {"history", "run_id", "scope"}
+RUN = RESUME | {"history", "run_id", "scope", "tenant", "user"}
 """Options of `run` and `stream`."""
 
 _COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
 _KWARGS_ADVICE = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
-_USER_ADVICE = (
-    "use session=memory.within(memory.scope.narrow(user=...)).session(id), or scope=memory.scope.narrow(user=...) "
-    "without a session"
-)
 _METHODS_OF_OPTION = {
     **dict.fromkeys(CHANGES, "with_changes, override, compose, run and resume"),
     "counter": "Agent(...)",
@@ -187,8 +190,9 @@ _METHODS_OF_OPTION = {
     "history": "run",
     "run_id": "run and start",
     "scope": "compose, run and start",
-    **dict.fromkeys(("tenant", "priority"), "start, schedule and map"),
-    "user": "start and schedule",
+    "tenant": "compose, run, start, schedule and map",
+    "user": "compose, run, start and schedule",
+    "priority": "start, schedule and map",
     "delay": "start",
     **dict.fromkeys(("concurrency", "rate", "tenant_concurrency", "on_progress"), "map"),
 }
@@ -205,6 +209,4 @@ def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]
         if "session" in valid:
             also = _KWARGS_ADVICE
         reasons = {name: f"it is an option of {methods}" for name, methods in _METHODS_OF_OPTION.items()}
-        if "session" in valid and "user" not in valid:
-            reasons["user"] = _USER_ADVICE
         check_names(method, options, valid, _COMMON_MISTAKES, also=also, reasons=reasons)

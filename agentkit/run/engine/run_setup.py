@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import JournalTarget
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Output
+from agentkit.run.parts.deps_source import RunCaller
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from agentkit_memory import Scope
 
 __all__ = ["RunSetup"]
 
@@ -29,6 +35,8 @@ class RunSetup(Generic[Output]):
     memory: RecallSource | None
     """The memory of the agent in the scope of the run."""
     session: SessionProtocol | None
+    scope: Scope | None
+    """The tenant and the user for whom the run acts; None if nothing names them."""
     deps: Any
     render_cache: RenderCache
     """Fragments rendered for earlier turns."""
@@ -38,3 +46,38 @@ class RunSetup(Generic[Output]):
     """True if no earlier run can have this id."""
     target: JournalTarget | None = None
     """The file or function that receives each line of the journal."""
+
+    def caller(self, permissions: Iterable[str]) -> RunCaller:
+        """Return the caller of the run, for the function that creates its deps."""
+        tenant, user = self._owner
+        journal = self.journal
+        return RunCaller(
+            tenant=tenant,
+            user=user,
+            permissions=frozenset(permissions),
+            session=journal.session or "",
+            additional_kwargs=self.ctx.user_input.additional_kwargs,
+            agent=journal.agent,
+            run_id=journal.run_id,
+        )
+
+    @property
+    def _owner(self) -> tuple[str, str]:
+        if self.scope is None:
+            return "local", ""
+        return self.scope.tenant, self.scope.user
+
+    def tool_context(self, call_id: str, **state: Any) -> ToolContext[Any]:
+        """Return the context of a tool call or of a check of this run; `state`: further fields of the context."""
+        journal = self.journal
+        tenant, user = self._owner
+        return ToolContext(
+            self.deps,
+            journal.run_id,
+            call_id,
+            tenant=tenant,
+            user=user,
+            session=journal.session or "",
+            additional_kwargs=self.ctx.user_input.additional_kwargs,
+            **state,
+        )

@@ -33,7 +33,6 @@ from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_to_approve, call_tools
 from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
-from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["RunSteps", "run_start"]
 
@@ -181,7 +180,7 @@ class RunSteps:
     async def check_output(self, output: Any, step: int) -> CheckedOutput:
         setup = self._setup
         # The id is equal in each attempt, so that validators can use it as an idempotency key.
-        context = ToolContext(setup.deps, setup.journal.run_id, f"output_{step}")
+        context = setup.tool_context(f"output_{step}")
         return await checked_output(output, self._chain.answer.validators, context)
 
     # Tools
@@ -222,7 +221,7 @@ class RunSteps:
         return decisions
 
     async def _call_to_approve(self, call: ToolCall) -> ToolCall | None:
-        context = ToolContext(self._setup.deps, self._setup.journal.run_id, call.id)
+        context = self._setup.tool_context(call.id)
         return await call_to_approve(self._tools[call.name], call, context)
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.threads import in_thread
@@ -22,11 +22,15 @@ from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import checked_approver
-from agentkit.run.parts.recaller import RecallSource, in_scope
+from agentkit.run.parts.deps_source import DepsSource
 from agentkit.run.parts.run_context import Input, run_context, with_history, with_key
+from agentkit.run.parts.run_scope import OuterRun, inner_memory, resumed_scope, run_scope, within_scope
 from agentkit.run.parts.session import SessionProtocol, checked_session
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.errors import brief
+
+if TYPE_CHECKING:
+    from agentkit_memory import Scope
 
 __all__ = ["new_journal", "resume_run", "start_run"]
 
@@ -39,23 +43,27 @@ async def start_run(
     Args:
         definition: The agent.
         user_input: The input; None answers the last message of the session.
-        options: See `RunOptions`.
+        options: See `RunOptions`; and `outer`, the run whose tool the agent is. `deps` can be a `DepsSource`.
     """
     session = options.get("session")
     if session is not None:
         session = checked_session(session)
-    memory, scope = definition.memory, options.get("scope")
-    if memory is not None or scope is not None:
-        memory = in_scope(memory, session, scope)
+    outer: OuterRun | None = options.get("outer")
+    if outer is None:
+        scope = run_scope(definition.memory, session, options)
+        memory = within_scope(definition.memory, scope)
+    else:
+        scope, memory = outer.scope, inner_memory(definition.memory, outer.scope, outer.memory)
     run_id = options.get("run_id")
     user_input = with_history(definition.chain, user_input, options)
-    journal = new_journal(definition, memory, user_input, session, run_id)
+    journal = new_journal(definition, scope, user_input, session, run_id)
     setup = RunSetup(
         definition,
         journal,
         journal.context,
         memory,
         session,
+        scope,
         options.get("deps"),
         _render_cache(definition, session),
         is_new=run_id is None,
@@ -76,15 +84,19 @@ async def resume_run(
     target = resumed_target(earlier, options.get("journal"))
     session = checked_session(options.get("session"))
     await in_thread(check_journal, earlier, definition.name, session, options.get("approve"))
-    scope = None
-    if session is None:
-        scope = earlier.scope
+    outer: OuterRun | None = options.get("outer")
+    if outer is None:
+        scope = resumed_scope(definition.memory, session, earlier.scope)
+        memory = within_scope(definition.memory, scope)
+    else:
+        scope, memory = outer.scope, inner_memory(definition.memory, outer.scope, outer.memory)
     setup = RunSetup(
         definition,
         earlier.copy(),  # the caller can resume its journal again, such as after a failed attempt
         with_key(earlier.context, definition.chain, session, earlier.run_id),
-        in_scope(definition.memory, session, scope),
+        memory,
         session,
+        scope,
         options.get("deps"),
         _render_cache(definition, session),
         earlier=earlier,
@@ -95,7 +107,7 @@ async def resume_run(
 
 def new_journal(
     definition: AgentDefinition[Any],
-    memory: RecallSource | None,
+    scope: Scope | None,
     user_input: Input | None,
     session: SessionProtocol | None,
     run_id: str | None,
@@ -116,12 +128,12 @@ def new_journal(
     if context_input is None:
         context_input = ""  # the run answers the last message of the session
     ctx = run_context(definition.chain, definition.tools.specs, context_input, session, run_id)
-    scope = session_id = None
-    if memory is not None:
-        scope = getattr(getattr(memory, "scope", None), "names", None)
+    names = session_id = None
+    if scope is not None:
+        names = scope.names
     if session is not None:
         session_id = session.id
-    return Journal(definition.name, run_id, ctx, session=session_id, continues_session=user_input is None, scope=scope)
+    return Journal(definition.name, run_id, ctx, session=session_id, continues_session=user_input is None, scope=names)
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:
@@ -132,7 +144,17 @@ def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | N
 
 
 async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
-    """Check the options that new and resumed runs share, and perform the run."""
+    """Check the options that new and resumed runs share, and perform the run with its deps."""
+    source = setup.definition.deps
+    if isinstance(setup.deps, DepsSource):
+        source = setup.deps
+    elif source is None or setup.deps is not None:
+        return await _perform_with_deps(setup, options)
+    async with source.opened(setup.caller(options.get("permissions", ()))) as setup.deps:
+        return await _perform_with_deps(setup, options)
+
+
+async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
     definition = setup.definition
     _, tools_with_deps = definition.tools.declared()
     if tools_with_deps:

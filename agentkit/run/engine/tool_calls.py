@@ -18,6 +18,7 @@ from agentkit.run.engine import events
 from agentkit.run.engine.steps import OnResult, ToolRound
 from agentkit.run.journal.journal import inner_id
 from agentkit.run.parts.decisions import Approved, Denied, inner_pause
+from agentkit.run.parts.run_scope import OuterRun
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
@@ -26,6 +27,7 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit.run.engine.current_run import CurrentRun
     from agentkit.run.engine.run_setup import RunSetup
+    from agentkit_memory import Scope
     from agentkit_tools.tool import Tool
 
 __all__ = ["CallMustWait", "ToolCalls", "call_name", "stop_error"]
@@ -54,7 +56,7 @@ class ToolCalls:
         round_: ToolRound,
         on_result: OnResult,
     ) -> None:
-        self._deps = setup.deps
+        self._setup = setup
         self._run_id = setup.journal.run_id
         self._run = run
         self._tools = tools
@@ -68,6 +70,20 @@ class ToolCalls:
         self._delivery: asyncio.Task[None] | None = None
 
     # The state of the run, for tools
+
+    @property
+    def as_outer(self) -> OuterRun:
+        """Scope and memory of the run, for an agent that is a tool of the run."""
+        return OuterRun(self.scope, self._setup.memory)
+
+    @property
+    def scope(self) -> Scope:
+        """Scope of the run."""
+        if self._setup.scope is None:
+            from agentkit_memory import Scope
+
+            return Scope()
+        return self._setup.scope
 
     @property
     def step(self) -> int:
@@ -130,7 +146,7 @@ class ToolCalls:
 
     def context(self, call: ToolCall) -> ToolContext[Any]:
         approved = isinstance(self._round.decisions.get(call.id), Approved)
-        return ToolContext(self._deps, self._run_id, call.id, approved=approved, calls=self._counts, run=self)
+        return self._setup.tool_context(call.id, approved=approved, calls=self._counts, run=self)
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         run = self._run

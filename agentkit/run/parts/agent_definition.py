@@ -12,6 +12,7 @@ from agentkit_prompts.tree.leaves import AnyPrompt
 if TYPE_CHECKING:
     from agentkit.models.settings import ModelSettings
     from agentkit.run.parts.compaction import Compaction
+    from agentkit.run.parts.deps_source import DepsSource
     from agentkit.run.parts.recaller import RecallOptions, RecallResult, RecallSource
     from agentkit.run.parts.session import SessionProtocol
 
@@ -35,6 +36,8 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """System prompt, from which the layers are built again if memory or compaction change; None if layers are set."""
     settings: ModelSettings
     """Default settings of the model; `chain.model` has them already."""
+    deps: DepsSource | None = None
+    """Deps of runs without the option `deps`; None if these runs have no deps."""
 
     def search(
         self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None

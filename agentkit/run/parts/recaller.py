@@ -9,7 +9,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, UnknownOption
+from agentkit.errors import AgentDefinitionError, AgentError, UnknownOption
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
@@ -24,7 +24,7 @@ __all__ = [
     "Recaller",
     "check_memory",
     "check_shown",
-    "in_scope",
+    "name_of",
     "recall",
     "shown_options",
 ]
@@ -101,7 +101,7 @@ def recall(
     unsupported = sorted(set_options.keys() - parameters)
     if unsupported:
         raise AgentError(
-            f"recall={options}: {_name(memory)} does not support {' and '.join(unsupported)}",
+            f"recall={options}: {name_of(memory)} does not support {' and '.join(unsupported)}",
             name="recall",
             value=", ".join(unsupported),
         )
@@ -115,9 +115,9 @@ def _checked_result(result: Any, memory: RecallSource, roles: Sequence[Speaker])
     """Return the checked result of a memory, without messages of other roles."""
     if inspect.iscoroutine(result):
         result.close()  # without a warning that it was never awaited
-        raise TypeError(f"{_name(memory)} is async: recall runs in a thread, define it as a synchronous function")
+        raise TypeError(f"{name_of(memory)} is async: recall runs in a thread, define it as a synchronous function")
     if not isinstance(result, Iterable):
-        raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(result).__name__}")
+        raise TypeError(f"{name_of(memory)}: expected Documents, in a list, got {type(result).__name__}")
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
     for item in result:
@@ -142,7 +142,7 @@ def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
         got = f"{name} of {type(item).__module__.partition('.')[0]}"
     if kind is Document and isinstance(getattr(item, "page_content", None), str):
         advice = 'write Document(row.page_content, source=row.metadata.get("source", "")) for each row'
-    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; {advice}")
+    raise TypeError(f"{name_of(memory)}: expected {name}s, got {got}; {advice}")
 
 
 def _retriever_advice(memory: object) -> str:
@@ -153,58 +153,6 @@ def _retriever_advice(memory: object) -> str:
         "; wrap a retriever in a function: def find(query): return [Document(row.page_content, "
         'source=row.metadata.get("source", "")) for row in retriever.invoke(query)]'
     )
-
-
-def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope: Any) -> RecallSource | None:
-    """Return the memory of a run, in the scope of its session, or else in `scope`; None without a memory.
-
-    Args:
-        memory: The memory of the agent; its scope must cover the scope of the run.
-        session: The session of the run.
-        scope: The argument `scope` of the run: a scope, the name of a tenant, or the names of a scope.
-
-    Raises:
-        ScopeMismatch: The scopes of session, run and memory do not match.
-        AgentError: `scope` is set, but the agent has no memory with scopes.
-    """
-    if memory is None and scope is None:
-        return None
-    session_scope, memory_scope = getattr(session, "scope", None), getattr(memory, "scope", None)
-    within = getattr(memory, "within", None)
-    if scope is not None:
-        if memory_scope is None or within is None:
-            raise AgentError(f"scope={scope!r}: {_without_scopes(memory)}, so the scope would be ignored", name="scope")
-        scope = _read_scope(scope, type(memory_scope))
-        if session_scope is not None and session_scope != scope:
-            raise ScopeMismatch(
-                f"the session belongs to {session_scope}, but scope= is {scope}: pass one of them", name="session"
-            )
-    run_scope = scope
-    if session_scope is not None:
-        run_scope = session_scope
-    if run_scope is None or memory_scope is None or within is None or run_scope == memory_scope:
-        return memory
-    if not memory_scope.covers(run_scope):
-        raise ScopeMismatch(
-            f"the agent has a memory of {memory_scope}, but the run belongs to {run_scope}: use a memory that "
-            f"covers both, such as the memory of {run_scope.tenant!r}, or one agent per scope",
-            name="memory",
-        )
-    scoped: RecallSource = within(run_scope)
-    return scoped
-
-
-def _without_scopes(memory: RecallSource | None) -> str:
-    if memory is None:
-        return "the agent has no memory"
-    return f"{_name(memory)} has no scopes"
-
-
-def _read_scope(scope: Any, kind: Any) -> Any:
-    """Return a scope of type `kind` from the argument of a run."""
-    if isinstance(scope, tuple):
-        return kind(*scope)
-    return kind.of(scope)
 
 
 def check_memory(memory: object, layers: Layers) -> None:
@@ -263,7 +211,8 @@ def _shows(layers: Layers, kind: str) -> bool:
     return any(prompt.reads is None or kind in prompt.reads for _, prompt in layers.walk())
 
 
-def _name(memory: object) -> str:
+def name_of(memory: object) -> str:
+    """Return the name of a memory for errors."""
     return getattr(memory, "__qualname__", None) or f"{type(memory).__name__}.recall"
 
 

@@ -22,6 +22,7 @@ from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
 from agentkit.server.endpoints.exchange import EventStream, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
+from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.request_run import PausedRun, RequestRun, messages_of
 from agentkit.server.request_runs.request_runner import RequestRunner
@@ -102,8 +103,8 @@ class AGUIEndpoints:
         run = RequestRun(
             agents=self._agents,
             name=loaded.name,
-            tenant=caller.tenant,
-            user=caller.as_user(props.user),
+            owner=Owner(caller.tenant, caller.as_user(props.user)),
+            permissions=caller.permissions,
             messages=messages,
             kwargs=props.additional_kwargs,
             tools=_tools(body),
@@ -148,7 +149,7 @@ class AGUIEndpoints:
         await self._runner.wait_stored()
         record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
         # The error of an unknown run: a caller must not learn which runs of other users exist.
-        if record.agent != run.name or record.user != run.user:
+        if record.agent != run.name or record.user != run.owner.user:
             raise UnknownResource(f"unknown run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
             raise Conflict(

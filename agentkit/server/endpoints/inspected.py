@@ -20,11 +20,12 @@ from agentkit.runs.run_record import RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
+from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
-from agentkit.server.session_store import Owner, SessionStore
-from agentkit_memory import Memory
+from agentkit.server.session_store import SessionStore
+from agentkit_memory import Memory, Scope
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["CallerSource", "as_http"]
@@ -116,9 +117,8 @@ class CallerSource:
     async def memory(self, agent: str) -> RecallSource | None:
         loaded = self._agents.get(agent, self._caller)
         memory = self._agents.of_tenant(loaded.name, self._caller.tenant).memory
-        scope = ServedAgents.scope(loaded.agent, *self._owner)
-        if isinstance(memory, Memory) and scope is not None:
-            return memory.within(scope)
+        if isinstance(memory, Memory):
+            return memory.within(Scope(*self._owner))
         return memory
 
     def _check(self, permission: Permission) -> None:

@@ -21,13 +21,14 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, query_int, query_text
+from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import waiting_form
 from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["DecisionsBody", "RunEndpoints", "StartRun"]
@@ -257,6 +258,7 @@ class RunEndpoints:
                 created_at=now,
                 updated_at=now,
                 user=user,
+                permissions=tuple(sorted(caller.permissions)),
                 session=body.session,
                 key=key,
                 input=user_input,

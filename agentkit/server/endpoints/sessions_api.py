@@ -16,10 +16,11 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, query_int, query_text
+from agentkit.server.owner import Owner
 from agentkit.server.served_runs.event_form import message_form
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 from agentkit_memory.store.records import SessionInfo
 
 __all__ = ["SessionEndpoints"]

@@ -28,6 +28,7 @@ from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.openai_endpoints.stored_responses import StoredResponses
+from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import HeldReplies
 from agentkit.server.request_runs.request_run import RequestAnswer, RequestRun, messages_of
 from agentkit.server.request_runs.request_runner import RequestRunner
@@ -169,8 +170,8 @@ class OpenAIEndpoints:
         return RequestRun(
             agents=self._agents,
             name=loaded.name,
-            tenant=caller.tenant,
-            user=user,
+            owner=Owner(caller.tenant, user),
+            permissions=caller.permissions,
             messages=messages,
             kwargs=body.additional_kwargs,
             tools=body.client_tools,
@@ -179,7 +180,7 @@ class OpenAIEndpoints:
         )
 
     def _model_settings(self, run: RequestRun) -> ModelSettings:
-        settings = getattr(self._agents.of_tenant(run.name, run.tenant).chain.model, "settings", None)
+        settings = getattr(self._agents.of_tenant(run.name, run.owner.tenant).chain.model, "settings", None)
         if isinstance(settings, ModelSettings):
             return settings
         return NO_SETTINGS
@@ -191,7 +192,7 @@ class OpenAIEndpoints:
             listener = run.text_listener(on_text)
         answer = await self._runner.execute(run, caller, listener)
         if run.reply is not None:
-            self._held_replies.add((run.tenant, run.user, run.name), run.before, run.reply)
+            self._held_replies.add((run.owner.tenant, run.owner.user, run.name), run.before, run.reply)
         return answer
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
+from agentkit.errors import AgentDefinitionError, AgentError, DepsError, LimitExceeded, OutputError, SessionBusy
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -17,6 +17,7 @@ from agentkit.models.model_errors import (
     ModelRequestError,
 )
 from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
+from agentkit.server.served_runs.public_errors import is_public
 from agentkit.server.server_errors import (
     BadRequest,
     Conflict,
@@ -57,8 +58,10 @@ def server_error(error: BaseException) -> ServerError:
         return UpstreamFailed(str(error), code="invalid_output")
     if isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError):
         return BadRequest(str(error), code="invalid_request")
-    # The message of an unavailable database contains its address.
-    if isinstance(error, AgentError) and not isinstance(error, DatabaseUnavailable):
+    if isinstance(error, DepsError):
+        # `DepsSource` logged the cause.
+        return ServerError("the server could not create the dependencies of the run: retry", code="deps_failed")
+    if isinstance(error, AgentError) and is_public(error):
         return Conflict(str(error), code=type(error).__name__)
     # Any other error may contain addresses, paths or SQL: the client receives a general message.
     _log.error("a request failed", exc_info=error)

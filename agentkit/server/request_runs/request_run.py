@@ -25,6 +25,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import (
     ClientTool,
     pause_at_client_calls,
@@ -152,8 +153,10 @@ class RequestRun:
     agents: ServedAgents
     name: str
     """Name of the agent."""
-    tenant: str
-    user: str
+    owner: Owner
+    """Tenant and user for whom the run acts."""
+    permissions: frozenset[str]
+    """Scopes of the token of the request."""
     messages: tuple[Message, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Additional kwargs of the prompts."""
@@ -188,7 +191,7 @@ class RequestRun:
     @property
     def streams_text(self) -> bool:
         """True if text deltas of the model are the answer. Typed output is validated before it is sent."""
-        return self.schema is None and self.agents.of_tenant(self.name, self.tenant).chain.output is str
+        return self.schema is None and self.agents.of_tenant(self.name, self.owner.tenant).chain.output is str
 
     def text_listener(self, send: Callable[[str], Awaitable[None]]) -> OnEvent | None:
         """Return a listener that sends each text delta; None if the run does not stream text."""
@@ -211,7 +214,7 @@ class RequestRun:
         return answer
 
     async def _answer(self, on_event: OnEvent | None) -> RequestAnswer:
-        agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
+        agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.owner.tenant)
         names = [tool.name for tool in self.tools]
         options = self._options(agent, names)
         if on_event is not None:
@@ -317,9 +320,10 @@ class RequestRun:
             user_input = UserInput(self.messages[-1].text, additional_kwargs=dict(self.kwargs))
         return RunRecord(
             run_id=self.run_id,
-            tenant=self.tenant,
+            tenant=self.owner.tenant,
             agent=self.name,
-            user=self.user,
+            user=self.owner.user,
+            permissions=tuple(sorted(self.permissions)),
             created_at=self._created_at,
             updated_at=time.time(),
             input=user_input,
@@ -354,7 +358,7 @@ class RequestRun:
             self._outcome = {**self._outcome, "state": "queued"}
 
     def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"permissions": self.permissions}
         if not self.can_pause:
             options["approve"] = pause_at_client_calls(names)
         if self.settings is not None:
@@ -366,11 +370,10 @@ class RequestRun:
             options["output"] = _output_spec(agent, self.schema)
         # A resumed run has the scope of its journal.
         if self.paused is not None:
-            return {**options, "approve": dict(self.paused.decisions), "journal": self.paused.add_line}
-        scope = ServedAgents.scope(agent, self.tenant, self.user)
-        if scope is not None:
-            options["scope"] = scope
-        return options
+            permissions = self.paused.record.permissions
+            decisions = dict(self.paused.decisions)
+            return {**options, "permissions": permissions, "approve": decisions, "journal": self.paused.add_line}
+        return {**options, **ServedAgents.owner(agent, self.owner, self.run_id)}
 
     def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:
         """Return the input of the run with its conversation; after tool results, return None and add a session."""

@@ -26,6 +26,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
+from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import event_form, usage_form, waiting_form
 from agentkit.server.served_runs.public_errors import with_public_error
@@ -33,7 +34,7 @@ from agentkit.server.served_runs.request_checks import check_decisions, check_ro
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 from agentkit_memory import Scope
 
 __all__ = ["DurableExecutor"]
@@ -191,15 +192,15 @@ class DurableExecutor:
 
     def _queued_run(self, record: RunRecord) -> StartedRun:
         """Return a run for the queue of the workers."""
-        options: StartOptions = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
+        options: StartOptions = {"run_id": record.run_id}
         agent = self._agents.of_tenant(record.agent, record.tenant)
+        owner = Owner(record.tenant, record.user)
         if record.session is not None:
-            options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
+            options["session"] = self._sessions.open(owner, record.session)
         else:
-            scope = ServedAgents.scope(agent, record.tenant, record.user)
-            if scope is not None:
-                options["scope"] = scope
-        return self._runs.requested(replace(self._added[record.agent], agent=agent), record.input, options)
+            options = {**options, **ServedAgents.owner(agent, owner, record.run_id)}
+        started = self._runs.requested(replace(self._added[record.agent], agent=agent), record.input, options)
+        return replace(started, permissions=record.permissions)
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
         check_decisions(record, decisions)

@@ -20,6 +20,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, usage_form, waiting_form
 from agentkit.server.served_runs.fair_places import FairPlaces
@@ -29,7 +30,7 @@ from agentkit.server.served_runs.request_checks import check_decisions, check_ke
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import SessionStore
 
 __all__ = ["ProcessExecutor"]
 
@@ -322,22 +323,23 @@ class ProcessExecutor:
     async def _execute(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
         record = live.record
         agent = self._agents.of_tenant(record.agent, record.tenant)
+        owner = Owner(record.tenant, record.user)
         options: dict[str, Any] = {
             "on_event": live.on_event,
+            "permissions": record.permissions,
             "journal": lambda line: self._store.add_lines(attempt, [(line, ())]),
         }
+        session = None
         if record.session is not None:
-            owner = Owner(record.tenant, record.user)
-            options["session"] = await in_thread(self._sessions.open, owner, record.session)
+            session = options["session"] = await in_thread(self._sessions.open, owner, record.session)
         timeout = asyncio.timeout(self._options.run_seconds)
         try:
             async with timeout:
                 if journal is not None:
                     decisions = await in_thread(self._store.decisions, record.run_id, journal)
                     return await agent.resume(journal, approve=decisions or None, **options)
-                scope = ServedAgents.scope(agent, record.tenant, record.user)
-                if record.session is None and scope is not None:
-                    options["scope"] = scope
+                if getattr(session, "scope", None) is None:
+                    options |= ServedAgents.owner(agent, owner, record.run_id)
                 return await agent.run(record.input, run_id=record.run_id, **options)
         except TimeoutError as error:
             # A tool or a model can raise TimeoutError too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentkit.errors import AgentError
+from agentkit.errors import AgentError, DepsMismatch
 from agentkit.models.model_errors import ModelError
 from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit.runs.run_record import RunError, RunRecord
@@ -17,12 +17,13 @@ __all__ = ["is_public", "public_error", "with_public_error"]
 
 _PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
+_INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch)
+"""Subclasses whose message is for the operator: it contains the address of a database, or types of the program."""
 
 
 def is_public(error: BaseException) -> bool:
     """True if clients may read the message of an error."""
-    # The message of an unavailable database contains its address.
-    return isinstance(error, _PUBLIC_ERRORS) and not isinstance(error, DatabaseUnavailable)
+    return isinstance(error, _PUBLIC_ERRORS) and not isinstance(error, _INTERNAL_ERRORS)
 
 
 def public_error(error: BaseException) -> RunError:
@@ -40,7 +41,7 @@ def with_public_error(record: RunRecord) -> RunRecord:
     if error is None or record.executor != "dbos":
         return record
     public_names = {kind.__name__ for kind in _with_subclasses(_PUBLIC_ERRORS)}
-    if error.type in public_names.difference(kind.__name__ for kind in _with_subclasses((DatabaseUnavailable,))):
+    if error.type in public_names.difference(kind.__name__ for kind in _with_subclasses(_INTERNAL_ERRORS)):
         return record
     message = "internal error; see `agentkit runs show`"
     return replace(record, error=RunError(error.type, message))

@@ -11,7 +11,6 @@ from agentkit_memory.database.rows import sound_rows
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import SessionInfo
-from agentkit_memory.store.scope_rows import known_ids
 
 __all__ = ["newest_sessions", "sessions_of"]
 
@@ -24,35 +23,40 @@ _LIVE = (
     branches.c.name == MAIN,
     conversations.c.expires_at.is_(None) | (conversations.c.expires_at > bindparam("now")),
 )
+_NAMES = ("tenant", "user", "agent")
 _LISTED = (
     select(conversations.c.name, conversations.c.created_at, branches.c.head_seq, _LAST.label("last"))
     .join(branches, branches.c.conversation_id == conversations.c.id)
-    .where(conversations.c.scope_id.in_(bindparam("scopes", expanding=True)), *_LIVE)
+    .where(conversations.c.scope_id == scopes.c.id, *[scopes.c[name] == bindparam(name) for name in _NAMES], *_LIVE)
 )
 _NEWEST = (
     select(scopes.c.user, conversations.c.name)
     .join(conversations, conversations.c.scope_id == scopes.c.id)
     .join(branches, branches.c.conversation_id == conversations.c.id)
-    .where(scopes.c.tenant == bindparam("tenant"), scopes.c.session == "", scopes.c.agent == "", *_LIVE)
+    .where(scopes.c.tenant == bindparam("tenant"), scopes.c.agent == "", *_LIVE)
     .order_by(func.coalesce(_LAST, conversations.c.created_at).desc(), scopes.c.user, conversations.c.name)
 )
 
 
 def sessions_of(
-    database: Database, scope: Scope, *, name: str | None, after: str, limit: int
+    database: Database, scope: Scope, *, name: str | None, after: str, limit: int, separate: bool
 ) -> tuple[SessionInfo, ...]:
-    """Return the conversations of exactly this scope, ordered by name; see `Memory.sessions`."""
+    """Return the conversations of a scope, ordered by name; see `Memory.sessions`."""
     for each in (name, after):
         if each is not None:
             check_name("sessions", each)
     check_limit("sessions", limit)
     query = _LISTED.order_by(conversations.c.name).limit(limit)
+    own_scope = scopes.c.session == scope.session
+    if separate:
+        own_scope |= scopes.c.session == conversations.c.name
+    query = query.where(own_scope)
     if name is not None:
         query = query.where(conversations.c.name == name)
     if after:
         query = query.where(conversations.c.name > after)
     with database.read() as connection:
-        bound = {"scopes": known_ids(database, scope), "now": database.clock()}
+        bound = {**{name: getattr(scope, name) for name in _NAMES}, "now": database.clock()}
         rows = sound_rows(connection, query, bound, conversations.c.name)
     return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows])
 

@@ -199,6 +199,11 @@ class _Progress:
     messages = ()
     usage: Any = None
 
+    @property
+    def scope(self) -> Any:
+        """A client of MCP names no tenant."""
+        raise LookupError("ToolContext.scope: a client of an MCP server has no scope")
+
     def __init__(self, session: ServerSession) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
