@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,7 +114,10 @@ class ServedAgents:
         """Return an agent with the deps of the server, if the agent has no deps."""
         if self._deps is None or loaded.agent.definition.deps is not None:
             return loaded
-        return replace(loaded, agent=loaded.agent.with_deps(self._deps))
+        try:
+            return replace(loaded, agent=loaded.agent.with_deps(self._deps))
+        except DepsMismatch as error:
+            raise _missing_deps([f"{loaded.name}: {problem}" for problem in error.problems]) from None
 
     @staticmethod
     def owner(agent: Agent[Any, Any], owner: Owner, run_id: str) -> ScheduleOptions:
@@ -164,11 +167,15 @@ def _check_deps(agents: Iterable[LoadedAgent]) -> None:
         except DepsMismatch as error:
             problems += [f"{loaded.name}: {problem}" for problem in error.problems]
     if problems:
-        raise AgentDefinitionError(
-            f"server: {'; '.join(problems)}: pass Server(agents, deps=function), or write `deps: module:function` in "
-            "the agent file; the function receives the RunCaller of each run and returns its deps",
-            name="deps",
-        )
+        raise _missing_deps(problems)
+
+
+def _missing_deps(problems: Sequence[str]) -> AgentDefinitionError:
+    return AgentDefinitionError(
+        f"server: {'; '.join(problems)}: pass Server(agents, deps=function), or write `deps: module:function` in "
+        "the agent file; the function receives the RunCaller of each run and returns its deps",
+        name="deps",
+    )
 
 
 def _check_memories(memories: Mapping[str, Memory]) -> None:
