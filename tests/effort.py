@@ -33,6 +33,11 @@ def thinned(values: Sequence[Any], every: int = 2) -> list[Any]:
     return list(values) if os.environ.get("AGENTKIT_FRESH_TESTS") else list(values[::every])
 
 
+def unless_fresh(usual: int, fresh: int) -> int:
+    """Return how often something is tried in this run of the tests: `fresh` times only with `--fresh`."""
+    return fresh if os.environ.get("AGENTKIT_FRESH_TESTS") else usual
+
+
 def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any]:
     """Return every pair of two lists: by default each of the first is tried with `of` of the second, in turn."""
     return [

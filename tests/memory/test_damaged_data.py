@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 from agentkit.memory import FactDraft, Memory, RecallFilter, Scope, StoreCorrupt, StoreUnavailable
 from agentkit.prompts import Document, Image, Message
 from agentkit.testing import StoreProbe
-from tests.effort import spread, thinned
+from tests.effort import spread, thinned, unless_fresh
 from tests.memory.embedders.word_embedder import Words
 from tests.memory.stored_bytes import files_with
 from tests.raising import raises
@@ -261,7 +261,7 @@ def stop_at(engine: Engine, number: int) -> Callable[..., None]:
 
 
 def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp_path: Path) -> None:
-    for number in count():
+    for number in count(step=unless_fresh(2, 1)):
         place = shutil.copytree(home, tmp_path / f"{number}")
         with Memory(place, embedder=Words()) as memory:
             engine = StoreProbe(memory).engine

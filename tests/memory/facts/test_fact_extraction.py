@@ -23,7 +23,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from benchmarks.failpoints import FAILPOINTS
-from tests.effort import tries
+from tests.effort import unless_fresh
 from tests.waiting import LONG, until
 
 HOME = re.compile(r"I live in (\w+)")
@@ -608,7 +608,7 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
     with Memory(where, index=places[1]) as memory:
         for number in range(12):
             say(memory, f"{'abc'[number % 3]}{number}", session=f"s{number % 3}")
-    kills, counts = 0, tries(1, 2)
+    kills, counts = 0, unless_fresh(1, 2)
     names = [name for name in FAILPOINTS if name.startswith("facts.")]
     for spec in [f"{name}:{count}" for name in names for count in range(1, counts + 1)]:
         environment = {"PYTHONPATH": ":".join(sys.path), VARIABLE: spec}

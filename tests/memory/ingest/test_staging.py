@@ -24,6 +24,7 @@ from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, 
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress
 from agentkit_memory.process.failpoints import VARIABLE
+from tests.effort import thinned, unless_fresh
 from tests.raising import raises
 
 PARTS = 60
@@ -408,7 +409,8 @@ FAILPOINTS = [
 def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str, str], docs: Path) -> None:
     file = zebra_file(place, docs)
     words = ["zebra", "violin"]
-    for number, failpoint in enumerate(FAILPOINTS):
+    start = int(place[0].startswith("postgresql"))  # CI kills at half of them in each database
+    for number, failpoint in enumerate(thinned(FAILPOINTS[start:])):
         old, new = words[number % 2], words[(number + 1) % 2]
         file.write_text(manual(new))
         assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint
@@ -464,7 +466,7 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
     for number in range(6):
         (docs / f"{number}.md").write_text(manual(f"zebra{number}", 80 if number % 2 else 5))
     kills = 0
-    while kills < 5:
+    while kills < unless_fresh(3, 5):
         process = child(str(home), docs, "")
         assert process.stdout is not None
         process.stdout.readline()

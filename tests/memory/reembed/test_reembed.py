@@ -31,6 +31,7 @@ from agentkit_memory.reembed.switching import abandon
 from agentkit_memory.store.spaces import active_space, forget_space, space_name
 from agentkit_memory.terms.bm25_vectors import SPACE
 from benchmarks.failpoints import FAILPOINTS
+from tests.effort import thinned
 from tests.memory.embedders.word_embedder import Words
 from tests.paths import ROOT
 from tests.raising import raises
@@ -489,7 +490,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
     with Memory(target, index=index, embedder=Words("m0")) as memory:
         memory.ingest(docs)
     before, killed = "m0", []
-    points = POINTS[::2] if kind == "sqlite" else POINTS[1::4]
+    points = thinned(POINTS[::2] if kind == "sqlite" else POINTS[1::4])
     for number, point in enumerate(points, start=1):
         model = f"m{number}"
         died = change(target, index, model, AGENTKIT_FAILPOINT=point)
