@@ -39,7 +39,7 @@ def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str 
         for step, message in enumerate(answers, 1):
             if message.tool_calls or not message.text:
                 continue
-            ctx, _ = turn_context(agent, session, turn, step=step)
+            ctx = turn_context(agent, session, turn, step=step).ctx
             composition = agent.chain.compose(_with_recall(agent, ctx, session, stored[start]))
             row = composition.to_sample(message, template)
             yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}

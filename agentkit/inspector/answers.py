@@ -13,7 +13,7 @@ from agentkit.ground.threads import in_thread
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
-from agentkit.inspector.journal_view import journal_view
+from agentkit.inspector.journal_view import journal_view, reply_view, usage_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
@@ -31,6 +31,7 @@ from agentkit.runs.run_record import RunRecord, WaitingCall
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
@@ -80,6 +81,8 @@ class _ModelCall(NamedTuple):
     """Number of model calls of the run or turn."""
     run: RunRecord | None = None
     """The run of the call; None for a call without a stored run."""
+    reply: Message | None = None
+    """The reply of the model; None before the reply."""
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
@@ -168,7 +171,10 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
 
     def answer() -> Json:
         composition = _composition(model_call, request)
-        diff = run = None
+        diff = run = reply = None
+        # The reply answers the sent prompt, not a changed prompt.
+        if model_call.reply is not None and not is_changed:
+            reply = reply_view(model_call.reply)
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
         elif is_changed and has_original:
@@ -184,6 +190,7 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
             "input": composition.context.user_input.text,
             "kwargs": dict(composition.context.user_input.additional_kwargs),
             "agent": model_call.agent.name,
+            "reply": reply,
             "run": run,
         }
 
@@ -259,13 +266,23 @@ def _summary(run: RunRecord) -> Json:
     # The page shows no separate state for queued runs.
     if status == "queued":
         status = "running"
+    seconds = None
+    if run.has_ended and run.created_at:
+        seconds = max(0.0, run.updated_at - run.created_at)
+    error_class = ""
+    if run.error is not None:
+        error_class = run.error.type
     return {
         "id": run.run_id,
         "agent": run.agent,
         "session": run.session,
+        "user": run.user,
         "status": status,
         "input": text,
         "started_at": run.created_at or None,
+        "seconds": seconds,
+        "usage": usage_view(run.usage),
+        "error_class": error_class,
     }
 
 
@@ -340,7 +357,10 @@ async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -
         step = len(contexts)
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: unknown step {brief(step)}; the run has {len(contexts)} model calls, from 1")
-    return _ModelCall(agent, contexts[step - 1], step, len(contexts), run)
+    replies = [entry.answer.message for entry in _journal(run).entries if entry.effect == "CallModel"]
+    # A failed or paused run has a context for the next call, which has no reply.
+    reply = next(iter(replies[step - 1 : step]), None)
+    return _ModelCall(agent, contexts[step - 1], step, len(contexts), run, reply)
 
 
 async def _call_of_turn(
@@ -361,8 +381,8 @@ async def _call_of_turn(
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
         agent_name = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, agent_name)
-    ctx, steps = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
-    return _ModelCall(agent, ctx, base.step or steps, steps)
+    call = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
+    return _ModelCall(agent, call.ctx, base.step or call.steps, call.steps, reply=call.reply)
 
 
 def _composition(model_call: _ModelCall, request: CompositionRequest) -> Composition:

@@ -11,9 +11,9 @@ from agentkit.models.model import Usage
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["journal_view", "waiting_calls"]
+__all__ = ["journal_view", "reply_view", "usage_view", "waiting_calls"]
 
 Json = dict[str, Any]
 
@@ -23,12 +23,18 @@ def journal_view(journal: Journal) -> Json:
 
     An event has the `kind` of its step, see `StepKind`. The event of an agent that ran as a tool has the run of the
     agent in `inner`.
+
+    The times `began` and `ended` are seconds since 1970, or None if unknown. A journal stores the time of each result:
+    a step begins at the end of the step before it, and the tool calls of one reply begin together. The run begins with
+    its first result.
     """
     ctx = journal.context
     scope = None
     if journal.scope is not None:
         scope = list(journal.scope)
     texts = [message.text for message in journal.messages if message.role == "assistant"]
+    steps = journal.steps()
+    times = [step.ended for step in steps if step.ended is not None]
     return {
         "run": journal.run_id,
         "agent": journal.agent,
@@ -38,7 +44,9 @@ def journal_view(journal: Journal) -> Json:
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "continues_session": journal.continues_session,
         "usage": usage_view(journal.usage),
-        "events": [event for step in journal.steps() if (event := _event(step)) is not None],
+        "began": min(times, default=None),
+        "ended": max(times, default=None),
+        "events": [event for step in steps if (event := _event(step)) is not None],
         "answer": next((clipped(text) for text in reversed(texts)), ""),
     }
 
@@ -80,7 +88,16 @@ def _event(step: JournalStep) -> Json | None:
     """Return the event of a step; None for appended messages, and for a compaction without effect."""
     if step.kind == "append" or (step.kind == "compact" and not step.answer.messages):
         return None
-    return {"kind": step.kind, **_DETAILS[step.kind](step)}
+    return {"kind": step.kind, "began": step.began, "ended": step.ended, **_DETAILS[step.kind](step)}
+
+
+def reply_view(message: Message) -> Json:
+    """Return the text, the thinking and the tool calls of a reply of a model."""
+    return {
+        "text": clipped(message.text),
+        "thinking": clipped(message.reasoning),
+        "calls": [_call(call) for call in message.tool_calls],
+    }
 
 
 def _model(step: JournalStep) -> Json:
@@ -88,8 +105,8 @@ def _model(step: JournalStep) -> Json:
     return {
         "step": step.step,
         "model": reply.model,
-        "text": clipped(reply.message.text),
-        "thinking": clipped(reply.message.reasoning),
+        **reply_view(reply.message),
+        # The loop replaces ids of calls that are not unique in the run.
         "calls": [_call(call) for call in step.calls.values()],
         "finish": str(reply.finish_reason),
         "usage": usage_view(reply.usage),

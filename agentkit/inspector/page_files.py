@@ -1,4 +1,4 @@
-"""The files of the page: the modules are joined to one script, and each address has a hash of the content.
+"""The files of the page: one script of all modules, one style sheet, and a hash of the content in each address.
 
 A browser without a cache sends few requests; a browser with the files in its cache requests only the page.
 """
@@ -37,8 +37,11 @@ def page_files() -> dict[str, PageFile]:
     texts = {path.name: path.read_text("utf-8") for path in sorted(_PAGE.iterdir()) if path.suffix in _TYPES}
     page = texts.pop("index.html")
     script = _joined(texts, "main.js")
+    # The common rules first: the other sheets are sorted by name.
+    sheets = [texts.pop("inspector.css"), *[texts.pop(name) for name in sorted(texts) if name.endswith(".css")]]
     files = {name: _file(name, text) for name, text in texts.items() if not name.endswith(".js")}
     files["main.js"] = _file("main.js", script)
+    files["inspector.css"] = _file("inspector.css", "".join(sheets))
     for name, file in files.items():
         page = page.replace(f'="{name}"', f'="{name}?{file.version}"')
     return {**files, "index.html": _file("index.html", page)}

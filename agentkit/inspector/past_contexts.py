@@ -6,7 +6,7 @@ Nothing is sent, no tool runs, and no memory is searched. The present prompts of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit.agent.agent import Agent
 from agentkit.run.parts.repairs import is_repair
@@ -16,7 +16,17 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PromptError, brief
 
-__all__ = ["turn_bounds", "turn_context"]
+__all__ = ["TurnCall", "turn_bounds", "turn_context"]
+
+
+class TurnCall(NamedTuple):
+    """A model call in a turn of a conversation."""
+
+    ctx: PromptContext
+    steps: int
+    """Number of model calls of the turn."""
+    reply: Message | None
+    """None if the turn has no reply."""
 
 
 def turn_bounds(conversation: Conversation) -> list[int]:
@@ -41,8 +51,8 @@ def turn_context(
     turn: int,
     kwargs: Mapping[str, Any] | None = None,
     step: int | None = None,
-) -> tuple[PromptContext, int]:
-    """Return the context of a model call in a turn without a journal, and the number of model calls of the turn.
+) -> TurnCall:
+    """Return a model call in a turn without a journal.
 
     The context has no recalled items, because the items of that time are unknown.
 
@@ -79,4 +89,7 @@ def turn_context(
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
     ctx = agent.context(UserInput(text, dict(kwargs or {})), before)
     ctx = ctx.evolve(intermediate=Conversation(conversation[start + 1 : answers[number - 1]]))
-    return ctx, len(answers)
+    reply = None
+    if answers[number - 1] < stop:
+        reply = conversation[answers[number - 1]]
+    return TurnCall(ctx, len(answers), reply)

@@ -123,6 +123,20 @@ def test_steps_of_a_run_are_compositions_of_their_own(page: Page, url: str) -> N
     expect(page.locator(".layer button[data-layer='intermediate']")).to_have_count(0)
 
 
+def test_the_reply_is_below_its_prompt(page: Page, url: str) -> None:
+    for place, text in (
+        ("run/run-finished", ANSWER),
+        ("run/run-finished?step=1", "I look it up.calls order"),
+        ("session/ada/0", "Answer 0"),
+    ):
+        page.goto(f"{url}#/{place}")
+        expect(page.get_by_role("region", name="Reply of the model")).to_contain_text(text)
+    page.goto(f"{url}#/run/run-failed?tab=layers")
+    expect(page.locator(".message").first).to_be_visible()
+    expect(page.locator(".reply")).to_have_count(0)
+    expect(page.locator(".chips .failed").last).to_have_text("Error")
+
+
 def test_changes_against_an_earlier_turn_and_step(page: Page, url: str) -> None:
     page.goto(f"{url}#/session/ada/3?tab=changes")
     expect(page.locator(".summary .big")).to_have_text(re.compile(r"\d+ % the same"))
@@ -190,6 +204,8 @@ def test_the_timeline_shows_tools_approvals_and_cost(page: Page, url: str) -> No
     assert kinds == ["begin", "recall", "model", "tool", "model"]
     expect(page.locator(".facts")).to_contain_text("$0.0047")
     expect(page.locator(".event.tool")).to_contain_text("Espresso machine")
+    expect(page.locator(".event.tool .when")).to_have_text(re.compile(r"^at \d+ mstook \d+ ms$"))
+    expect(page.locator(".chips")).to_contain_text(re.compile(r"started 20\d\d-\d\d-\d\d .*took \d+ ms"))
     page.locator(".event.model").first.get_by_role("button", name="Sent prompt").click()
     expect(page.get_by_role("radio", name="1", checked=True)).to_be_visible()
     expect(page.get_by_role("tab", name="Layers")).to_have_attribute("aria-selected", "true")

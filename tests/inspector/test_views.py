@@ -253,13 +253,16 @@ def test_a_run_that_stopped_before_its_first_model_call_has_a_context_with_every
 
 def test_a_turn_without_a_journal_is_composed_from_the_conversation() -> None:
     session = talk(7)
-    ctx, steps = turn_context(support(), session, 4)
+    ctx, steps, answer = turn_context(support(), session, 4)
+    assert answer is not None and answer.text.startswith("Answer 4")
     assert steps == 2 and ctx.user_input.text.startswith("Question 4")
     assert [message.role for message in ctx.intermediate] == ["assistant", "tool"]
     assert len(ctx.conversation) == 8
-    first, _ = turn_context(support(), session, 4, step=1)
-    assert len(first.intermediate) == 0
-    for turn, step, name in ((7, None, "turn"), (-1, None, "turn"), (0, 2, "step"), (0, 0, "step")):
+    first, _, called = turn_context(support(), session, 4, step=1)
+    assert len(first.intermediate) == 0 and called is not None and called.tool_calls
+    session.append(Message("user", "Is somebody there?"))
+    assert turn_context(support(), session, 7).reply is None
+    for turn, step, name in ((8, None, "turn"), (-1, None, "turn"), (0, 2, "step"), (0, 0, "step")):
         with raises(PromptError, name=name):
             turn_context(support(), session, turn, step=step)
 
@@ -296,6 +299,20 @@ def test_a_journal_is_a_timeline_with_its_costs() -> None:
     assert view["events"][3]["arguments"] == '{"number": 1042}' and view["events"][3]["status"] == "success"
     assert view["usage"]["input"] == 2100 and view["usage"]["money"] == pytest.approx(0.0047, abs=0.0001)
     assert view["events"][1]["hits"][0]["parts"] == {"bm25": 0.55, "dense": 0.38, "age": -0.02}
+
+
+def test_steps_of_a_timeline_have_the_times_that_the_journal_proves() -> None:
+    journal = finished()
+    for at, entry in enumerate(journal.entries):
+        journal.entries[at] = entry._replace(at=100.0 + at)
+    view = journal_view(journal)
+    times = [(event["began"], event["ended"]) for event in view["events"]]
+    assert (view["began"], times[0], times[-1][1]) == (100.0, (None, 100.0), journal.entries[-2].at)
+    assert view["ended"] == 100.0 + len(journal.entries) - 1 and times[1] == (100.0, 101.0)
+    old = finished()
+    old.entries = [entry._replace(at=None) for entry in old.entries]
+    view = journal_view(old)
+    assert (view["began"], view["ended"], view["events"][2]["ended"]) == (None, None, None)
 
 
 def test_calls_that_wait_have_the_ids_that_decisions_are_given_for() -> None:

@@ -2,6 +2,7 @@
 
 import { h, replace, folded, shown, number, percent, plain, empty } from "./dom.js";
 import { Parts } from "./parts.js";
+import { replyView } from "./reply.js";
 import { Rows } from "./rows.js";
 
 const PLACES = {
@@ -202,7 +203,7 @@ export class LayersView {
       this.card,
     );
     this.declared = declared(this.view);
-    const scroller = h("div", { class: "scroll messages-scroll" }, this.declared, this.list);
+    const scroller = h("div", { class: "scroll messages-scroll" }, this.declared, this.list, aside ? replyView(data.reply) : null);
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
     this.tell(null);
     if (!this.messages.count) {

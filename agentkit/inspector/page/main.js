@@ -13,6 +13,7 @@ import { PlayView } from "./play.js";
 import { recallView } from "./recall.js";
 import { Side } from "./side.js";
 import { timelineView } from "./timeline.js";
+import { duration, moment } from "./times.js";
 
 const POLL = 700;
 const TITLE = 200;
@@ -228,6 +229,17 @@ async function poll(mine) {
 
 const STATUS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
 
+// Start, duration and class of the error of a run. A run of another program has only the times of its journal.
+function timeChips({ started_at: started, journal, seconds, error_class: kind }) {
+  const start = started ?? journal.began;
+  const length = seconds ?? (journal.began === null ? null : journal.ended - journal.began);
+  return [
+    start === null ? null : h("span", { class: "chip" }, "started ", h("b", null, moment(start))),
+    length === null ? null : h("span", { class: "chip", title: seconds === null ? "from the first to the last result in the journal" : "from the request to the end, with waiting for decisions" }, "took ", h("b", null, duration(length))),
+    kind ? h("span", { class: "tag failed", dir: "auto" }, shown(kind)) : null,
+  ];
+}
+
 function header(title) {
   const { run, data, session, place } = state;
   const used = run?.journal.usage;
@@ -237,6 +249,7 @@ function header(title) {
     session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.count)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
+    ...(run ? timeChips(run) : []),
     run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
   ];
   const agents = state.overview.agents;

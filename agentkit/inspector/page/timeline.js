@@ -2,6 +2,7 @@
 
 import { h, replace, folded, shown, number, money, icon, problem } from "./dom.js";
 import { hits } from "./recall.js";
+import { duration, span } from "./times.js";
 
 function usage(used) {
   if (!used || !(used.input || used.output)) return null;
@@ -71,7 +72,7 @@ function draw(event, { onstep }) {
       usage(event.usage),
       event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
       event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
-      event.inner ? h("details", { class: "inner" }, h("summary", null, `Run of the agent ${event.inner.agent}`), events(event.inner.events, {})) : null,
+      event.inner ? h("details", { class: "inner" }, h("summary", null, `Run of the agent ${event.inner.agent}`), events(event.inner.events, { start: event.inner.began })) : null,
     ];
   return (DRAW[event.kind] || (() => ["begin", event.kind]))(event);
 }
@@ -82,7 +83,7 @@ function events(list, options) {
     { class: "timeline" },
     list.map((event) => {
       const [symbol, name, ...content] = draw(event, options);
-      return h("li", { class: `event ${event.kind}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name), content));
+      return h("li", { class: `event ${event.kind}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name, span(event, options.start)), content));
     }),
   );
 }
@@ -148,6 +149,7 @@ export function timelineView(panel, run, { onstep, decide }) {
   const models = journal.events.filter((event) => event.kind === "model").length;
   const tools = journal.events.filter((event) => event.kind === "tool").length;
   const facts = [
+    ["Duration", journal.began === null ? "unknown" : duration(journal.ended - journal.began)],
     ["Model calls", number(models)],
     ["Tool calls", number(tools)],
     ["Tokens in", number(used.input)],
@@ -163,7 +165,7 @@ export function timelineView(panel, run, { onstep, decide }) {
       run.error ? h("section", { class: "failure", role: "alert" }, h("h2", null, "The run failed"), h("p", { dir: "auto" }, folded(run.error))) : null,
       approvals(run, decide),
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
-      events(journal.events, { onstep }),
+      events(journal.events, { onstep, start: journal.began }),
       run.status === "running" ? h("p", { class: "loading" }, "Running…") : null,
     ),
   );
