@@ -21,6 +21,8 @@ from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, empty_journal
 from agentkit.models.abilities import fitted, text_tokens_of
+from agentkit.models.cache_minimums import cache_minimum
+from agentkit.models.model import Model
 from agentkit.run.engine.loop import with_recall
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
@@ -183,6 +185,7 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
             run = _run_view(model_call.run)
         return {
             "view": composition_view(composition),
+            "cache": _cache(model_call.agent.chain.model),
             "prompts": prompt_views(composition),
             "diff": diff,
             "step": model_call.step,
@@ -195,6 +198,14 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
         }
 
     return await in_thread(answer)
+
+
+def _cache(model: Model) -> Json | None:
+    """Return the provider of a model and the minimum tokens of its prompt cache; None if they are unknown."""
+    minimum = cache_minimum(model)
+    if minimum is None:
+        return None
+    return minimum._asdict()
 
 
 async def message_answer(source: InspectorSource, request: CompositionRequest) -> Json:

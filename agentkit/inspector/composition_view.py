@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentkit.inspector.item_names import ITEM_FIELDS, item_names
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.prefix import prefix
 from agentkit_prompts.context.messages import Message
@@ -28,8 +29,8 @@ _FIRST, _LAST = 30, 20
 _MAX_REASONS = 40
 """Maximum unsent parts of the context for which the reason is computed."""
 _LAYER = re.compile(r"\w+(\[\d+\])?")
-_ITEM_FIELDS = ("documents", "knowledge", "recalled", "examples")
-_ITEM_POINTER = re.compile(rf"\b({'|'.join(_ITEM_FIELDS)})\[(\d+)\]")
+
+_ITEM_POINTER = re.compile(rf"\b({'|'.join(ITEM_FIELDS)})\[(\d+)\]")
 
 Json = dict[str, Any]
 
@@ -42,6 +43,8 @@ def composition_view(composition: Composition) -> Json:
     - `messages` have `pieces`. A piece has its text, the `prompt` that wrote it, the template `line`, a `pointer` into
       the context and `trust`; a piece with `cache` is a cache point. Of a long composition only the first and last
       messages are returned, each with its `index` from 0 to `count`; `messages_view` returns the other messages.
+    - `names` has the name of each document, fact, recalled message and example by its pointer, such as
+      `policies/shipping.md#1` for `documents[4]`.
     - `unsent` lists the parts of the context that no message contains.
     """
     budget: Json | None = None
@@ -65,6 +68,7 @@ def composition_view(composition: Composition) -> Json:
         "output": composition.output_schema,
         "count": count,
         "messages": _messages(composition, messages, numbers, MAX_PIECE),
+        "names": item_names(composition.context),
         "unsent": _unsent(composition, [segment for _, segments in messages for segment in segments]),
     }
 
@@ -319,12 +323,12 @@ def _cut(text: str, max_piece: int | None) -> str:
 
 def _unsent(composition: Composition, segments: Sequence[Segment]) -> list[Json]:
     """Return the documents, facts, recalled messages and examples of the context that no message contains."""
-    if not any(getattr(composition.context, name) for name in _ITEM_FIELDS):
+    if not any(getattr(composition.context, name) for name in ITEM_FIELDS):
         return []
     pointers = [segment.pointer for segment in segments if segment.pointer and segment.text]
     sent = {(name, int(index)) for pointer in pointers for name, index in _ITEM_POINTER.findall(pointer)}
     unsent: list[Json] = []
-    for name in _ITEM_FIELDS:
+    for name in ITEM_FIELDS:
         for index, item in enumerate(getattr(composition.context, name)):
             if (name, index) in sent:
                 continue

@@ -102,9 +102,11 @@ export class Form {
     control.addEventListener("input", () => {
       replace(error);
       control.removeAttribute("aria-invalid");
+      entry.touched = true;
       this.oninput?.();
     });
-    this.fields.set(name, { control, error });
+    const entry = { control, error };
+    this.fields.set(name, entry);
     const by = schema["x-required-by"];
     return h(
       "div",
@@ -155,18 +157,18 @@ export class Form {
     return isGood ? found : null;
   }
 
-  // Marks the fields that the server names, and returns the problems without a field.
-  mark(problems, { focus = false } = {}) {
+  // Marks the fields that the server names, and returns the problems without a field. Before `all` values are requested,
+  // only fields with an input are marked.
+  mark(problems, { all = false } = {}) {
     const left = [];
     for (const one of problems || []) {
       const name = one.where.replace(/^kwargs\./, "").split(".")[0];
       const entry = this.fields.get(name);
-      if (one.where.startsWith("kwargs.") && entry) mark(entry, one.what);
-      else left.push(one);
+      if (one.where.startsWith("kwargs.") && entry) {
+        if (all || entry.touched) mark(entry, one.what);
+      } else left.push(one);
     }
-    if (!focus) return left;
-    const first = [...this.fields.values()].find((entry) => entry.control.hasAttribute("aria-invalid"));
-    first?.control.focus();
+    if (all) [...this.fields.values()].find((entry) => entry.control.hasAttribute("aria-invalid"))?.control.focus();
     return left;
   }
 }

@@ -35,10 +35,20 @@ export function title(row) {
 
 const counted = (length) => `${number(length)} character${length === 1 ? "" : "s"}`;
 
-// The bar: the width of a layer is its share of the tokens; the cached prefix is marked below.
-export function bar(view, { onpick } = {}) {
+// Text about the prefix that a provider can cache; `reported` is the number of tokens that the provider read from its
+// cache, and `cache` its minimum, as far as they are known.
+function cacheable(view, cache, reported) {
+  if (reported) return `Cached prefix: ${number(reported)} tokens, reported by the provider`;
+  if (!view.prefix.tokens) return "The first layer changes every turn: no prefix can be cached";
+  const text = `Cacheable prefix: ${number(view.prefix.tokens)} tokens, ${percent(view.prefix.tokens / (view.tokens || 1))}`;
+  if (!cache) return text;
+  const least = `${cache.provider} caches ${number(cache.tokens)} tokens or more`;
+  return view.prefix.tokens < cache.tokens ? `${text}; too short: ${least}` : `${text}; ${least}`;
+}
+
+// The bar: the width of a layer is its share of the tokens; the cacheable prefix is marked below.
+export function bar(view, { onpick, cache, reported } = {}) {
   const rows = view.layers.filter((row) => row.tokens > 0);
-  const cached = view.prefix.tokens / (view.tokens || 1);
   const covered = rows.reduce((sum, row) => sum + (row.cached ? row.share : 0), 0) / (rows.reduce((sum, row) => sum + row.share, 0) || 1);
   const limit = view.budget?.tokens;
   return h(
@@ -72,9 +82,7 @@ export function bar(view, { onpick } = {}) {
       h(
         "span",
         { class: "caption" },
-        view.prefix.tokens
-          ? h("span", { title: `prefix ${view.prefix.hash}` }, `Cached prefix: ${number(view.prefix.tokens)} tokens, ${percent(cached)}`)
-          : h("span", null, "The first layer changes every turn: no prefix can be cached"),
+        h("span", { title: view.prefix.tokens ? `prefix ${view.prefix.hash}` : undefined }, cacheable(view, cache, reported)),
         h(
           "span",
           null,
@@ -132,7 +140,7 @@ function unsent(view) {
       "ul",
       null,
       view.unsent.slice(0, 200).map((one) =>
-        h("li", null, h("code", null, shown(one.pointer)), " ", h("span", { dir: "auto" }, shown(one.text)), one.why ? h("p", null, shown(one.why)) : null),
+        h("li", null, h("code", null, shown(view.names[one.pointer] || one.pointer)), " ", h("span", { dir: "auto" }, shown(one.text)), one.why ? h("p", null, shown(one.why)) : null),
       ),
     ),
   );
@@ -154,14 +162,22 @@ function declared(view) {
   );
 }
 
+const ITEM = /\b(?:documents|knowledge|recalled|examples)\[\d+\]/g;
+
+// The names of the items of a pointer, such as `policies/shipping.md#1` for `documents[4].text`.
+const named = (pointer, names) => [...new Set(pointer.match(ITEM) || [])].map((item) => names[item]).filter(Boolean);
+
 export function provenance(piece, view, prompts = []) {
   if (!piece)
     return h("div", { class: "card hint" }, h("h3", null, "Where is this from?"), h("p", null, "Point at a piece of text, or reach it with Tab and the arrow keys."));
   const row = view.layers.find((one) => one.layer === layerOf(piece.prompt));
-  const file = prompts.find((one) => one.path === piece.prompt)?.file;
+  const prompt = prompts.find((one) => one.path === piece.prompt);
+  const file = prompt?.file;
+  const sources = piece.pointer ? named(piece.pointer, view.names) : [];
   const rows = [
+    ["From", sources.length ? sources.map((name) => h("b", { class: "source" }, shown(name))) : null],
     ["Layer", row ? title(row) : "between prompts"],
-    ["Prompt", h("code", null, shown(piece.prompt))],
+    ["Prompt", [prompt ? [shown(prompt.kind === prompt.name ? prompt.kind : `${prompt.kind} ${prompt.name}`), " "] : null, h("code", null, shown(piece.prompt))]],
     ["Template line", piece.line ? String(piece.line) : null],
     ["File", file ? h("code", null, shown(file)) : null],
     ["Context", piece.pointer ? h("code", null, shown(piece.pointer)) : "text of the template"],
@@ -272,7 +288,7 @@ export class LayersView {
       return h(
         "span",
         { class: "cache-mark", title: `The prompt before this point is stable (${piece.cache})` },
-        h("span", null, `cached up to here, ${number(piece.tokens)} tokens`, h("small", null, piece.cache)),
+        h("span", null, `cacheable up to here, ${number(piece.tokens)} tokens`, h("small", null, piece.cache)),
       );
     if (!piece.text.trim() && !piece.pointer && !/\[/.test(piece.prompt)) return h("span", { class: "gap" }, piece.text);
     const current = this.at[0] === at && this.at[1] === index;

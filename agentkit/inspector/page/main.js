@@ -291,11 +291,14 @@ function tab() {
   state.focusTab = false;
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
   const { data } = state;
-  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer) }) : null);
+  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: reply()?.usage.cached }) : null);
   const needsView = ["layers", "changes", "payload"].includes(current);
   if (needsView && data.error) return unknown(data.error);
   ({ layers, timeline, changes, payload, recall, play })[current]();
 }
+
+// The event of the shown model call; undefined before its reply.
+const reply = () => state.run?.journal.events.find((event) => event.kind === "model" && event.step === state.data.step);
 
 function pick(layer) {
   if (currentTab() !== "layers") go({ ...state.place, tab: "layers" }, { replaceState: true });
@@ -337,7 +340,7 @@ function unknown(error) {
     h(
       "div",
       { class: "scroll page" },
-      problem(error),
+      empty("This turn does not store the values of its prompts", "The agent composes the prompt again from the conversation, and needs the required values."),
       h("form", { class: "card wide", onsubmit: (event) => {
         event.preventDefault();
         const kwargs = form.values();
@@ -348,7 +351,7 @@ function unknown(error) {
       } }, h("h2", null, "Fill them in to see the prompt"), form.element, h("button", { type: "submit", class: "primary" }, "Compose")),
     ),
   );
-  form.mark(error.problems, { focus: true });
+  form.fields.values().next().value?.control.focus();
 }
 
 const kwargsOf = () => (!state.run && state.kwargs?.[state.place.session] ? { kwargs: state.kwargs[state.place.session] } : {});

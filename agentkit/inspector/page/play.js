@@ -84,7 +84,7 @@ export class PlayView {
         await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}) });
       } catch (error) {
         this.kwargs.open = true;
-        const left = this.form.mark(error.problems, { focus: true });
+        const left = this.form.mark(error.problems, { all: true });
         error.problems = left;
         replace(notes, problem(error));
       }
@@ -151,6 +151,7 @@ export class PlayView {
   }
 
   later() {
+    this.hasInput = true;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.now(), WAIT);
     this.state.textContent = "…";
@@ -180,11 +181,18 @@ export class PlayView {
       const left = this.form.mark(error.problems);
       error.problems = left;
       if (error.kind === "KwargsError") this.kwargs.open = true;
-      replace(this.problems, error.kind === "KwargsError" && !left.length ? empty(error.title, "Fill in the marked fields to see the prompt.") : problem(error));
+      replace(this.problems, this.refusal(error, left));
       this.preview.classList.add("stale");
       this.state.textContent = "Not composed";
       say(error.message);
     }
+  }
+
+  // An error of a form without an input is not the mistake of a person: it is not shown in red.
+  refusal(error, left) {
+    if (error.kind === "KwargsError" && !left.length) return empty(error.title, "Fill in the required fields to see the prompt.");
+    if (!this.original && !this.hasInput && error.status === 422) return empty(error.title, shown(error.message));
+    return problem(error);
   }
 
   drawn(data, body = { base: this.base }) {
