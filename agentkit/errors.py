@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "AskAgain",
     "DepsError",
     "DepsMismatch",
+    "FailedCall",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
@@ -31,6 +33,7 @@ __all__ = [
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
+    "ToolCallError",
     "UnknownOption",
 ]
 
@@ -178,6 +181,44 @@ class OutputStopped(OutputError):
 
 class AskAgain(AgentError):
     """Raised by output validators: the model receives the message and answers again, up to `Limits.repairs` times."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A tool call that failed, or exceeded its time limit. The run continued after the call."""
+
+    call: ToolCall
+    """The call of the model. A call of an agent that ran as a tool has an id such as `c1/c7`."""
+    tool: str
+    """Name of the tool."""
+    message: str
+    """Text that the model received instead of a result."""
+    exception_class: str
+    """Class of the exception, such as `NameError`; empty if the tool returned its error, or is unknown."""
+    traceback: str = field(default="", repr=False)
+    """Traceback from the code of the tool on, for operators: it contains names of files. Empty without an exception of
+    the tool."""
+
+    def __str__(self) -> str:
+        return f"{self.tool} ({self.call.id}): {self.message}"
+
+
+class ToolCallError(AgentError):
+    """A tool failed, and `Limits.on_tool_error` is `raise`. The session contains the messages so far, which are a valid
+    history; `__cause__` is the exception of the tool.
+
+    Attributes:
+        tool_errors: The failed calls of the reply; see `FailedCall`.
+    """
+
+    def __init__(self, tool_errors: Sequence[FailedCall]) -> None:
+        failures = "; ".join(map(str, tool_errors))
+        super().__init__(
+            f"{failures}. The run ended: Limits(on_tool_error='raise'); to resume it after this error, pass "
+            "limits=Limits(on_tool_error='report')",
+            name=", ".join(dict.fromkeys([failed.tool for failed in tool_errors])),
+        )
+        self.tool_errors = tuple(tool_errors)
 
 
 class Paused(AgentError, metaclass=Hinted):

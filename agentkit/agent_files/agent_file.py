@@ -146,6 +146,7 @@ class LimitsPart(_Part):
     nested_runs: int | None = Field(default=None, ge=0)
     repairs: int | None = Field(default=None, ge=0)
     on_limit: Literal["raise", "return"] | None = None
+    on_tool_error: Literal["report", "raise"] | None = None
 
 
 class BudgetPart(_Part):

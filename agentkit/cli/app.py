@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import agentkit
-from agentkit.cli.screen import complain, library_errors, note, prepare, put
+from agentkit.cli.screen import complain, library_errors, note, prepare, put, warned
 
 __all__ = ["app", "run"]
 
@@ -60,7 +60,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warned():
+                return super().invoke(ctx)
         except library_errors() as error:
             complain(str(error))
             raise typer.Exit(1) from error

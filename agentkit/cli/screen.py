@@ -47,6 +47,7 @@ __all__ = [
     "put_table",
     "short",
     "tool_line",
+    "warned",
     "why_form",
 ]
 
@@ -151,12 +152,33 @@ def logged() -> Iterator[None]:
     """Print log records of agentkit on stderr during a `with` block."""
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+    with _handled(handler):
+        yield
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Print a summary of each warning in the log as a note during a `with` block, unless `logged` prints it."""
+    with _handled(_Notes(logging.WARNING)):
+        yield
+
+
+@contextmanager
+def _handled(handler: logging.Handler) -> Iterator[None]:
     log = logging.getLogger("agentkit")
     log.addHandler(handler)
     try:
         yield
     finally:
         log.removeHandler(handler)
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        log = logging.getLogger("agentkit")
+        if not any(isinstance(handler.formatter, _PlainFormatter) for handler in log.handlers):
+            summary = getattr(record, "summary", record.getMessage())
+            note(f"{record.levelname.lower()}: {short(summary)}")
 
 
 def progress_bar(amount: ProgressColumn | None = None) -> Progress:

@@ -169,8 +169,11 @@ class RunAttempt:
             # The error of the run, such as a model error or a limit, is its outcome.
             failure = RunError(type(error).__name__, _storable(str(error)))
             usage = getattr(error, "usage", None)
+            journal = getattr(error, "journal", None)
             try:
                 record = await self._call_store(lambda: self._store.rows.get(self.run_id))
+                if journal is not None:
+                    record = replace(record, tool_errors=len(journal.tool_errors))
                 await self._end(replace(record, state="failed", error=failure, usage=usage or record.usage))
             except DatabaseDamaged as damage:
                 _log.error("run %s: its failure cannot be stored: %s", self.run_id, damage)
@@ -224,7 +227,8 @@ class RunAttempt:
             except Paused as paused:
                 journal = paused.journal
                 calls = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
-                waiting = replace(record, state="waiting", waiting=calls, error=None, usage=journal.usage)
+                record = replace(record, error=None, usage=journal.usage, tool_errors=len(journal.tool_errors))
+                waiting = replace(record, state="waiting", waiting=calls)
                 if await self._end(waiting, added.approval_timeout):
                     return None
                 # All calls were decided before the pause was stored: this attempt continues with the decisions.
@@ -248,6 +252,7 @@ class RunAttempt:
                 finish_reason=result.finish_reason,
                 citations=[citation_form(citation) for citation in result.citations],
                 unknown_labels=list(result.unknown_labels),
+                tool_errors=len(result.tool_errors),
             )
 
     async def _result(

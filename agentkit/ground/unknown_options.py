@@ -14,7 +14,7 @@ __all__ = ["AGENT_ELSEWHERE", "ELSEWHERE", "check_names", "refusing_unknown"]
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "instructions", "prompt", "prompts"), "layers"),
     **dict.fromkeys(("output_type", "result_type", "response_model", "response_format"), "output"),
-    **dict.fromkeys(("steps", "timeout"), "limits"),
+    **dict.fromkeys(("steps", "timeout", "on_tool_error"), "limits"),
     "deps_type": "deps",
     "functions": "tools",
     "model_settings": "model",

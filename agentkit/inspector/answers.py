@@ -131,7 +131,10 @@ def _run_view(run: RunRecord) -> Json:
     error = ""
     if run.error is not None:
         error = str(run.error)
-    return {**_summary(run), "error": error, "waiting": waiting, "journal": journal_view(_journal(run))}
+    journal = _journal(run)
+    # The stored number is older than the journal while the run continues.
+    count = {"tool_errors": len(journal.tool_errors)}
+    return {**_summary(run), **count, "error": error, "waiting": waiting, "journal": journal_view(journal)}
 
 
 def _waiting_call(call: WaitingCall) -> Json:
@@ -294,6 +297,7 @@ def _summary(run: RunRecord) -> Json:
         "seconds": seconds,
         "usage": usage_view(run.usage),
         "error_class": error_class,
+        "tool_errors": run.tool_errors,
     }
 
 

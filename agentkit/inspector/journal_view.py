@@ -8,6 +8,7 @@ from typing import Any
 from agentkit.inspector.composition_view import clipped
 from agentkit.inspector.recall_view import result_view
 from agentkit.models.model import Usage
+from agentkit.run.journal.failed_call import error_data
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
@@ -123,6 +124,9 @@ def _tool(step: JournalStep) -> Json:
     if step.has_result:
         result = step.answer[0]
         event.update(status=str(result.status), text=clipped(result.message.text))
+        if result.has_failed:
+            trace = error_data(result).get("error_traceback", "")
+            event.update(failed=True, traceback=clipped(trace))
     if step.usage is not None:
         event["usage"] = usage_view(step.usage)
     if step.inner is not None:

@@ -15,7 +15,7 @@ from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Pau
 from agentkit.ground.contained import contained
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.source import empty_journal
-from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
@@ -80,6 +80,7 @@ class LocalSource:
                 input=journal.context.user_input,
                 waiting=waiting,
                 error=failure,
+                tool_errors=len(journal.tool_errors),
                 journal=journal,
             )
         )
@@ -207,7 +208,8 @@ class LocalSource:
             journal, state, error = getattr(failure, "journal", None), "failed", _error(failure)
         if journal is None:
             journal = run.journal
-        ended = replace(run, state=state, waiting=waiting, error=error, journal=journal, updated_at=time.time())
+        run = replace(run, journal=journal, tool_errors=tool_error_count(journal), updated_at=time.time())
+        ended = replace(run, state=state, waiting=waiting, error=error)
         # The run can have been removed, because too many runs are stored.
         if run.run_id in self._runs:
             self._runs[run.run_id] = ended

@@ -141,6 +141,8 @@ class RunRecord(metaclass=Hinted):
     """The documents that the answer names by their labels; see `citation_form`."""
     unknown_labels: Sequence[str] = ()
     """Labels of the answer that no document has."""
+    tool_errors: int = 0
+    """Number of tool calls that failed, stored if the run ends or pauses; see `RunResult.tool_errors`."""
     error: RunError | None = None
     waiting: tuple[WaitingCall, ...] = ()
     """The calls without a decision; if the run has ended, the calls that its client must execute."""

@@ -38,10 +38,10 @@ _COPIED = (
 )
 """Fields of `RunRecord` that are columns with the same name and value."""
 _NO_OUTCOME: Mapping[str, Any] = {
-    **{"output": None, "finish_reason": None, "steps": 0, "response": None, "error": None},
+    **{"output": None, "finish_reason": None, "steps": 0, "response": None, "tool_errors": 0, "error": None},
     **{"citations": (), "unknown_labels": (), "waiting": ()},
 }
-_OUTCOME = ("output", "finish_reason", "steps", "response")
+_OUTCOME = ("output", "finish_reason", "steps", "response", "tool_errors")
 """Fields of `RunRecord` that the outcome contains unchanged."""
 
 

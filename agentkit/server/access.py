@@ -28,7 +28,8 @@ from agentkit_prompts.system.regular_files import read_regular_text
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
 
 Permission: TypeAlias = Literal["run", "read", "approve", "metrics"]
-"""`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`."""
+"""`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`, and
+tracebacks of tools."""
 ALL_PERMISSIONS: frozenset[Permission] = frozenset(get_args(Permission))
 _PREFIX = "ak_"
 _CHECK_SECONDS = 1.0
@@ -81,6 +82,11 @@ class Caller:
     agents: frozenset[str] | None = None
     """Names of the permitted agents; None for all."""
     allowed: TenantPart = field(default_factory=TenantPart)
+
+    @property
+    def is_operator(self) -> bool:
+        """True if the caller operates the server: only operators read tracebacks, which contain names of files."""
+        return "metrics" in self.permissions
 
     def check(self, permission: Permission) -> None:
         """Check a permission of the token.

@@ -16,7 +16,7 @@ from agentkit.testing.controlled_time import Clock, controlled_time
 from agentkit.testing.forgery import ATTACKS, CANARY, ForgeryFound, assert_no_forged_roles
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
 from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
-from agentkit.testing.run_effects import assert_effects, effects
+from agentkit.testing.run_effects import assert_effects, assert_no_tool_errors, effects
 from agentkit.testing.store_probe import StoreProbe
 from agentkit_prompts import lazy
 
@@ -41,6 +41,7 @@ __all__ = [
     "assert_effects",
     "assert_golden",
     "assert_no_forged_roles",
+    "assert_no_tool_errors",
     "controlled_time",
     "effects",
     "golden_text",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import Entry
 
-__all__ = ["assert_effects", "effects"]
+__all__ = ["assert_effects", "assert_no_tool_errors", "effects"]
 
 Recorded: TypeAlias = Any
 """A journal, the result of a run, or the error that ended a run."""
@@ -20,6 +20,9 @@ _GAP = "..."
 
 def effects(recorded: Recorded) -> list[str]:
     """Return the effects of a run in order, such as `CallModel`, and `CallTools(look)` for each tool call.
+
+    A call without a result has its status after the name: `CallTools(look, error)`; also `timeout`, `denied`,
+    `cancelled` and `unavailable`.
 
     Args:
         recorded: A journal, the result of a run, or the error that ended a run.
@@ -32,8 +35,8 @@ def assert_effects(recorded: Recorded, expected: Sequence[str | EllipsisType]) -
 
     Args:
         recorded: A journal, the result of a run, or the error that ended a run.
-        expected: Names of effects. `"CallTools"` matches a call of any tool, `"CallTools(look)"` a call of this tool,
-            and `...` any number of effects.
+        expected: Names of effects. `"CallTools"` matches a successful call of any tool, `"CallTools(look)"` a
+            successful call of this tool, `"CallTools(look, error)"` a failed call, and `...` any number of effects.
 
     Raises:
         AssertionError: The effects differ; the message contains the difference.
@@ -47,20 +50,38 @@ def assert_effects(recorded: Recorded, expected: Sequence[str | EllipsisType]) -
         raise AssertionError("the run had other effects\n" + "\n".join(lines))
 
 
+def assert_no_tool_errors(recorded: Recorded) -> None:
+    """Check that each tool call of a run succeeded, also in agents that ran as tools; denied calls are no errors.
+
+    Args:
+        recorded: A journal, the result of a run, or the error that ended a run.
+
+    Raises:
+        AssertionError: Calls failed; the message contains their tracebacks.
+    """
+    failed = _journal(recorded).tool_errors
+    if failed:
+        details = [f"{call}\n{call.traceback}".rstrip() for call in failed]
+        raise AssertionError("tools failed in the run\n" + "\n".join(details))
+
+
 def _journal(recorded: Recorded) -> Journal:
     if isinstance(recorded, Journal):
         return recorded
     journal = getattr(recorded, "journal", None)
     if not isinstance(journal, Journal):
         name = type(recorded).__name__
-        raise TypeError(f"effects: expected a journal, the result of a run or the error that ended a run, got {name}")
+        raise TypeError(f"expected a journal, the result of a run or the error that ended a run, got {name}")
     return journal
 
 
 def _effect_name(entry: Entry) -> str:
     if entry.effect != "CallTools":
         return entry.effect
-    return f"CallTools({entry.answer[0].name})"
+    result = entry.answer[0]
+    if result.ok:
+        return f"CallTools({result.name})"
+    return f"CallTools({result.name}, {result.status})"
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -71,5 +92,12 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
         if item == _GAP:
             counts = {*range(min(counts, default=len(names) + 1), len(names) + 1)}
         else:
-            counts = {at + 1 for at in counts if at < len(names) and item in (names[at], names[at].partition("(")[0])}
+            counts = {at + 1 for at in counts if at < len(names) and item in _patterns(names[at])}
     return len(names) in counts
+
+
+def _patterns(name: str) -> tuple[str, ...]:
+    """Return the items that match an effect. The bare `CallTools` matches no failed call, which would go unnoticed."""
+    if ", " in name:
+        return (name,)
+    return name, name.partition("(")[0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from agentkit_prompts.caller_warnings import waiting_thread
@@ -23,7 +25,13 @@ __all__ = [
     "ToolFailure",
     "describe_error",
     "ends_run",
+    "traceback_text",
 ]
+
+_MAX_TRACEBACK = 20_000
+"""Maximum characters of a traceback."""
+_OWN_PACKAGES = frozenset(("agentkit", "agentkit_tools", "agentkit_prompts", "agentkit_memory", "asyncio"))
+"""Packages whose frames before the code of a tool tell nothing about the tool."""
 
 
 class RunInterrupt(BaseException):
@@ -172,6 +180,26 @@ def describe_error(error: BaseException) -> str:
     if not text:
         return name
     return clean(f"{name}: {text}")
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback of an exception of a tool, from the first frame outside of agentkit on; at most its end."""
+    trace = error.__traceback__
+    while trace is not None and _is_own_frame(trace):
+        trace = trace.tb_next
+    # Each frame is code of agentkit: a tool of this library failed.
+    if trace is None:
+        trace = error.__traceback__
+    # Log handlers and databases cannot encode lone surrogates.
+    text = clean("".join(traceback.format_exception(type(error), error, trace)))
+    if len(text) > _MAX_TRACEBACK:
+        text = "..." + text[-_MAX_TRACEBACK:]
+    return text
+
+
+def _is_own_frame(trace: TracebackType) -> bool:
+    package = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    return package in _OWN_PACKAGES
 
 
 def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:

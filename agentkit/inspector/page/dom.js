@@ -178,3 +178,7 @@ export function choice(label, options, chosen, choose, { kind = "radio" } = {}) 
   });
   return add(group, buttons);
 }
+
+// The number of failed tool calls of a run, as a mark; null without failures.
+export const toolErrors = (count, tag = "span", attributes = {}) =>
+  count ? h(tag, { ...attributes, class: "tag failed", title: "Tools failed in this run" }, icon("cross"), count === 1 ? "1 tool error" : `${number(count)} tool errors`) : null;

@@ -3,7 +3,7 @@
 import { composed, first, session as asked } from "./begin.js";
 import { get, post, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
-import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
+import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, toolErrors } from "./dom.js";
 import { changesView } from "./changes.js";
 import { Form } from "./form.js";
 import { LayersView, bar } from "./layers.js";
@@ -250,6 +250,7 @@ function header(title) {
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
     ...(run ? timeChips(run) : []),
+    toolErrors(run?.tool_errors),
     run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
   ];
   const agents = state.overview.agents;
@@ -291,7 +292,8 @@ function tab() {
   state.focusTab = false;
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
   const { data } = state;
-  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: reply()?.usage.cached }) : null);
+  const failures = current === "timeline" ? null : toolErrors(state.run?.tool_errors, "a", { href: address({ ...state.place, tab: "timeline" }) });
+  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: reply()?.usage.cached }) : null, failures);
   const needsView = ["layers", "changes", "payload"].includes(current);
   if (needsView && data.error) return unknown(data.error);
   ({ layers, timeline, changes, payload, recall, play })[current]();

@@ -1,6 +1,6 @@
 // The lists of runs, sessions, and turns of a session.
 
-import { h, replace, shown, number, icon, choice, empty } from "./dom.js";
+import { h, replace, shown, number, icon, choice, empty, toolErrors } from "./dom.js";
 import { Rows } from "./rows.js";
 
 const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
@@ -164,7 +164,7 @@ export class Side {
         "div",
         props,
         h("p", { class: "first" }, h("span", { class: `status ${item.status}`, title: WORDS[item.status] }), h("span", { class: "line", dir: "auto" }, shown(item.input || "(no input)"))),
-        h("p", { class: "third" }, h("span", { dir: "auto" }, shown(item.agent)), item.session ? h("span", { dir: "auto" }, shown(item.session)) : null, h("span", { class: "grow" }), h("span", { class: `word ${item.status}` }, WORDS[item.status] || item.status)),
+        h("p", { class: "third" }, h("span", { dir: "auto" }, shown(item.agent)), item.session ? h("span", { dir: "auto" }, shown(item.session)) : null, h("span", { class: "grow" }), toolErrors(item.tool_errors), h("span", { class: `word ${item.status}` }, WORDS[item.status] || item.status)),
       );
     return h("div", props, h("p", { class: "first" }, h("span", { class: "line", dir: "auto" }, shown(item))));
   }

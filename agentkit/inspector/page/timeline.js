@@ -72,6 +72,7 @@ function draw(event, { onstep }) {
       usage(event.usage),
       event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
       event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
+      event.traceback ? h("details", { class: "traceback" }, h("summary", null, "Traceback"), h("pre", { dir: "ltr" }, shown(event.traceback))) : null,
       event.inner ? h("details", { class: "inner" }, h("summary", null, `Run of the agent ${event.inner.agent}`), events(event.inner.events, { start: event.inner.began })) : null,
     ];
   return (DRAW[event.kind] || (() => ["begin", event.kind]))(event);
@@ -83,7 +84,7 @@ function events(list, options) {
     { class: "timeline" },
     list.map((event) => {
       const [symbol, name, ...content] = draw(event, options);
-      return h("li", { class: `event ${event.kind}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name, span(event, options.start)), content));
+      return h("li", { class: `event ${event.kind}${event.failed ? " broken" : ""}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name, span(event, options.start)), content));
     }),
   );
 }
@@ -152,6 +153,7 @@ export function timelineView(panel, run, { onstep, decide }) {
     ["Duration", journal.began === null ? "unknown" : duration(journal.ended - journal.began)],
     ["Model calls", number(models)],
     ["Tool calls", number(tools)],
+    ["Tool errors", number(run.tool_errors)],
     ["Tokens in", number(used.input)],
     ["From a cache", used.input ? `${Math.round((used.cached / used.input) * 100)} %` : "0"],
     ["Tokens out", number(used.output)],

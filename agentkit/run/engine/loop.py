@@ -8,12 +8,21 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple
 
-from agentkit.errors import UNREADABLE_CALL, LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
+from agentkit.errors import (
+    UNREADABLE_CALL,
+    LimitExceeded,
+    NothingToContinue,
+    OutputError,
+    OutputStopped,
+    RunIdReused,
+    ToolCallError,
+)
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.run.engine.call_ids import with_unique_ids
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Steps, ToolRound
+from agentkit.run.journal.failed_call import RecordedError, ends_round, failed_call
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
@@ -40,6 +49,7 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
     Raises:
         LimitExceeded: The run exceeded a limit.
         OutputError: The answer does not match the output type, after all repairs.
+        ToolCallError: A tool failed, and `Limits.on_tool_error` is `raise`.
         NothingToContinue: The run has no input, and the last message of the conversation is an answer.
         RunIdReused: An earlier run with this id had another input.
     """
@@ -281,7 +291,27 @@ class _LoopState(Generic[Output]):
                     await self._end_round(message, results, is_cut=True)
             raise
         self._withdraw_failed(results)
+        if self.run.definition.limits.on_tool_error == "raise":
+            await self._raise_tool_errors(message, results)
         await self._end_round(message, results)
+
+    async def _raise_tool_errors(self, message: Message, results: Mapping[str, ToolResult]) -> None:
+        """End the run if a tool failed, after the results of all calls are stored.
+
+        Raises:
+            ToolCallError: Tools failed.
+        """
+        output_tool = self.chain.answer.tool
+        # Answers that an output function refuses are repaired, up to `Limits.repairs` times.
+        tools = {name for name in self.tools if output_tool is None or name != output_tool.name}
+        failed = [call for call in message.tool_calls if call.name in tools and ends_round(results[call.id])]
+        if failed:
+            new_messages = (message, *[results[call.id].message for call in message.tool_calls])
+            await self.steps.append(new_messages, f"{self.run.journal.run_id}:{self.step}")
+            cause = results[failed[0].id].error
+            if isinstance(cause, RecordedError):
+                cause = None
+            raise ToolCallError([failed_call(call, results[call.id]) for call in failed]) from cause
 
     def _withdraw_failed(self, results: Mapping[str, ToolResult]) -> None:
         """Remove tools that failed too often from the next prompts."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
-from agentkit.errors import LimitExceeded
+from agentkit.errors import FailedCall, LimitExceeded
 from agentkit.models.model import Usage
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.trace import TraceSpan
@@ -55,6 +55,13 @@ class RunResult(Generic[Output], metaclass=Hinted):
     def cost(self) -> float | None:
         """US dollars of all model calls; None if a price is unknown."""
         return self.usage.money
+
+    @property
+    def tool_errors(self) -> tuple[FailedCall, ...]:
+        """Tool calls that failed, in the order of their ends, with the calls of agents that ran as tools; the model
+        received their messages. `Limits(on_tool_error="raise")` ends the run instead.
+        """
+        return self.journal.tool_errors
 
     @property
     def trace(self) -> TraceSpan:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import traceback
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -22,6 +21,7 @@ from agentkit.run.parts.run_scope import OuterRun
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.errors import describe_error, traceback_text
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ class ToolCalls:
         run = self._run
         if run.unfinished and result.call_id in run.unfinished and result.status in ("success", "error"):
             run.stop(result.call_id, JournalError(_change_problem(result), name=result.call_id))
-        if result.error is not None:
-            self._handle_error(result, result.error)
+        if result.error is not None or result.has_failed:
+            self._handle_error(result)
         # No result: a stopped agent is resumed together with this run, and a cancelled call has a result already.
         if self._is_broken or result.call_id in run.stopped or result.call_id not in self._pending:
             return None
@@ -185,14 +185,21 @@ class ToolCalls:
         self._is_broken = False
         del self._pending[result.call_id]
 
-    def _handle_error(self, result: ToolResult, error: BaseException) -> None:
+    def _handle_error(self, result: ToolResult) -> None:
         """Stop the run if an agent in the tool paused; log other errors."""
-        paused = inner_pause(error)
+        error = result.error
+        paused = None if error is None else inner_pause(error)
         if paused is not None:
             self._run.stop(result.call_id, paused)
-        if not self._is_broken and result.call_id not in self._run.stopped and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(error)))  # log handlers cannot encode lone surrogates
-            _log.warning("run %s: the tool %s failed (%s)\n%s", self._run_id, result.name, result.call_id, trace)
+        if self._is_broken or result.call_id in self._run.stopped or not _log.isEnabledFor(logging.WARNING):
+            return
+        details = summary = result.message.text
+        if error is not None:
+            details, summary = traceback_text(error), describe_error(error)
+        # Commands of a terminal print the summary instead of the traceback.
+        extra = {"summary": f"tool {result.name} failed ({result.call_id}): {clean(summary)}"}
+        values = self._run_id, result.name, result.call_id, clean(details)
+        _log.warning("run %s: the tool %s failed (%s)\n%s", *values, extra=extra)
 
     def _must_wait(self, call: ToolCall) -> bool:
         """True if a stopped call precedes `call`, and one of the two calls, or a call between them, is sequential."""

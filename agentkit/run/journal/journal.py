@@ -9,8 +9,9 @@ from pathlib import Path
 from time import time
 from typing import Any, Self
 
-from agentkit.errors import JournalError
+from agentkit.errors import FailedCall, JournalError
 from agentkit.models.model import Usage
+from agentkit.run.journal.failed_call import RecordedError, failed_calls
 from agentkit.run.journal.journal_lines import (
     check_format,
     checked_text,
@@ -32,7 +33,7 @@ from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = ["Journal", "inner_id", "inner_line"]
+__all__ = ["Journal", "inner_id", "inner_line", "tool_error_count"]
 
 _MAX_DEPTH = 100
 """Maximum depth of journals inside of each other."""
@@ -212,6 +213,19 @@ class Journal(metaclass=Hinted):
         return [entry.answer[0] for entry in self.entries if entry.effect == "CallTools"]
 
     @property
+    def tool_errors(self) -> tuple[FailedCall, ...]:
+        """Tool calls that failed so far, in the order of their ends, with the calls of agents that ran as tools."""
+        return tuple(failed_calls(self.steps()))
+
+    def remove_tracebacks(self) -> None:
+        """Remove the tracebacks of failed calls, if this journal was read from text."""
+        for result in self.tool_results:
+            if isinstance(result.error, RecordedError):
+                result.error.traceback = ""
+        for inner in self.inner.values():
+            inner.remove_tracebacks()
+
+    @property
     def usage(self) -> Usage:
         """Tokens and money so far, including the model calls of agents that ran as tools."""
         return sum([step.usage for step in self.steps() if step.usage is not None], Usage())
@@ -364,6 +378,13 @@ class Journal(metaclass=Hinted):
 
     def __repr__(self) -> str:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"
+
+
+def tool_error_count(journal: Journal | None) -> int:
+    """Return the number of failed tool calls in a journal; 0 without a journal."""
+    if journal is None:
+        return 0
+    return len(journal.tool_errors)
 
 
 def _no_text(got: str) -> JournalError:

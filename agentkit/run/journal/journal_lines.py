@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import CheckedOutput
+from agentkit.run.journal.failed_call import error_data, read_error
 from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import CompactionResult
@@ -166,6 +167,7 @@ def _codecs() -> Mapping[str, _Codec]:
             "status": result.status,
             "whole": result.whole,
             "usage": write_usage(usage),
+            **error_data(result),
         }
 
     def read_result(data: Mapping[str, Any]) -> tuple[ToolResult, Usage | None]:
@@ -174,7 +176,8 @@ def _codecs() -> Mapping[str, _Codec]:
         if whole is not None:
             whole = checked_text(whole)
         status = read_status(data["status"])
-        result = ToolResult(checked_text(data["call_id"]), checked_text(data["name"]), content, status, whole=whole)
+        call_id, name = checked_text(data["call_id"]), checked_text(data["name"])
+        result = ToolResult(call_id, name, content, status, error=read_error(data), whole=whole)
         return result, read_usage(data["usage"])
 
     def read_checked(data: Any) -> CheckedOutput:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from agentkit.models.model import Reply, Usage
+from agentkit.run.journal.failed_call import RecordedError
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.recaller import RecallResult
@@ -161,11 +162,18 @@ def tool_attributes(result: ToolResult) -> Attributes:
         "gen_ai.tool.type": "function",
         "agentkit.tool.status": result.status,
     }
-    if result.error is not None and not result.ok:
-        attributes["error.type"] = type(result.error).__name__
-    elif not result.ok:
-        attributes["error.type"] = result.status
+    if not result.ok:
+        attributes["error.type"] = _error_class(result) or result.status
     return attributes
+
+
+def _error_class(result: ToolResult) -> str:
+    error = result.error
+    if error is None:
+        return ""
+    if isinstance(error, RecordedError):
+        return error.exception_class
+    return type(error).__name__
 
 
 def recall_attributes(result: RecallResult) -> Attributes:

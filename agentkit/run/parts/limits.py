@@ -67,6 +67,10 @@ class Limits:
 
     on_limit: Literal["raise", "return"] = "raise"
     """`raise`: the run raises at a limit. `return`: it returns its last text, with the limit in `RunResult.limit`."""
+    on_tool_error: Literal["report", "raise"] = "report"
+    """`report`: the model receives the error of a tool, `RunResult.tool_errors` lists it, and the run continues.
+    `raise`: the run raises `ToolCallError` after the calls of the reply. Arguments that a tool refuses, and unknown
+    tools, are always reported to the model, which can correct them."""
 
     def check(self, usage: Usage) -> None:
         """Check the usage so far.

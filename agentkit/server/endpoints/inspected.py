@@ -74,7 +74,10 @@ class CallerSource:
             record = await self._endpoints.record(run_id, self._caller)
         except RunNotFound:
             return None
-        return replace(self._visible_run(record), journal=await in_thread(self._store.journal, run_id))
+        journal = await in_thread(self._store.journal, run_id)
+        if journal is not None and not self._caller.is_operator:
+            journal.remove_tracebacks()
+        return replace(self._visible_run(record), journal=journal)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         keys = await in_thread(self._sessions.newest, self._owner, limit)

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from agentkit.ground.threads import in_thread
+from agentkit.run.journal.failed_call import text_without_tracebacks
 from agentkit.run.parts.decisions import read_decision
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_errors import RunNotFound
@@ -350,6 +351,8 @@ class RunEndpoints:
         """Return the journal of a run as lines of JSON."""
         record = await self.record(request.path_params["run"], caller)
         lines = await in_thread(self._store.journal_text, record.run_id)
+        if not caller.is_operator:
+            lines = text_without_tracebacks(lines)
         return PlainTextResponse(lines)
 
     async def decide(self, request: Request, caller: Caller) -> Response:

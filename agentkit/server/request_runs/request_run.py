@@ -20,7 +20,7 @@ from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
 from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.engine.run_result import RunResult
-from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
@@ -312,9 +312,9 @@ class RequestRun:
 
     def record(self) -> RunRecord:
         """Return the record of the run for the store."""
+        outcome = {"state": "failed", "tool_errors": tool_error_count(self.journal), **self._outcome}
         if self.paused is not None:
-            record = replace(self.paused.record, waiting=(), error=None, updated_at=time.time())
-            return replace(record, **{"state": "failed", **self._outcome})
+            return replace(self.paused.record, **{"waiting": (), "error": None, "updated_at": time.time(), **outcome})
         user_input = None
         if self.messages and self.messages[-1].role == "user":
             user_input = UserInput(self.messages[-1].text, additional_kwargs=dict(self.kwargs))
@@ -327,7 +327,7 @@ class RequestRun:
             created_at=self._created_at,
             updated_at=time.time(),
             input=user_input,
-            **{"state": "failed", **self._outcome},
+            **outcome,
         )
 
     def _fail(self, error: BaseException) -> None:

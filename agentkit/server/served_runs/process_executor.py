@@ -305,20 +305,20 @@ class ProcessExecutor:
                     return {"state": "queued", "error": public_error(error)}, None
                 result = await contained(self._execute(live, live.attempt, journal))
         except Paused as paused:
-            return _paused_outcome(paused)
+            return _paused_outcome(paused, live.record)
         except asyncio.CancelledError as error:
-            usage = _usage_of(error, live.record.usage)
+            changes = _spent(error, live.record)
             if live.is_cancelled:
-                return {"state": "cancelled", "usage": usage}, _event("run_cancelled")
+                return {**changes, "state": "cancelled"}, _event("run_cancelled")
             # The server stops: the next server continues the run.
-            return {"state": "queued", "usage": usage}, None
+            return {**changes, "state": "queued"}, None
         except Exception as error:
             if not is_public(error):
                 _log.exception("run %s failed", run_id)
-            failure, usage = public_error(error), _usage_of(error, live.record.usage)
-            return {"state": "failed", "error": failure, "usage": usage}, _event("run_failed", **failure._asdict())
-        changes = {"state": "finished", "usage": result.usage, "steps": result.steps, "error": None}
-        return {**changes, **answer_form(result)}, None
+            failure, changes = public_error(error), _spent(error, live.record)
+            return {**changes, "state": "failed", "error": failure}, _event("run_failed", **failure._asdict())
+        changes = {"usage": result.usage, "steps": result.steps, "tool_errors": len(result.tool_errors)}
+        return {**changes, "state": "finished", "error": None, **answer_form(result)}, None
 
     async def _execute(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
         record = live.record
@@ -362,10 +362,19 @@ def _session_key(record: RunRecord) -> tuple[Owner, str] | None:
     return Owner(record.tenant, record.user), record.session
 
 
-def _paused_outcome(paused: Paused) -> tuple[dict[str, Any], RunEvent]:
+def _paused_outcome(paused: Paused, record: RunRecord) -> tuple[dict[str, Any], RunEvent]:
     waiting = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
-    changes = {"state": "waiting", "waiting": waiting, "usage": _usage_of(paused)}
+    changes = {**_spent(paused, record), "state": "waiting", "waiting": waiting}
     return changes, _event("run_waiting", calls=[waiting_form(call) for call in paused.calls])
+
+
+def _spent(error: BaseException, record: RunRecord) -> dict[str, Any]:
+    """Return the usage and the number of tool errors of a run that an error ended or paused."""
+    tool_errors = record.tool_errors
+    journal = getattr(error, "journal", None)
+    if isinstance(journal, Journal):
+        tool_errors = len(journal.tool_errors)
+    return {"usage": _usage_of(error, record.usage), "tool_errors": tool_errors}
 
 
 def _usage_of(error: BaseException, default: Usage = NO_USAGE) -> Usage:

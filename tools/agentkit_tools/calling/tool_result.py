@@ -50,6 +50,11 @@ class ToolResult:
         return self.status in ("success", "too_large")
 
     @property
+    def has_failed(self) -> bool:
+        """True if the call failed; False also for a call that was denied or cancelled."""
+        return self.status in ("error", "timeout", "unavailable")
+
+    @property
     def message(self) -> Message:
         """The tool message that answers the call."""
         return Message("tool", self.content, tool_call_id=self.call_id, name=self.name)
