@@ -36,16 +36,16 @@ def page_blocks(pieces: Iterable[str]) -> Iterator[Block]:
 
     page = PageTarget()
     parser = etree.HTMLParser(target=page, encoding="utf-8", remove_comments=True)
-    # Bytes since the last event of the parser, and all bytes.
+    # Bytes since the parser has called the target, and all bytes.
     silent = fed = 0
     for text in pieces:
         data = text.encode("utf-8", "replace")
         fed += len(data)
-        before = page.events
+        page.is_silent = True
         if data:
             parser.feed(data)
         silent += len(data)
-        if page.events > before:
+        if not page.is_silent:
             silent = 0
         if silent > _MAX_TAG:
             raise LongTagError(fed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agentkit_prompts.pages.block_writer import BlockWriter
@@ -11,7 +11,7 @@ from agentkit_prompts.pages.formula import Formula
 from agentkit_prompts.pages.list_items import new_list
 from agentkit_prompts.pages.page_blocks import MAX_PART, Block, BlockKind
 from agentkit_prompts.pages.style_sheet import StyleSheet
-from agentkit_prompts.pages.styles import Visibility
+from agentkit_prompts.pages.styles import Visibility, style_of
 from agentkit_prompts.pages.table_rows import TableRows
 from agentkit_prompts.pages.visibility import (
     CONTENT,
@@ -19,6 +19,7 @@ from agentkit_prompts.pages.visibility import (
     HIDDEN_TAGS,
     JUDGED_ATTRIBUTES,
     is_content_role,
+    is_marked,
     visibility_of,
 )
 
@@ -45,13 +46,11 @@ _CAPTURED = frozenset({"sup", "sub", "ruby", "rt", "title"})
 _QUOTES = {"q": '"', "del": "~~", "s": "~~", "strike": "~~"}
 """Text at both edges of an element."""
 _FORMS = frozenset({"input", "option", "select", "button"})
-_KNOWN = (_BREAKS | _CAPTURED | _FORMS | HIDDEN_TAGS | _HEADINGS.keys() | _NESTED.keys() | _QUOTES.keys()) | frozenset(
-    {"br", "img", "li", "tr", "td", "th", "a", "math"}
-)
-"""Elements that are more than their text."""
 _SPACE = re.compile(r"[ \t\r\n\f\x0b\x1f]+")
 _JUDGED = HIDDEN_TAGS | {"svg", "nav", "footer"}
 """Elements whose visibility depends on their name."""
+_RARE_ATTRIBUTES = JUDGED_ATTRIBUTES - {"class", "id", "style"}
+_NO_ATTRIBUTES: Mapping[str, str] = {}
 _VALUES = frozenset({"text", "search", "email", "url", "tel", "number", "date", "time", "button", "submit", "reset"})
 """Kinds of inputs that show their value."""
 _PERMALINKS = frozenset({"¶", "#", "§", "🔗", "\u200b", "\uf0c1"})
@@ -73,7 +72,8 @@ class PageTarget(BlockWriter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.events = 0
+        self.is_silent = True
+        """True if the parser has called no method since the value was set."""
         # Visibility of each open element.
         self._states: list[Visibility] = ["shown"]
         self._sheet = StyleSheet()
@@ -84,8 +84,12 @@ class PageTarget(BlockWriter):
         self._formula: Formula | None = None
         self._is_linked = False
         self._doubts: list[_Doubt] = []
+        # Tags whose visibility depends on their name, or on a style sheet of the page.
+        self._judged_tags = _JUDGED
         # Visibility by tag, attributes and place.
         self._judged: dict[tuple[object, ...], Visibility] = {}
+        # Values of `class` by their effect: False if they can decide about the visibility of an element.
+        self._plain: dict[str, bool] = {}
 
     def take(self) -> list[Block]:
         """Return the complete blocks, except blocks of elements that can still be left out."""
@@ -99,36 +103,40 @@ class PageTarget(BlockWriter):
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Start an element."""
-        self.events += 1
+        self.is_silent = False
         states = self._states
-        parent = states[-1]
-        if parent == "hidden":
-            states.append(parent)
+        state = states[-1]
+        if state == "hidden":
+            states.append(state)
             return
-        state: Visibility = parent
-        is_judged = bool(attributes) and not JUDGED_ATTRIBUTES.isdisjoint(attributes)
-        if is_judged or tag in _JUDGED or parent == "drawing" or tag in self._sheet.tags:
-            state = self._state(tag, attributes, parent)
+        if not attributes:
+            # The empty mapping of lxml is slow.
+            attributes = _NO_ATTRIBUTES
+        # Most elements are as visible as their parent.
+        if tag in self._judged_tags or state == "drawing" or (attributes and not self._is_plain(attributes)):
+            state = self._state(tag, attributes)
         if state == "doubtful":
             state = self._start_doubt(tag)
         states.append(state)
-        if not self._content and (tag in CONTENT or (is_judged and is_content_role(attributes))):
+        if not self._content and (tag in CONTENT or ("role" in attributes and is_content_role(attributes))):
             self._content = len(states)
         if state != "shown":
             self._start_unseen(tag, attributes)
         elif self._formula is not None:
             self._formula.start(tag, attributes)
-        elif tag in _KNOWN:
-            self._start_shown(tag, attributes)
+        elif tag in _STARTS:
+            _STARTS[tag](self, tag, attributes)
 
     def end(self, tag: str) -> None:
         """End an element."""
-        self.events += 1
+        self.is_silent = False
         states = self._states
-        state = states.pop() if len(states) > 1 else "shown"
+        state: Visibility = "shown"
+        if len(states) > 1:
+            state = states.pop()
         if state == "hidden" and states[-1] == "hidden":
             return
-        if len(states) < self._content:
+        if self._content > len(states):
             self._content = 0
         if self._doubts and len(states) < self._doubts[-1].depth:
             self._end_doubt()
@@ -137,12 +145,12 @@ class PageTarget(BlockWriter):
                 self._end_source(tag)
         elif self._formula is not None:
             self._end_formula(tag)
-        elif tag in _KNOWN:
-            self._end_shown(tag)
+        elif tag in _ENDS:
+            _ENDS[tag](self, tag)
 
     def data(self, text: str) -> None:
         """Add text of the current element."""
-        self.events += 1
+        self.is_silent = False
         if self._states[-1] != "shown":
             if self._source is not None:
                 self._source.append(text)
@@ -153,10 +161,12 @@ class PageTarget(BlockWriter):
         if self._code:
             if self._is_after_line and text.startswith("\n"):
                 text = text[1:]
-        elif text.isspace() and self._is_space_redundant():
+        elif text.isspace():
             # Most texts of a page are the line ends between its blocks.
-            return
-        else:
+            if self._is_space_redundant():
+                return
+            text = _SPACE.sub(" ", text)
+        elif "  " in text or not text.isprintable():
             text = _SPACE.sub(" ", text)
         if self._doubts and not self._is_linked:
             self._doubts[-1].characters += len(text)
@@ -179,9 +189,10 @@ class PageTarget(BlockWriter):
         if self._title and not self._has_title:
             self._blocks.append(Block("", "heading", 0, self._title))
 
-    def _state(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
-        """Return the visibility of an element. Most elements of a page have the attributes of another element."""
-        names = tuple(map(attributes.get, JUDGED_ATTRIBUTES)) if attributes else ()
+    def _state(self, tag: str, attributes: Mapping[str, str]) -> Visibility:
+        """Return the visibility of an element. Many elements of a page are equal to another element."""
+        parent = self._states[-1]
+        names = tuple(map(attributes.get, JUDGED_ATTRIBUTES))
         key = (tag, parent, bool(self._content), self._is_after_formula, names)
         state = self._judged.get(key)
         if state is None:
@@ -189,6 +200,29 @@ class PageTarget(BlockWriter):
                 self._judged.clear()
             state = self._judged[key] = self._judge(tag, attributes, parent)
         return state
+
+    def _is_plain(self, attributes: Mapping[str, str]) -> bool:
+        """True if no attribute of an element can decide about its visibility."""
+        if not _RARE_ATTRIBUTES.isdisjoint(attributes):
+            return False
+        style = attributes.get("style")
+        if style:
+            hides, _, visibility, font = style_of(style)
+            if hides or visibility or font:
+                return False
+        name = attributes.get("id")
+        if name and (f"#{name}" in self._sheet.names or is_marked(name)):
+            return False
+        classes = attributes.get("class")
+        if not classes:
+            return True
+        is_plain = self._plain.get(classes)
+        if is_plain is None:
+            if len(self._plain) >= _MAX_JUDGED:
+                self._plain.clear()
+            is_plain = not is_marked(classes) and not self._sheet.has_class(classes)
+            self._plain[classes] = is_plain
+        return is_plain
 
     def _judge(self, tag: str, attributes: Mapping[str, str], parent: Visibility) -> Visibility:
         if tag in FOREIGN:
@@ -240,59 +274,57 @@ class PageTarget(BlockWriter):
         self._source = None
         if tag == "style":
             self._sheet.read(source)
+            self._judged_tags = _JUDGED | self._sheet.names
             self._judged.clear()
+            self._plain.clear()
         elif tag == "script" and self._states[-1] == "shown":
             self._add(_SPACE.sub(" ", source).strip())
 
     # Elements that are seen.
 
-    def _start_shown(self, tag: str, attributes: Mapping[str, str]) -> None:
-        # The most frequent elements of pages are first.
-        if tag in _BREAKS:
-            self._break()
-        elif tag in _HEADINGS:
-            self._end_block()
-            self._kind, self._level = "heading", _HEADINGS[tag]
-        elif tag in _NESTED:
-            self._start_nested(tag, attributes)
-        elif tag in _CAPTURED:
-            self._start_capture(tag, attributes)
-        elif tag in ("li", "tr", "td", "th"):
-            self._start_entry(tag, attributes)
-        elif tag == "br":
-            self._add("\n")
-            self._is_after_line = False
-        elif tag == "img":
-            self._add(attributes.get("alt", ""))
-        elif tag == "a":
-            self._start_link(attributes)
-        elif tag == "math":
-            self._formula = Formula(attributes)
-        elif tag in _FORMS:
-            self._start_control(tag, attributes)
-        elif tag in _QUOTES:
-            self._add(_QUOTES[tag])
+    def _start_break(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._break()
 
-    def _end_shown(self, tag: str) -> None:
-        if tag in _BREAKS or (tag == "li" and self._code):
-            self._break()
-            if tag == "caption":
-                # The caption is not a row of the table.
-                self._end_at_edge()
-        elif tag == "a":
-            self._link, self._is_linked = "", False
-        elif tag in _HEADINGS:
-            self._end_block()
-        elif tag in _NESTED:
-            self._end_nested(tag)
-        elif tag in _CAPTURED:
-            self._end_capture(tag)
-        elif tag == "tr":
-            self._end_row()
-        elif tag in _QUOTES:
-            self._add(_QUOTES[tag])
+    def _start_heading(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._end_block()
+        self._kind, self._level = "heading", _HEADINGS[tag]
 
-    def _start_link(self, attributes: Mapping[str, str]) -> None:
+    def _add_line_end(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._add("\n")
+        self._is_after_line = False
+
+    def _add_alternative(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._add(attributes.get("alt", ""))
+
+    def _start_formula(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._formula = Formula(attributes)
+
+    def _start_quote(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._add(_QUOTES[tag])
+
+    def _end_break(self, tag: str) -> None:
+        self._break()
+        if tag == "caption":
+            # The caption is not a row of the table.
+            self._end_at_edge()
+
+    def _end_item(self, tag: str) -> None:
+        if self._code:
+            self._break()
+
+    def _end_link(self, tag: str) -> None:
+        self._link, self._is_linked = "", False
+
+    def _end_heading(self, tag: str) -> None:
+        self._end_block()
+
+    def _end_table_row(self, tag: str) -> None:
+        self._end_row()
+
+    def _end_quote(self, tag: str) -> None:
+        self._add(_QUOTES[tag])
+
+    def _start_link(self, tag: str, attributes: Mapping[str, str]) -> None:
         href = attributes.get("href", "")
         self._is_linked = True
         is_note = "noteref" in attributes.get("role", "") or "noteref" in attributes.get("epub:type", "")
@@ -371,6 +403,32 @@ class PageTarget(BlockWriter):
         self._formula = None
         self._add(text)
         self._is_after_formula = True
+
+
+_STARTS: Mapping[str, Callable[[PageTarget, str, Mapping[str, str]], None]] = {
+    **dict.fromkeys(_QUOTES, PageTarget._start_quote),
+    **dict.fromkeys(_FORMS, PageTarget._start_control),
+    "math": PageTarget._start_formula,
+    "a": PageTarget._start_link,
+    "img": PageTarget._add_alternative,
+    "br": PageTarget._add_line_end,
+    **dict.fromkeys(("li", "tr", "td", "th"), PageTarget._start_entry),
+    **dict.fromkeys(_CAPTURED, PageTarget._start_capture),
+    **dict.fromkeys(_NESTED, PageTarget._start_nested),
+    **dict.fromkeys(_HEADINGS, PageTarget._start_heading),
+    **dict.fromkeys(_BREAKS, PageTarget._start_break),
+}
+"""Start of the elements that are more than their text."""
+_ENDS: Mapping[str, Callable[[PageTarget, str], None]] = {
+    **dict.fromkeys(_QUOTES, PageTarget._end_quote),
+    "tr": PageTarget._end_table_row,
+    **dict.fromkeys(_CAPTURED, PageTarget._end_capture),
+    **dict.fromkeys(_NESTED, PageTarget._end_nested),
+    **dict.fromkeys(_HEADINGS, PageTarget._end_heading),
+    "a": PageTarget._end_link,
+    "li": PageTarget._end_item,
+    **dict.fromkeys(_BREAKS, PageTarget._end_break),
+}
 
 
 def _is_for_screens(media: str) -> bool:

@@ -21,25 +21,12 @@ _BRACE = re.compile(r"([{}])")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z][a-z0-9-]*+)?+((?:[.#][\w-]++)*+)", re.IGNORECASE)
 _NAME = re.compile(r"[.#][\w-]++")
-_HIDING = (
-    *(
-        "none",
-        "hidden",
-        "collapse",
-        "visible",
-        "opacity",
-        "font:",
-        "font-size",
-        "transparent",
-        "#0000",
-        "rgba",
-        "rect(",
-    ),
-    *("inset(", "circle(", "scale", "overflow", "background"),
+_HIDING = re.compile(
+    r"none|hidden|collapse|visible|opacity|font:|font-size|transparent|#0000|rgba|rect\(|inset\(|circle\(|scale|overflow"
+    r"|background|-\d{2}"
 )
 """Parts of declarations that can hide an element, in lower case."""
-_DISTANCE = re.compile(r"-\d{2}")
-_SHOWING = ("display", "visible", "opacity", "height", "width", "transform", "clip")
+_SHOWING = re.compile("display|visible|opacity|height|width|transform|clip")
 _SCREEN = re.compile(r"@(?:media\s+(?:only\s+)?(?:screen|all)\s*|layer\b.*|supports\b.*)", re.IGNORECASE)
 
 
@@ -59,9 +46,13 @@ class StyleSheet:
         self._unread: list[tuple[str, str]] = []
 
     @property
-    def tags(self) -> Set[str]:
-        """Names in the rules that can hide an element: a tag, a class or an id."""
+    def names(self) -> Set[str]:
+        """Names in the rules that can hide an element: a tag, `.` and a class, or `#` and an id."""
         return self._rules.keys()
+
+    def has_class(self, classes: str) -> bool:
+        """True if a rule that can hide an element is for one of its classes."""
+        return bool(self._rules) and any(f".{name}" in self._rules for name in classes.split())
 
     def read(self, text: str) -> None:
         """Add the rules of a style sheet."""
@@ -116,9 +107,9 @@ class StyleSheet:
         if prelude.startswith("@"):
             return
         lower = body.lower()
-        if any(part in lower for part in _SHOWING):
+        if _SHOWING.search(lower):
             self._unread.append((prelude, body))
-        if not is_always or not (any(part in lower for part in _HIDING) or _DISTANCE.search(lower)):
+        if not is_always or not _HIDING.search(lower):
             return
         for selector in prelude.split(","):
             match = _SIMPLE.fullmatch(selector.strip())

@@ -14,6 +14,7 @@ __all__ = [
     "HIDDEN_TAGS",
     "JUDGED_ATTRIBUTES",
     "is_content_role",
+    "is_marked",
     "visibility_of",
 ]
 
@@ -25,7 +26,9 @@ HIDDEN_TAGS = frozenset(
 CONTENT = frozenset({"main", "article", "section", "blockquote", "figure"})
 """Elements whose footer belongs to them and not to the page."""
 
-JUDGED_ATTRIBUTES = frozenset({"class", "id", "style", "role", "hidden", "popover", "aria-hidden"})
+JUDGED_ATTRIBUTES = frozenset(
+    {"class", "id", "style", "role", "hidden", "popover", "aria-hidden", "open", "shadowrootmode", "shadowroot"}
+)
 """Attributes that decide about the visibility of an element."""
 
 FOREIGN = frozenset({"wbr", "source", "track", "keygen", "bgsound"})
@@ -47,24 +50,12 @@ _COOKIES = re.compile(
 _GUTTERS = frozenset(
     {"linenos", "linenodiv", "lineno", "gutter", "rouge-gutter", "line-numbers-rows", "hljs-ln-numbers"}
 )
-_MARKS = (
-    *(
-        "nav",
-        "foot",
-        "crumb",
-        "colophon",
-        "skip",
-        "cookie",
-        "gdpr",
-        "ccpa",
-        "consent",
-        "onetrust",
-        "didomi",
-        "cc-window",
-    ),
-    *("qc-cmp", "usercentrics", "sp_message", "iubenda", "osano", "cky", "line", "gutter"),
+_MARK = re.compile(
+    "nav|foot|crumb|colophon|skip|cookie|gdpr|ccpa|consent|onetrust|didomi|cc-window|qc-cmp|usercentrics|sp_message"
+    "|iubenda|osano|cky|line|gutter|katex-html|mathjax_preview"
 )
-"""Parts of names that are compared with the names of navigation, banners and gutters; most names have no such part."""
+"""Parts of names that are compared with the names of navigation, banners, gutters and copies of formulas; most names
+have no such part."""
 _READ_ALOUD = re.compile(
     r"(?:^|[\s_-])(?:sr[_-]only|visually[_-]?hidden|screen[_-]?reader|assistive|katex-mathml)", re.IGNORECASE
 )
@@ -165,13 +156,13 @@ def _is_boilerplate(tag: str, attributes: Mapping[str, str], *, in_content: bool
 def _marked_names(attributes: Mapping[str, str]) -> str:
     """Return the class and the id of an element if they can mark navigation, a banner or a gutter; else empty text."""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    return names if _is_marked(names) else ""
+    return names if is_marked(names) else ""
 
 
 @lru_cache(maxsize=4096)
-def _is_marked(names: str) -> bool:
-    lower = names.lower()
-    return any(mark in lower for mark in _MARKS)
+def is_marked(names: str) -> bool:
+    """True if the class or the id of an element can mark navigation, a banner, a gutter or a copy of a formula."""
+    return _MARK.search(names.lower()) is not None
 
 
 @lru_cache(maxsize=4096)
