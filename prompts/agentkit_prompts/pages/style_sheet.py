@@ -17,7 +17,6 @@ _MAX_RULES = 50
 _MAX_DECLARATIONS = 2000
 """Maximum characters of the declarations of one selector that are read."""
 
-_BRACE = re.compile(r"([{}])")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z][a-z0-9-]*+)?+((?:[.#][\w-]++)*+)", re.IGNORECASE)
 _NAME = re.compile(r"[.#][\w-]++")
@@ -60,15 +59,11 @@ class StyleSheet:
             return
         # Selectors and conditions of the open braces.
         preludes: list[str] = []
-        rest = ""
-        for token in _BRACE.split(_COMMENT.sub("", text)):
-            if token == "{":
-                preludes.append(rest.rpartition(";")[2].strip())
-            elif token == "}":
-                if preludes:
-                    self._add_rule(preludes.pop(), rest, is_always=all(map(_SCREEN.fullmatch, preludes)))
-            else:
-                rest = token
+        for part in _COMMENT.sub("", text).split("}"):
+            *starts, body = part.split("{")
+            preludes += [start.rpartition(";")[2].strip() for start in starts]
+            if preludes:
+                self._add_rule(preludes.pop(), body, is_always=all(map(_SCREEN.fullmatch, preludes)))
 
     def style(self, tag: str, attributes: Mapping[str, str]) -> Style | None:
         """Return the facts of the rules for an element, or None."""
