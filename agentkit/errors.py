@@ -114,8 +114,9 @@ class DepsMismatch(AgentError, TypeError):
 
 
 class DepsError(AgentError):
-    """The function that creates the `deps` of a run failed or took too long, which the log shows. Nothing was sent or
-    stored.
+    """The function that creates the `deps` of a run failed, took too long, or returned another type than tools require.
+
+    The log contains the cause. Nothing was sent or stored.
 
     Attributes:
         agent: Name of the agent.

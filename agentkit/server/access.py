@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
+from agentkit.server.client_names import checked_name
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
@@ -103,8 +104,11 @@ class Caller:
         """Return the user of a request.
 
         Raises:
+            Unprocessable: The name of the user is invalid; see `checked_name`.
             AccessDenied: The request names a user, and the token is bound to another user.
         """
+        if named is not None:
+            checked_name(named, "user")
         if self.user and named not in (None, self.user):
             raise AccessDenied(f"the token {self.name!r} is bound to the user {self.user!r}", param="user")
         return named or self.user

@@ -41,6 +41,7 @@ from agentkit.server.endpoints.operations_api import Measures, OperationEndpoint
 from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
+from agentkit.server.refusal_log import RefusalLog
 from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
@@ -59,6 +60,7 @@ __all__ = ["Server"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
+_NO_CALLER = Caller("")
 _RETENTION_SECONDS = 3600.0
 """Seconds between two deletions of the surplus runs of all tenants."""
 _MESSAGES = {404: "unknown path", 405: "this path does not support this method"}
@@ -131,6 +133,7 @@ class Server(metaclass=Hinted):
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
+        self._refusals = RefusalLog()
         self.runs: Executor
         if runs is None:
             self.runs = ProcessExecutor(
@@ -212,11 +215,13 @@ class Server(metaclass=Hinted):
 
     def _inspector_source(self, request: Request) -> CallerSource:
         """Return the source of an inspector page for the caller of a request."""
+        caller = _NO_CALLER
         try:
             caller = self.caller(request)
             self.limits.admit(caller)
             return CallerSource(caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints)
         except ServerError as error:
+            self._refusals.log("the inspector", error, caller)
             raise as_http(error) from error
 
     def _shutdown_middleware(self) -> Middleware:
@@ -239,9 +244,10 @@ class Server(metaclass=Hinted):
         return handle
 
     async def _response(self, endpoint: Endpoint, request: Request) -> Response:
+        caller = _NO_CALLER
         try:
             if endpoint.permission is None:
-                return await endpoint.call(request, Caller(""))
+                return await endpoint.call(request, _NO_CALLER)
             # Counted before the permission is checked: refused requests use up the rate limit too.
             caller = self.caller(request)
             self.limits.admit(caller)
@@ -251,7 +257,9 @@ class Server(metaclass=Hinted):
             # The client has left, so this response reaches only the counts.
             return Response(status_code=400)
         except Exception as error:
-            return error_answer(server_error(error))
+            public_error = server_error(error)
+            self._refusals.log(f"{endpoint.method} {endpoint.path}", public_error, caller)
+            return error_answer(public_error)
 
     async def _delete_surplus_runs(self) -> None:
         """Delete runs that exceed the limits of their tenants, also of tenants that start no more runs."""

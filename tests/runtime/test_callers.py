@@ -8,15 +8,17 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, Paused, RunCaller, ScriptedModel, Session, ToolContext, UserInput, tool
-from agentkit.errors import AgentDefinitionError, DepsError, DepsMismatch, ScopeMismatch
+from agentkit import Agent, Paused, RunCaller, ScriptedModel, Session, ToolCall, ToolContext, UserInput, tool
+from agentkit.errors import AgentDefinitionError, AgentError, DepsError, DepsMismatch, ScopeMismatch
 from agentkit.memory import Memory, Scope
 from tests.raising import raises
 from tests.runtime.scripts import calling
+from tests.waiting import LONG
 
 
 @tool
@@ -210,27 +212,54 @@ def test_an_object_is_the_deps_of_all_runs_and_deps_of_a_run_take_precedence() -
     database.execute("SELECT 1")  # a manager that no generator made is not entered
 
 
-def test_deps_that_cannot_be_created_end_the_run_before_anything_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    def fails(caller: RunCaller) -> Shop:
-        raise ConnectionError("password=secret")
+def test_deps_that_cannot_be_created_end_the_run_before_anything_is_sent(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit.run.parts.deps_source._SECONDS", 0.05)
+    released = Event()
+
+    def raises_error(error: BaseException) -> Callable[[RunCaller], Shop]:
+        def fails(caller: RunCaller) -> Shop:
+            raise error
+
+        return fails
+
+    async def fails_async(caller: RunCaller) -> Shop:
+        raise SystemExit("password=secret")
 
     def empty(caller: RunCaller) -> Iterator[Shop]:
         yield from ()
 
-    cases: list[tuple[Callable[..., Any], type[Exception]]] = [
-        (fails, DepsError),
-        (empty, DepsError),
-        (lambda caller: 5, DepsMismatch),
-        (lambda caller: None, DepsMismatch),
-    ]
-    for function, error in cases:
+    def yields_number(caller: RunCaller) -> Iterator[int]:
+        yield 5
+
+    def hangs(caller: RunCaller) -> Shop:
+        released.wait(LONG)
+        return Shop("late")
+
+    async def hangs_async(caller: RunCaller) -> Shop:
+        await asyncio.sleep(LONG)
+        return Shop("late")
+
+    errors = (ConnectionError, SystemExit, asyncio.CancelledError, StopIteration, AgentError, BaseException)
+    functions: list[Callable[..., Any]] = [raises_error(error("password=secret")) for error in errors]
+    functions += [fails_async, empty, yields_number, hangs, hangs_async]
+    functions += [lambda caller: 5, lambda caller: None, lambda caller: Shop]
+    for function in functions:
+        caplog.clear()
         model, session = ScriptedModel(["never"]), Session()
         agent = Agent(model, "x", tools=[shop], name="desk").with_deps(function)
-        with pytest.raises(error) as caught:
+        with pytest.raises(DepsError) as caught:
             agent.run_sync("Hi", session=session)
-        assert "secret" not in str(caught.value)
         assert not model.requests and not len(session.conversation)
-    assert "password=secret" in caplog.text  # the operator finds the cause in the log
+        assert "the deps of the agent desk failed" in caplog.text, function
+        # As a tool, whose result a model and the client of an MCP server read.
+        tool_of_agent = agent.as_tool(name="desk", description="Answers.")
+        result = asyncio.run(tool_of_agent.call(ToolCall("c", "desk", '{"input": "Hi"}'), ToolContext(None, "r", "c")))
+        assert not result.ok
+        for text in (str(caught.value), result.message.text):
+            assert "secret" not in text and "Shop" not in text, function
+    released.set()
 
 
 def test_a_failing_cleanup_does_not_change_the_outcome(caplog: pytest.LogCaptureFixture) -> None:

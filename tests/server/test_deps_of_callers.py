@@ -131,11 +131,75 @@ def test_deps_that_cannot_be_created_are_an_error_of_the_server(
             chat = {"model": "desk", "user": user, "messages": [{"role": "user", "content": "Hi"}]}
             answer = client.post("/v1/chat/completions", chat)
             run = ended(client, client.post("/runs", {"agent": "desk", "input": "Hi", "user": user}).json()["id"])
-            assert answer.status_code == 500 and run["status"] == "failed", (user, answer.text, run)
+            assert answer.status_code == 500 and answer.json()["error"]["code"] == "deps_failed", (user, answer.text)
+            assert run["status"] == "failed" and run["error"]["type"] == "DepsError", (user, run)
             for text in (answer.text, json.dumps(run)):
                 assert "secret" not in text and "Shop" not in text, text
     assert not agent.chain.model.requests  # type: ignore[attr-defined]
-    assert "password=secret" in caplog.text
+    assert "password=secret" in caplog.text and "got int" in caplog.text
+
+
+def test_a_user_or_a_session_with_an_invalid_name_is_refused_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name with a separator could mean the user of another tenant, or the session of another user."""
+    path = tmp_path / "access.yaml"
+    acme = add_token(path, "web", "acme", scopes=("run", "read"))
+    bolt = add_token(path, "shop", "bolt", scopes=("run", "read"))
+    names = [
+        "",
+        " ",
+        "a/b",
+        "a\\b",
+        "../ada",
+        ".ada",
+        "a b",
+        "a\0b",
+        "a\nb",
+        "\x1b[31m",
+        "acme|ada",
+        "Zoë",
+        "ada\u202e",
+        "x" * 129,
+    ]
+    agent = Agent(ScriptedModel.repeat("ok"), "x", name="desk")
+    chat = {"model": "desk", "messages": [{"role": "user", "content": "Hi"}]}
+    run = {"agent": "desk", "input": "Hi"}
+    ag_ui = {
+        **{"threadId": "t", "runId": "r", "state": None, "tools": [], "context": []},
+        "messages": [{"id": "1", "role": "user", "content": "Hi"}],
+    }
+    with served(agent, access=Access(path)) as client:
+        for name in names:
+            bodies: list[tuple[str, dict[str, Any]]] = [
+                ("/v1/chat/completions", {**chat, "user": name}),
+                ("/v1/responses", {"model": "desk", "input": "Hi", "user": name}),
+                ("/runs", {**run, "user": name}),
+                ("/runs", {**run, "session": name}),
+                ("/sessions", {"name": name}),
+                ("/sessions", {"name": "s", "user": name}),
+                ("/agents/desk/ag-ui", {**ag_ui, "forwardedProps": {"user": name}}),
+            ]
+            for address, body in bodies:
+                answer = client.post(address, body, acme)
+                assert answer.status_code in (400, 422), (address, name, answer.text)
+                assert answer.json()["error"]["code"] == "invalid_name", (address, name, answer.text)
+        assert not agent.chain.model.requests  # type: ignore[attr-defined]
+        assert not client.get("/runs", acme).json()["runs"] and not client.get("/sessions", acme).json()["sessions"]
+        lines = [record.getMessage() for record in caplog.records]
+        for address in ("/v1/chat/completions: 400", "/runs: 422", "/sessions: 422", "/agents/{agent}/ag-ui: 422"):
+            assert any(f"refused POST {address} invalid_name" in line for line in lines), (address, lines)
+        assert all("token web of tenant acme" in line and "\n" not in line for line in lines), lines
+        # One line per second and kind, however many requests are refused.
+        assert len(lines) < len(names) * len(bodies)
+        caplog.clear()
+        other = client.post("/runs", run, acme).json()["id"]
+        assert client.get(f"/runs/{other}", bolt).status_code == 404
+        assert client.get(f"/runs/{other}", "ak_unknown").status_code == 401
+        assert [record.getMessage() for record in caplog.records] == [
+            "refused GET /runs/{run}: 404 run_not_found; token shop of tenant bolt",
+            "refused GET /runs/{run}: 401 invalid_token; unknown token",
+        ]
 
 
 def test_messages_without_a_user_are_recalled_in_their_own_session_only(tmp_path: Path) -> None:

@@ -145,20 +145,19 @@ def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | N
 
 async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
     """Check the options that new and resumed runs share, and perform the run with its deps."""
+    _, tools_with_deps = setup.definition.tools.declared()
     source = setup.definition.deps
     if isinstance(setup.deps, DepsSource):
         source = setup.deps
     elif source is None or setup.deps is not None:
+        check_deps(tools_with_deps, setup.deps)
         return await _perform_with_deps(setup, options)
-    async with source.opened(setup.caller(options.get("permissions", ()))) as setup.deps:
+    async with source.opened(setup.caller(options.get("permissions", ())), tools_with_deps) as setup.deps:
         return await _perform_with_deps(setup, options)
 
 
 async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
     definition = setup.definition
-    _, tools_with_deps = definition.tools.declared()
-    if tools_with_deps:
-        check_deps(tools_with_deps, setup.deps)
     sink = None
     listener = options.get("on_event")
     if "on_event_error" in options and "on_event" not in options:

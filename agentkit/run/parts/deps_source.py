@@ -86,21 +86,33 @@ class DepsSource:
             check_deps(tools, self._deps)
 
     @asynccontextmanager
-    async def opened(self, caller: RunCaller) -> AsyncIterator[Any]:
+    async def opened(self, caller: RunCaller, tools: Iterable[Tool]) -> AsyncIterator[Any]:
         """Yield the deps of one run, and clean up after the run. An error of the cleanup is logged only.
 
+        Args:
+            caller: The caller of the run.
+            tools: The tools that require deps.
+
         Raises:
-            DepsError: The function failed or took too long.
+            DepsMismatch: The deps of all runs have another type than tools require.
+            DepsError: The function failed, took too long, or returned deps of another type than tools require.
         """
         if not self.is_function:
+            check_deps(tools, self._deps)
             yield self._deps
             return
         stack = AsyncExitStack()
         try:
             async with asyncio.timeout(_SECONDS):
                 deps = await _called(self._deps, caller, stack)
-        except Exception as error:
+            check_deps(tools, deps)
+        except BaseException as error:
+            if _stops_the_run(error):
+                await _closed(stack, caller, error)
+                raise
             _log.error("run %s: the deps of the agent %s failed", caller.run_id, caller.agent, exc_info=error)
+            await _closed(stack, caller, error)
+            # Its message names no types: the callers of a server and the models of outer agents read it.
             raise DepsError(caller.agent) from error
         try:
             yield deps
@@ -108,6 +120,14 @@ class DepsSource:
             await _closed(stack, caller, error)
             raise
         await _closed(stack, caller, None)
+
+
+def _stops_the_run(error: BaseException) -> bool:
+    """True if the error is not a failure of the function: Ctrl-C, or the cancellation of the run."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
 
 async def _called(function: Callable[[RunCaller], Any], caller: RunCaller, stack: AsyncExitStack) -> Any:

@@ -21,7 +21,7 @@ from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
 from agentkit.server.endpoints.exchange import EventStream, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
-from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
+from agentkit.server.openai_endpoints.openai_requests import ToolName
 from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.request_run import PausedRun, RequestRun, messages_of
@@ -47,7 +47,7 @@ class _Props(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     additional_kwargs: Kwargs = {}
-    user: UserId | None = None
+    user: str | None = None
 
 
 class _Tool(BaseModel):

@@ -16,10 +16,9 @@ from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Endpoint", "Handler", "Kwargs", "Parameter", "checked_name", "query_int", "query_text"]
+__all__ = ["Endpoint", "Handler", "Kwargs", "Parameter", "query_int", "query_text"]
 
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
-_NAME = re.compile(r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}")
 _MAX_TEXT = 256
 
 
@@ -62,27 +61,6 @@ class Endpoint:
     media_type: str = "application/json"
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
-
-
-def checked_name(name: str, param: str) -> str:
-    """Return the name of a session or a user after validation. A valid name is safe as a part of a path.
-
-    Args:
-        name: The name.
-        param: The field of the request, for errors.
-
-    Raises:
-        Unprocessable: The name is empty, too long, has a dot at the start, or has characters
-            other than letters, digits and `._~@:+=-`.
-    """
-    if not _NAME.fullmatch(name):
-        raise Unprocessable(
-            f"{param}: expected 1 to 128 characters of A-Z a-z 0-9 . _ ~ @ : + = - without a dot at the start, got "
-            f"{name!r:.60}",
-            param=param,
-            code="invalid_name",
-        )
-    return name
 
 
 def query_int(request: Request, name: str, default: int, minimum: int, maximum: int) -> int:

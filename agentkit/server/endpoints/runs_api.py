@@ -20,8 +20,9 @@ from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
+from agentkit.server.client_names import checked_name
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, query_int, query_text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, query_int, query_text
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import waiting_form
@@ -237,8 +238,6 @@ class RunEndpoints:
             ServerError: The run cannot start for another reason, such as an exhausted quota.
         """
         loaded = self._agents.get(body.agent, caller)
-        if body.user is not None:
-            checked_name(body.user, "user")
         user = caller.as_user(body.user)
         if body.session is not None:
             checked_name(body.session, "session")

@@ -14,8 +14,9 @@ from agentkit.ground.threads import in_thread
 from agentkit.runs.run_record import RunState, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
+from agentkit.server.client_names import checked_name
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, query_int, query_text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, query_int, query_text
 from agentkit.server.owner import Owner
 from agentkit.server.served_runs.event_form import message_form
 from agentkit.server.server_errors import Conflict
@@ -140,8 +141,6 @@ class SessionEndpoints:
 
 
 def _owner(caller: Caller, user: str | None) -> Owner:
-    if user is not None:
-        checked_name(user, "user")
     return Owner(caller.tenant, caller.as_user(user))
 
 

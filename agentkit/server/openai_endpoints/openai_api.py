@@ -25,7 +25,7 @@ from agentkit.server.endpoints.exchange import (
 )
 from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
-from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
+from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest, user_of
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.openai_endpoints.stored_responses import StoredResponses
 from agentkit.server.owner import Owner
@@ -163,7 +163,7 @@ class OpenAIEndpoints:
         self, body: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]
     ) -> RequestRun:
         loaded = self._agents.get(body.model, caller)
-        user = caller.as_user(body.user)
+        user = user_of(caller, body.user)
         messages = self._held_replies.restore((caller.tenant, user, loaded.name), messages)
         if not messages:
             raise BadRequest("messages: expected at least one message", param="messages", code="invalid_messages")

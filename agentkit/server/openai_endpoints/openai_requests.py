@@ -13,16 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
+from agentkit.server.access import Caller
 from agentkit.server.endpoints.http_endpoint import Kwargs
 from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.request_run import ANY_OBJECT
-from agentkit.server.server_errors import BadRequest
+from agentkit.server.server_errors import BadRequest, Unprocessable
 
-__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId"]
+__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "user_of"]
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
 _Zero = Annotated[float, Field(ge=0, le=0)]
 _Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 _Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
@@ -123,7 +123,7 @@ class _Common(_Part):
     temperature: float | None = None
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
-    user: UserId | None = Field(default=None, description="The user whose memory is read, within the tenant.")
+    user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
@@ -267,3 +267,16 @@ def settings_of(values: Mapping[str, Any]) -> ModelSettings | None:
         return ModelSettings(**settings)
     except AgentDefinitionError as error:
         raise BadRequest(str(error), code="invalid_value") from error
+
+
+def user_of(caller: Caller, named: str | None) -> str:
+    """Return the user of a request.
+
+    Raises:
+        BadRequest: The name of the user is invalid; status 400 as at OpenAI, not 422.
+        AccessDenied: The token is bound to another user.
+    """
+    try:
+        return caller.as_user(named)
+    except Unprocessable as error:
+        raise BadRequest(str(error), param=error.param, code=error.code) from None

@@ -20,6 +20,7 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, query_int, query_text
 from agentkit.server.openai_endpoints.input_items import input_items, run_id_of
+from agentkit.server.openai_endpoints.openai_requests import user_of
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
@@ -108,7 +109,7 @@ class StoredResponses:
         """
         record = await self._record(response_id, caller)
         # Unlike a reader, a run acts for one user: a tenant's token continues only the responses of the named user.
-        if record is not None and record.user == caller.as_user(user):
+        if record is not None and record.user == user_of(caller, user):
             journal = await self._journal(record)
             if journal is not None:
                 return await in_thread(_conversation, record, journal)
@@ -141,7 +142,7 @@ class StoredResponses:
         record = None
         if run_id is not None:
             record = await self._record(f"resp_{run_id}", caller)
-        if record is None or record.response is None or record.user != caller.as_user(user):
+        if record is None or record.response is None or record.user != user_of(caller, user):
             return {}
         items = list(record.response["output"])
         journal = await self._journal(record)
@@ -157,9 +158,10 @@ class StoredResponses:
         """
         response_id = request.path_params["response"]
         try:
-            user = caller.as_user(query_text(request, "user"))
+            user = query_text(request, "user")
         except Unprocessable as error:
             raise BadRequest(str(error), param=error.param, code="invalid_value") from None
+        user = user_of(caller, user)
         record = await self._record(response_id, caller)
         if record is None or (user and record.user != user):
             raise _unknown(response_id)

@@ -220,6 +220,12 @@ class Threads:
         try:
             result = context.run(call)
         # The caller receives the exception from the future, and this thread runs the next call.
+        except StopIteration as error:
+            # asyncio refuses it, and the waiting task would never wake up.
+            failure = RuntimeError("a call in a thread raised StopIteration")
+            failure.__cause__ = error
+            future.set_exception(failure)
+            del failure
         except BaseException as error:
             future.set_exception(error)
         else:

@@ -35,6 +35,15 @@ def test_a_call_that_is_left_has_its_place_taken() -> None:
     assert first.done()
 
 
+def test_a_call_that_raises_stop_iteration_ends() -> None:
+    async def wait() -> None:
+        await asyncio.wait_for(Threads(1, "t").run(next, iter(())), LONG)
+
+    with pytest.raises(RuntimeError) as caught:
+        asyncio.run(wait())
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
 def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
     threads, release = Threads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
