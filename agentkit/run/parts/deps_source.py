@@ -138,10 +138,11 @@ async def _called(function: Callable[[RunCaller], Any], caller: RunCaller, stack
         deps = await _threads.run(function, caller)
     if inspect.isawaitable(deps):
         return await deps
+    generator: Any = deps
     if inspect.isasyncgen(deps):
-        deps = asynccontextmanager(lambda: deps)()
+        deps = asynccontextmanager(lambda: generator)()
     elif inspect.isgenerator(deps):
-        deps = contextmanager(lambda: deps)()
+        deps = contextmanager(lambda: generator)()
     # Only managers of generators: deps such as an HTTP client are managers too, and belong to their program.
     if hasattr(deps, "gen") and isinstance(deps, AbstractAsyncContextManager):
         return await stack.enter_async_context(deps)
