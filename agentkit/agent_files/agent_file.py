@@ -114,6 +114,9 @@ class MemoryPart(_Part):
         default=None, repr=False, description="Folder or address of the vector index, if not in `home`."
     )
     embedder: _Text | None = Field(default=None, description="Such as `fastembed:BAAI/bge-small-en-v1.5`.")
+    shared: list[_Text] = Field(
+        default=[], description="Names of shared documents to read too; see `agentkit ingest --shared`."
+    )
 
 
 class RecallPart(_Part):

@@ -384,10 +384,10 @@ class _AgentFileLoader:
             index = self._base / index
         options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
         if self._memories is not None:
-            return self._memories.open(target, **options)
+            return self._memories.open(target, shared=part.shared, **options)
         from agentkit_memory import Memory
 
-        memory = Memory(target, **options)
+        memory = Memory(target, shared=part.shared, **options)
         self._opened.append(memory)
         return memory
 

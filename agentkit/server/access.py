@@ -157,6 +157,13 @@ class Access:
         """True if requests need no token."""
         return self.path is None
 
+    @property
+    def callers(self) -> tuple[Caller, ...]:
+        """The senders that can use the server: the owner of each token, or the sender of requests without tokens."""
+        if self.path is None:
+            return (self._default_caller,)
+        return tuple(self._callers.values())
+
     def caller(self, header: str | None) -> Caller:
         """Return the sender of a request by its `Authorization` header.
 

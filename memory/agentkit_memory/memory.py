@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, visible_messages
 from agentkit_memory.errors import InvalidArgument
-from agentkit_memory.ingest.ingest_options import IngestOptions, checked_options
+from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.process.async_methods import async_method
-from agentkit_memory.scope import Scope, check_name
+from agentkit_memory.scope import Scope, SharedScope, check_name
 from agentkit_memory.store.records import Erasure, RecallLog, SessionInfo
 from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.ranking.embedder import Embedder
@@ -49,6 +48,7 @@ class Memory(metaclass=Hinted):
     Args:
         target: Folder of `memory.db` and `index/`, or a `postgresql://` URL.
         scope: Scope to read and write; a string is the name of a tenant.
+        shared: Names of shared documents that recalls read too; `ingest(shared=NAME)` stores shared documents.
         index: Folder of the vector index if it is not `target/index`; the address of a Qdrant server (`http://...`),
             which many processes may share; or a function that opens a custom index. Required with a URL as `target`.
         embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of an embedder,
@@ -70,6 +70,7 @@ class Memory(metaclass=Hinted):
         target: str | os.PathLike[str],
         *,
         scope: Scope | str = "local",
+        shared: Iterable[str] = (),
         index: str | os.PathLike[str] | IndexOpener | None = None,
         embedder: Embedder | str | None = None,
         timeout: float = 5.0,
@@ -80,15 +81,24 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.open_store import OpenStore
 
         self._scope = Scope.of(scope)
+        self._shared = SharedScope.all_of(shared)
         self._store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
         self._has_admin = True
         remove_copy(self._store.database)
 
     @with_option_hints
-    def within(self, scope: Scope | str) -> Memory:
-        """Return a memory of another scope in the same store, without `admin`. Closing either memory closes both."""
+    def within(self, scope: Scope | str, *, shared: Iterable[str] | None = None) -> Memory:
+        """Return a memory of another scope in the same store, without `admin`. Closing either memory closes both.
+
+        Args:
+            scope: The scope; a string is the name of a tenant.
+            shared: Names of shared documents that recalls read too; None: the same as this memory.
+        """
         other = object.__new__(Memory)
         other._scope = Scope.of(scope)
+        other._shared = self._shared
+        if shared is not None:
+            other._shared = SharedScope.all_of(shared)
         other._store = self._store
         other._has_admin = False
         return other
@@ -97,6 +107,11 @@ class Memory(metaclass=Hinted):
     def scope(self) -> Scope:
         """Scope that is read and written."""
         return self._scope
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Names of the shared documents that recalls read too."""
+        return tuple([each.name for each in self._shared])
 
     @property
     def admin(self) -> Admin:
@@ -121,6 +136,7 @@ class Memory(metaclass=Hinted):
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
         options: IngestOptions | None = None,
+        shared: str | None = None,
         on_progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
         """Store text, Markdown, HTML, PDF and JSON lines files, and index them.
@@ -133,35 +149,20 @@ class Memory(metaclass=Hinted):
         Args:
             paths: Files and folders. Named files may have any ending; in folders, files with known endings are read.
             options: Options for reading the files.
+            shared: Name of shared documents to store the files in, instead of this scope: every memory of the store
+                with this name in its `shared` reads these documents, and no erasure of a tenant removes them.
             on_progress: Called after every file, and repeatedly within a large file.
 
         Raises:
+            InvalidArgument: The name of shared documents is invalid.
             IngestError: The paths or the options have the wrong type, or none of the paths exists. Files that cannot be
                 read, and missing files among several paths, are in `IngestReport.errors`.
             StoreError: The database cannot be written.
         """
-        from agentkit_memory.ingest.document_writer import DocumentWriter
-        from agentkit_memory.ingest.find_files import checked_paths
-        from agentkit_memory.ingest.pipeline import ingest_files
-        from agentkit_memory.store.outbox import pending
-
-        sources, how = checked_paths(paths), checked_options(options, on_progress)
-        store, scope = self._store, self._own_scope()
-
-        def index() -> None:
-            # The index of another process embeds its items itself.
-            store.index_if_free(scope)
-
-        # The index is opened first, so that a missing extra raises before anything is stored.
-        if not store.indexes.is_open:
-            index()
-        writer = DocumentWriter(store.database, scope, self.scope.key)
-        report = ingest_files(writer, sources, how, on_progress, index)
-        store.index_if_free(scope)
-        waiting = pending(store.database)
-        if waiting:
-            store.catch_up_later()
-        return replace(report, pending=waiting)
+        owner: Scope | SharedScope = self.scope
+        if shared is not None:
+            owner = SharedScope.of(shared)
+        return self._store.ingest(owner, paths, options, on_progress)
 
     @with_option_hints
     def recall(
@@ -207,7 +208,9 @@ class Memory(metaclass=Hinted):
         valid_at = store.database.clock()
         at = valid_at if now is None else seconds(now)
         how = named_policy(policy)
-        request = RecallRequest(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
+        shared = self._shared
+        request = RecallRequest(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where, shared)
+        store.missing_documents.warn(self.scope, shared)
         with store.database.computing.hold() as permit:
             sources = Sources(store.indexes, store.embedders, store.logs, permit)
             recall, waits = search(sources, request)
@@ -310,6 +313,24 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.ingest.given_documents import Documents
 
         return Documents(self._store.database, self.scope, self._store.catch_up_later)
+
+    @with_option_hints
+    def shared_documents(self, name: str) -> Documents:
+        """Return shared documents of the store, to `add`, `list`, `get` and `forget` them; see `ingest`.
+
+        Raises:
+            InvalidArgument: The name is invalid.
+        """
+        from agentkit_memory.ingest.given_documents import Documents
+
+        return Documents(self._store.database, SharedScope.of(name), self._store.catch_up_later)
+
+    def missing_documents(self) -> list[str]:
+        """Return warnings: the tenant of this scope reads no documents, although the store has documents of others.
+
+        The first recall of a tenant logs these warnings. A shared name without documents is a warning too.
+        """
+        return self._store.missing_documents.problems(self.scope.tenant, self._shared)
 
     @property
     def facts(self) -> Facts:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded, is_address
@@ -20,8 +22,14 @@ from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.reembed.switching import establish, renew
+from agentkit_memory.store.missing_documents import MissingDocuments
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
+
+if TYPE_CHECKING:
+    from agentkit_memory.ingest.ingest_options import IngestOptions
+    from agentkit_memory.ingest.report import IngestProgress, IngestReport
+    from agentkit_memory.scope import Scope, SharedScope
 
 __all__ = ["OpenStore"]
 
@@ -89,6 +97,7 @@ class OpenStore:
         """Threads that turn messages into items and index items, woken by changes and by recalls that found waiting
         work. Two threads, so that messages still become items while a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
+        self.missing_documents = MissingDocuments(self.database)
         # If a removal fails again, the store is still opened; the next opening resumes the removal.
         with suppress(StoreError):
             resume_removals(self.database)
@@ -100,6 +109,39 @@ class OpenStore:
         except BaseException:
             self.close()
             raise
+
+    def ingest(
+        self,
+        owner: Scope | SharedScope,
+        paths: object,
+        options: IngestOptions | None,
+        on_progress: Callable[[IngestProgress], None] | None,
+    ) -> IngestReport:
+        """Store the documents of files for an owner, and index them; see `Memory.ingest`."""
+        from agentkit_memory.ingest.document_writer import DocumentWriter
+        from agentkit_memory.ingest.find_files import checked_paths
+        from agentkit_memory.ingest.ingest_options import checked_options
+        from agentkit_memory.ingest.pipeline import ingest_files
+        from agentkit_memory.store.outbox import pending
+        from agentkit_memory.store.scope_rows import scope_id
+
+        sources, how = checked_paths(paths), checked_options(options, on_progress)
+        scope = scope_id(self.database, owner)
+
+        def index() -> None:
+            # The index of another process embeds its items itself.
+            self.index_if_free(scope)
+
+        # The index is opened first, so that a missing extra raises before anything is stored.
+        if not self.indexes.is_open:
+            index()
+        writer = DocumentWriter(self.database, scope, owner.key)
+        report = ingest_files(writer, sources, how, on_progress, index)
+        self.index_if_free(scope)
+        waiting = pending(self.database)
+        if waiting:
+            self.catch_up_later()
+        return replace(report, pending=waiting)
 
     def index_if_free(self, scope: int | None = None) -> None:
         """Index the waiting items, of one scope or of all scopes.

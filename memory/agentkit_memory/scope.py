@@ -1,8 +1,9 @@
-"""`Scope`: the owner of stored items."""
+"""`Scope`: the owner of stored items; and `SharedScope`: documents that several tenants may read."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, Self, TypeAlias
 
@@ -12,13 +13,17 @@ from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["MAX_NAME", "NAMES", "Scope", "check_name"]
+__all__ = ["MAX_NAME", "NAMES", "SHARED", "Scope", "SharedScope", "check_name"]
 
 NAMES = ("tenant", "user", "session", "agent")
 """The names of a scope, in order."""
 
 MAX_NAME = 255
 """Maximum characters of the name of a tenant, user, session or agent."""
+
+SHARED = "shared:"
+"""Start of the stored names of shared documents, with which no tenant may start: so that no `Scope`, and therefore no
+session, fact, run or token, can belong to shared documents."""
 
 
 def _stored_name(name: str) -> str:
@@ -28,6 +33,17 @@ def _stored_name(name: str) -> str:
     if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
         raise InvalidArgument(f"{name!r} contains NUL or an unpaired surrogate, which no database can store")
     return name
+
+
+def _tenant_name(name: str) -> str:
+    """Return the name of a tenant that a database can store."""
+    if name.startswith(SHARED):
+        raise InvalidArgument(
+            f"{name!r:.80}: names that start with {SHARED!r} belong to shared documents, not to tenants; to read "
+            f"shared documents, pass shared=[{name.removeprefix(SHARED)!r:.80}] to Memory",
+            value=name,
+        )
+    return _stored_name(name)
 
 
 _Name: TypeAlias = Annotated[str, AfterValidator(_stored_name)]
@@ -49,7 +65,7 @@ class Scope:
             names are too long together.
     """
 
-    tenant: Annotated[str, Field(min_length=1), AfterValidator(_stored_name)] = "local"
+    tenant: Annotated[str, Field(min_length=1), AfterValidator(_tenant_name)] = "local"
     user: _Name = ""
     session: _Name = ""
     agent: _Name = ""
@@ -98,10 +114,58 @@ class Scope:
         """Return the scopes that a reader in this scope reads: this scope and every wider scope of its tenant."""
         return tuple([Scope(*names) for names in product(*self.readable_names().values())])
 
-    def readable_names(self) -> dict[str, list[str]]:
-        """Return, for each field of a scope, the names in the scopes that a reader in this scope reads."""
+    def readable_names(self, shared: Sequence[SharedScope] = ()) -> dict[str, list[str]]:
+        """Return, for each field of a scope, the names in the scopes that a reader in this scope reads.
+
+        `shared` adds scopes of shared documents; these have no users, sessions or agents.
+        """
         names = {name: list(dict.fromkeys(["", own])) for name, own in zip(NAMES, self.names, strict=True)}
-        return names | {NAMES[0]: [self.tenant]}
+        return names | {NAMES[0]: [self.tenant, *[each.names[0] for each in shared]]}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedScope:
+    """The scope of shared documents, which belong to no tenant."""
+
+    name: str
+
+    @classmethod
+    def of(cls, name: object) -> SharedScope:
+        """Return the scope of shared documents with a name.
+
+        Raises:
+            InvalidArgument: The name is not text, is empty or too long, or cannot be stored.
+        """
+        check_name("shared", name)
+        named = cls(str(name))
+        if not name:
+            raise InvalidArgument("shared: expected the name of shared documents, got an empty text", name="shared")
+        check_name("shared", named.names[0])
+        return named
+
+    @classmethod
+    def all_of(cls, names: object) -> tuple[SharedScope, ...]:
+        """Return the scopes of several shared documents, each once.
+
+        Raises:
+            InvalidArgument: The names are not a list of names.
+        """
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+            raise InvalidArgument(
+                f"shared: expected a list of names of shared documents, such as ['manuals'], got {names!r:.80}",
+                name="shared",
+            )
+        return tuple(dict.fromkeys([cls.of(name) for name in names]))
+
+    @property
+    def names(self) -> tuple[str, str, str, str]:
+        """The names of its row, as `Scope.names`."""
+        return SHARED + self.name, "", "", ""
+
+    @property
+    def key(self) -> str:
+        """The names, joined as `Scope.key`."""
+        return "\0".join(self.names)
 
 
 def check_name(label: str, name: object) -> None:

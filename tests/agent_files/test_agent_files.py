@@ -260,6 +260,12 @@ def test_agents_that_share_a_memory_open_it_once(folder: Path) -> None:
     assert one.memory is two.memory is not None
     one.close()
     assert two.memory.ingest([folder / "tools.py"]).errors == ()
+    readers = []
+    for names in ("[manuals]", "[manuals]", "[prices, manuals]", "[]"):
+        path = written(folder, f"model: offline\nmemory: {{shared: {names}}}\nlayers: prompts\n")
+        readers.append(load_agent(path, memories=memories).memory)
+    assert readers[0] is readers[1] is not readers[2] and readers[3] is one.memory
+    assert [reader.shared for reader in readers if reader] == [("manuals",), ("manuals",), ("prices", "manuals"), ()]
     memories.close()
 
 

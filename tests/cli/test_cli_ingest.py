@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.cli.memory_notes import memory_notes
 from agentkit.memory import Memory
+from agentkit.server import Access, add_token
 from tests.cli.conftest import MAIN, Run, Start
 
 
@@ -128,3 +130,61 @@ def test_a_terminal_sees_a_bar(folder: Path) -> None:
     assert (process.returncode, printed) == (0, b"2 new; 3 chunks written to .agentkit\n")
     assert "reading" in shown
     assert "2/2" in shown
+
+
+def test_documents_belong_to_the_named_tenant_user_or_are_shared(run: Run, folder: Path) -> None:
+    assert run("ingest", "docs/owls.md", "--tenant", "acme").exit_code == 0
+    assert run("ingest", "docs/tides.txt", "--tenant", "acme", "--user", "ada").exit_code == 0
+    shared = run("ingest", "docs", "--shared", "manuals")
+    assert (shared.exit_code, "`memory: {shared: [manuals]}`" in shared.stderr) == (0, True)
+    owls, tides = ("when does the barn owl hunt", "docs/owls.md"), ("tides moon", "docs/tides.txt")
+    cases = (
+        (owls, ("--tenant", "acme"), True),
+        (tides, ("--tenant", "acme"), False),
+        (tides, ("--tenant", "acme", "--user", "ada"), True),
+        (tides, ("--tenant", "acme", "--user", "bob"), False),
+        (owls, (), False),
+        (owls, ("--tenant", "bolt"), False),
+        (owls, ("--shared", "manuals"), True),
+        (tides, ("--tenant", "bolt", "--user", "bob", "--shared", "manuals"), True),
+        (tides, ("--tenant", "acme", "--shared", "manual"), False),
+        (tides, ("--tenant", "acme", "--shared", "manual", "--shared", "manuals"), True),
+    )
+    wrong = []
+    for (question, source), options, is_recalled in cases:
+        if (source in run("recall", question, *options).stdout) != is_recalled:
+            wrong.append((question, options))
+    assert wrong == []
+    for options in (("--tenant", "acme"), ("--user", "ada")):
+        assert run("ingest", "docs", "--shared", "manuals", *options).exit_code == 2
+    assert run("ingest", "docs", "--tenant", "shared:manuals").exit_code == 1
+
+
+def test_a_token_of_a_tenant_without_documents_is_created_with_a_note(run: Run, ingested: None, folder: Path) -> None:
+    notes = {tenant: run("token", tenant, "--tenant", tenant).stderr for tenant in ("acme", "local")}
+    assert {tenant: "has no documents" in note for tenant, note in notes.items()} == {"acme": True, "local": False}
+    (folder / ".agentkit" / "memory.db").write_bytes(b"corrupt")
+    assert run("token", "cell", "--tenant", "cell").exit_code == 0
+
+
+def test_a_server_names_tenants_without_documents_and_how_to_name_users(folder: Path) -> None:
+    def kinds(access: Access, *sources: object) -> list[str]:
+        texts, known = memory_notes(sources, access), ("without a user", "no documents", "without documents")
+        return [kind for text in texts for kind in known if kind in text]
+
+    add_token("access.yaml", "web", "acme")
+    with Memory("home") as memory:
+        shared = memory.within("local", shared=["manuals"])
+        assert kinds(Access()) == kinds(Access(), None, object()) == []
+        assert kinds(Access("access.yaml"), memory) == ["without a user"]
+        memory.documents.add("Owls", source="owls")
+        assert kinds(Access(), memory) == ["without a user"]
+        assert kinds(Access("access.yaml"), memory, None) == ["without a user", "no documents"]
+        memory.shared_documents("manuals").add("Owls", source="owls")
+        assert kinds(Access("access.yaml"), shared) == ["without a user"]
+        assert kinds(Access("access.yaml"), shared, memory) == ["without a user", "no documents"]
+        add_token("access.yaml", "ada", "acme", user="ada")
+        assert kinds(Access("access.yaml"), memory) == ["no documents"]
+        for number in range(5):
+            add_token("access.yaml", f"t{number}", f"t{number}")
+        assert kinds(Access("access.yaml"), memory) == [*["no documents"] * 3, "without documents"]

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import DownloadColumn
 
-from agentkit.cli.agent_option import AgentSource, memory_of
-from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory
+from agentkit.cli.agent_option import AgentSource, memory_of, scope_of
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, open_memory, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
 from agentkit_memory import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
@@ -37,6 +37,18 @@ def ingest(
         list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to store as metadata. Repeatable.")
     ] = None,
     agent: AgentSource = None,
+    tenant: TenantName = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="User who alone recalls the documents.")
+    ] = None,
+    shared: Annotated[
+        str | None,
+        typer.Option(
+            "--shared",
+            metavar="NAME",
+            help="Name of shared documents, which agents of all tenants read by this name.",
+        ),
+    ] = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
     home: Home = HOME,
@@ -46,8 +58,12 @@ def ingest(
     Unchanged files are skipped, so the command may be interrupted and restarted at any time. The exit code is 1 if a
     file could not be read or no file was found; all other files are stored.
 
-    Example: agentkit ingest docs/ --lenient
+    The documents belong to the tenant `local` unless --tenant or --shared names another owner.
+
+    Example: agentkit ingest docs/ --tenant acme
     """
+    if shared is not None and (tenant is not None or user is not None):
+        raise typer.BadParameter("--shared is not valid with --tenant or --user: shared documents belong to no tenant")
     named = {"text": text, "title": title, "metadata": metadata}
     fields: dict[str, Any] = {f"record_{field}": tuple(names) for field, names in named.items() if names}
     options = IngestOptions(lenient=lenient, **fields)
@@ -59,7 +75,8 @@ def ingest(
             text = f"reading {now.done}/{now.total} files, {now.chunks} chunks"
             bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
 
-        report = memory.ingest(paths, options=options, on_progress=progress)
+        owned = memory.within(scope_of(memory, tenant, user))
+        report = owned.ingest(paths, options=options, shared=shared and utf8(shared), on_progress=progress)
     if as_json:
         put_json(_report_form(report))
     else:
@@ -67,6 +84,8 @@ def ingest(
         if agent:
             place = f"the memory of {agent}"
         _show_report(report, place)
+        if shared is not None:
+            note(f"agents read these documents by name only: `memory: {{shared: [{shared}]}}` in the agent file")
     if report.errors or not report.files:
         raise typer.Exit(1)
 

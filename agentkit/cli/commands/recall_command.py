@@ -29,6 +29,9 @@ def recall(
     as_json: AsJson = False,
     user: UserName = None,
     tenant: TenantName = None,
+    shared: Annotated[
+        list[str] | None, typer.Option("--shared", metavar="NAME", help="Shared documents to search too. Repeatable.")
+    ] = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -39,6 +42,8 @@ def recall(
     Example: agentkit recall "When do owls hunt?" --limit 3 --why
     """
     with existing_memory(agent, home, tenant, user, embedder) as memory:
+        if shared:
+            memory = memory.within(memory.scope, shared=[*memory.shared, *map(utf8, shared)])
         recall = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
         put_json(_form(recall, why))

@@ -14,6 +14,7 @@ import typer
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
+from agentkit.cli.memory_notes import memory_notes
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.runs_facade import Runs
@@ -112,6 +113,9 @@ def serve(
             _print_address(address, [served.name for served in loaded], as_json=as_json)
             if tokens is None and not as_json:
                 note("the server requires no token: only requests from this machine are accepted")
+            if not as_json:
+                for text in memory_notes([served.agent.memory for served in server.agents], server.access):
+                    note(text)
 
         running.on_ready = print_address
         running.run()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from agentkit.cli.commands.serve_command import ACCESS
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, utf8
 from agentkit.cli.screen import note, put
 
 __all__ = ["token"]
@@ -45,3 +46,16 @@ def token(
         text = json.dumps({"token": text, "file": str(path)})
     put(text)
     note(f"the hash of the token is in {path}")
+    _note_missing_documents(home, utf8(tenant))
+
+
+def _note_missing_documents(home: Path, tenant: str) -> None:
+    """Print a note if the tenant has no documents in the memory of the folder, but other tenants have."""
+    from agentkit_memory import StoreError
+
+    # The token is valid, whatever the state of the memory is; agents of the server can have another memory.
+    with suppress(StoreError):
+        if has_memory(home):
+            with open_memory(home) as memory:
+                for problem in memory.within(tenant).missing_documents():
+                    note(problem)

@@ -27,7 +27,7 @@ from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.pipeline import READERS, text_chunks
 from agentkit_memory.ingest.readers.file_stream import BytesStream
 from agentkit_memory.ingest.readers.section_start import SectionStart
-from agentkit_memory.scope import Scope
+from agentkit_memory.scope import Scope, SharedScope
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import read_metadata, written_metadata
@@ -103,7 +103,7 @@ def _content_source(content: str | bytes, image: Image | None) -> str:
 class Documents(metaclass=Hinted):
     """The documents of one scope. `on_change` is called after each change, to start indexing."""
 
-    def __init__(self, database: Database, scope: Scope, on_change: Callable[[], None]) -> None:
+    def __init__(self, database: Database, scope: Scope | SharedScope, on_change: Callable[[], None]) -> None:
         self._database = database
         self._scope = scope
         self._on_change = on_change

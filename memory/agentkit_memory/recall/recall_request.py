@@ -16,7 +16,7 @@ from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
-    from agentkit_memory.scope import Scope
+    from agentkit_memory.scope import Scope, SharedScope
     from agentkit_memory.store.stored_item import StoredItem
 
 __all__ = ["MessageRange", "RecallRequest", "check_question"]
@@ -47,6 +47,8 @@ class RecallRequest:
     """Roles whose messages may be used; None for all."""
     where: RecallFilter | None = None
     """Conditions of every item; None for no conditions."""
+    shared: tuple[SharedScope, ...] = ()
+    """Shared documents that are read too."""
 
     def allows(self, item: StoredItem) -> bool:
         """Return True if the filter allows an item."""

@@ -99,7 +99,7 @@ class Search:
         """
         indexes = sources.indexes
         retrievers = {retriever.name for retriever in request.policy.retrievers}
-        view = read_view(connection, request.scope)
+        view = read_view(connection, request.scope, request.shared)
         index = indexes.opened(view.space)
         # Another process has changed the model: the index of the new space is opened.
         if index is None and indexes.is_open:

@@ -49,7 +49,7 @@ _SAMPLE = (
     .limit(bindparam("most"))
 )
 _INDEXED = (
-    select(items.c.id)
+    select(items.c.id, items.c.scope_id)
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(*_is_indexed, items.c.id.in_(bindparam("ids", expanding=True)))
 )
@@ -134,8 +134,11 @@ def _recent_recalls(database: Database, searcher: _SpaceSearcher, gate: Gate) ->
     with database.read() as connection:
         for row, vector in zip(recent, vectors, strict=True):
             used = used_items(row.candidates)
-            indexed = set(connection.scalars(_INDEXED, {"this": searcher.space.name, "ids": used}))
-            scope_ids = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
+            rows = connection.execute(_INDEXED, {"this": searcher.space.name, "ids": used}).all()
+            indexed = {item.id for item in rows}
+            readable = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
+            # The scopes of the items are added, because the recall can have read shared documents.
+            scope_ids = sorted({*readable, *[item.scope_id for item in rows]})
             tried += len(indexed)
             missed += sorted(indexed - searcher.best_ids(row.query, vector, scope_ids, _HITS))
     return _result("recent recalls", tried, missed, gate.overlap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, func, literal_column, select
 
 from agentkit_memory.database.prepared import Prepared
 from agentkit_memory.database.tables import branches, conversations, scopes, vector_spaces, vector_state
-from agentkit_memory.scope import NAMES, Scope
+from agentkit_memory.scope import NAMES, Scope, SharedScope
 from agentkit_memory.store.scope_rows import READABLE
 from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -71,9 +72,9 @@ class ReadView:
     """True if `MAX_BEHIND` conversations have messages without items, so that `behind` may be incorrect."""
 
 
-def read_view(connection: Connection, scope: Scope) -> ReadView:
-    """Return the state of the store for a reader in `scope`."""
-    own_names, readable = scope.names, scope.readable_names()
+def read_view(connection: Connection, scope: Scope, shared: Sequence[SharedScope] = ()) -> ReadView:
+    """Return the state of the store for a reader in `scope`, who also reads shared documents."""
+    own_names, readable = scope.names, scope.readable_names(shared)
     rows = sorted([tuple(row) for row in _VIEW.rows(connection, readable)], key=itemgetter(0))
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, select
 from agentkit_memory.database.engine import Database, upserts
 from agentkit_memory.database.tables import scopes
 from agentkit_memory.errors import InvalidArgument
-from agentkit_memory.scope import NAMES, Scope
+from agentkit_memory.scope import NAMES, Scope, SharedScope
 
 __all__ = [
     "READABLE",
@@ -35,12 +35,14 @@ _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
-def _find(connection: Connection, scope: Scope) -> int | None:
-    number: int | None = connection.scalar(_FIND, {f"its_{name}": getattr(scope, name) for name in NAMES})
+def _find(connection: Connection, scope: Scope | SharedScope) -> int | None:
+    number: int | None = connection.scalar(
+        _FIND, {f"its_{name}": value for name, value in zip(NAMES, scope.names, strict=True)}
+    )
     return number
 
 
-def scope_id(database: Database, scope: Scope) -> int:
+def scope_id(database: Database, scope: Scope | SharedScope) -> int:
     """Return the number of a scope; a new scope is stored.
 
     The number is a hash of the names, so that the number of an erased scope is never assigned to another scope: an
@@ -53,7 +55,7 @@ def scope_id(database: Database, scope: Scope) -> int:
     return number
 
 
-def number_of(connection: Connection, scope: Scope) -> int:
+def number_of(connection: Connection, scope: Scope | SharedScope) -> int:
     """Return the number of a scope within a transaction; a new scope is stored."""
     candidate = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
     while (number := _find(connection, scope)) is None:
@@ -64,7 +66,7 @@ def number_of(connection: Connection, scope: Scope) -> int:
     return number
 
 
-def known_ids(database: Database, scope: Scope) -> list[int]:
+def known_ids(database: Database, scope: Scope | SharedScope) -> list[int]:
     """Return a list with the number of a scope, or an empty list for a scope that is not stored. No row is added."""
     with database.read() as connection:
         own = _find(connection, scope)

@@ -155,6 +155,7 @@ def test_a_recall_takes_few_statements(
         with Memory(home / str(most), embedder=embedder) as memory:
             memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
             memory.worker().drain()
+            memory.recall("heron")  # the first recall of a tenant also checks its documents
             if waiting:
                 stalling.go_on.clear()  # so that it goes on waiting
                 memory.facts.add("A heron is a bird.")
