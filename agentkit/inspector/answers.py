@@ -13,11 +13,12 @@ from agentkit.ground.threads import in_thread
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
-from agentkit.inspector.journal_view import journal_view, reply_view, usage_view
+from agentkit.inspector.journal_view import journal_view, reply_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
+from agentkit.inspector.run_lists import FIRST_LISTED, run_summary
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, empty_journal
 from agentkit.models.abilities import fitted, text_tokens_of
@@ -29,7 +30,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import RecallResult, recall
 from agentkit.run.parts.session import SessionProtocol
-from agentkit.runs.run_record import RunRecord, WaitingCall
+from agentkit.runs.run_record import RunRecord, RunsWanted, WaitingCall
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -57,13 +58,9 @@ __all__ = [
 ]
 
 _MAX_LISTED = 1_000
-"""Maximum runs, and maximum sessions, in a whole list."""
-_FIRST_LISTED = 50
-"""Maximum runs, and maximum sessions, in the first answer; the page requests the whole lists later."""
+"""Maximum sessions in the whole list."""
 _MAX_NAME = 200
 """Maximum characters of a name in an error."""
-_MAX_INPUT = 160
-"""Maximum characters of an input in a list."""
 
 Json = dict[str, Any]
 
@@ -92,15 +89,13 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
 
     Args:
         source: The objects that the caller may read.
-        is_whole: True for whole lists. False for their first entries; `more` then has the names of the cut lists.
+        is_whole: True for the whole list of sessions; False for its first entries. The runs are the first part of
+            their list, see `list_answer`.
     """
-    limit = _MAX_LISTED if is_whole else _FIRST_LISTED
+    limit = _MAX_LISTED if is_whole else FIRST_LISTED
     agents, runs, sessions = await asyncio.gather(
-        source.agents(), source.runs(limit=limit), source.sessions(limit=limit)
+        source.agents(), source.runs(RunsWanted(limit=FIRST_LISTED)), source.sessions(limit=limit)
     )
-    more: list[str] = []
-    if not is_whole:
-        more = [name for name, rows in (("runs", runs), ("sessions", sessions)) if len(rows) >= limit]
     return {
         "agents": [
             {
@@ -112,9 +107,10 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
             }
             for name, agent in agents.items()
         ],
-        "more": more,
-        "runs": [_summary(run) for run in runs],
+        "runs": [run_summary(run) for run in runs.runs],
+        "older": runs.older,
         "sessions": list(sessions),
+        "has_more_sessions": not is_whole and len(sessions) >= limit,
         "targets": list(TARGETS),
         "chat_templates": list(CHAT_TEMPLATES),
     }
@@ -134,7 +130,7 @@ def _run_view(run: RunRecord) -> Json:
     journal = _journal(run)
     # The stored number is older than the journal while the run continues.
     count = {"tool_errors": len(journal.tool_errors)}
-    return {**_summary(run), **count, "error": error, "waiting": waiting, "journal": journal_view(journal)}
+    return {**run_summary(run), **count, "error": error, "waiting": waiting, "journal": journal_view(journal)}
 
 
 def _waiting_call(call: WaitingCall) -> Json:
@@ -147,12 +143,12 @@ def _waiting_call(call: WaitingCall) -> Json:
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
     """Return a session with the turns around `turn`, or its last turns; a turn of a stored run has the run's id."""
-    session, newest = await asyncio.gather(_session(source, name), source.runs(limit=1, session=name))
+    session, newest = await asyncio.gather(_session(source, name), source.runs(RunsWanted(limit=1, session=name)))
     bounds = turn_bounds(session.conversation)
     first = first_turn(len(bounds) - 1, turn)
     runs = await _runs(source, name, session, bounds[first : first + MAX_TURNS + 1])
     view = await in_thread(session_view, session, runs=runs, turn=turn)
-    return {**view, "session": name, "agents": [run.agent for run in newest]}
+    return {**view, "session": name, "agents": [run.agent for run in newest.runs]}
 
 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
@@ -272,35 +268,6 @@ async def decide_answer(source: InspectorSource, request: Decide) -> Json:
     return {"run": request.run}
 
 
-def _summary(run: RunRecord) -> Json:
-    """Return a run as a row of the list."""
-    text, status = "", run.state
-    if run.input is not None:
-        text = run.input.text[:_MAX_INPUT]
-    # The page shows no separate state for queued runs.
-    if status == "queued":
-        status = "running"
-    seconds = None
-    if run.has_ended and run.created_at:
-        seconds = max(0.0, run.updated_at - run.created_at)
-    error_class = ""
-    if run.error is not None:
-        error_class = run.error.type
-    return {
-        "id": run.run_id,
-        "agent": run.agent,
-        "session": run.session,
-        "user": run.user,
-        "status": status,
-        "input": text,
-        "started_at": run.created_at or None,
-        "seconds": seconds,
-        "usage": usage_view(run.usage),
-        "error_class": error_class,
-        "tool_errors": run.tool_errors,
-    }
-
-
 def _journal(run: RunRecord) -> Journal:
     if run.journal is None:
         return empty_journal(run)
@@ -328,7 +295,8 @@ async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bo
     if not ids:
         return {}
     # The messages of a session name also runs that were deleted.
-    stored = {run.run_id for run in await source.runs(limit=len(ids), session=name, ids=ids)}
+    listed = await source.runs(RunsWanted(limit=len(ids), session=name, ids=ids))
+    stored = {run.run_id for run in listed.runs}
     return {at: run_id for at, run_id in run_ids.items() if run_id in stored}
 
 
@@ -393,8 +361,10 @@ async def _call_of_turn(
         runs = await _runs(source, name, session, bounds[turn : turn + 2] if turn >= 0 else ())
         if runs and (run_id := runs.get(bounds[turn])) is not None:
             return await _call_of_run(source, run_id, base.step)
-        agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
-        agent_name = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
+        agents, newest = await asyncio.gather(
+            source.agents(), source.runs(RunsWanted(limit=FIRST_LISTED, session=name))
+        )
+        agent_name = next((run.agent for run in newest.runs if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, agent_name)
     call = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
     return _ModelCall(agent, call.ctx, base.step or call.steps, call.steps, reply=call.reply)

@@ -24,7 +24,7 @@ from agentkit.errors import AgentError
 from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
 from agentkit.ground.request_json import request_json
-from agentkit.inspector import answers, page_requests
+from agentkit.inspector import answers, page_requests, run_lists
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
@@ -135,6 +135,13 @@ def routes(source: SourceOf) -> list[Route]:
             lambda caller_source, request: answers.overview(caller_source, is_whole="all" in request.query_params),
         ),
         api("run", "GET", lambda caller_source, request: answers.run_answer(caller_source, _parameter(request, "id"))),
+        api(
+            "runs",
+            "GET",
+            lambda caller_source, request: run_lists.list_answer(
+                caller_source, page_requests.ListRequest.model_validate(dict(request.query_params))
+            ),
+        ),
         api(
             "session",
             "GET",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -14,12 +14,22 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.ground.contained import contained
 from agentkit.inspector.journal_view import waiting_calls
-from agentkit.inspector.source import empty_journal
+from agentkit.inspector.source import MAX_FIGURES, empty_journal
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
-from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
+from agentkit.runs.run_matching import matches, sort_value
+from agentkit.runs.run_record import (
+    RunError,
+    RunFigures,
+    RunList,
+    RunRecord,
+    RunState,
+    RunsWanted,
+    WaitingCall,
+    tokens_of,
+)
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
@@ -69,15 +79,18 @@ class LocalSource:
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
         """Add a run of another program; `error` is the error that ended the run, or None."""
         state, waiting, failure = _state(journal, self._agents.get(journal.agent), error)
+        # A journal has the times of results only. 0 is an unknown time.
+        times = [entry.at for entry in journal.entries if entry.at is not None] or [0.0]
         self._store(
             RunRecord(
                 run_id=journal.run_id,
                 agent=journal.agent,
                 state=state,
-                created_at=0.0,  # unknown
-                updated_at=0.0,
+                created_at=times[0],
+                updated_at=times[-1],
                 session=journal.session,
                 input=journal.context.user_input,
+                usage=journal.usage,
                 waiting=waiting,
                 error=failure,
                 tool_errors=len(journal.tool_errors),
@@ -88,11 +101,23 @@ class LocalSource:
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return self._agents
 
-    async def runs(
-        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunRecord]:
-        newest = [run for run in reversed(self._runs.values()) if ids is None or run.run_id in ids]
-        return [run for run in newest if session is None or run.session == session][:limit]
+    async def runs(self, wanted: RunsWanted) -> RunList:
+        runs = [run for run in reversed(self._runs.values()) if matches(run, wanted)]
+        runs.sort(key=lambda run: sort_value(run, wanted.order), reverse=True)
+        ids = [run.run_id for run in runs]
+        if wanted.before in ids:
+            runs = runs[ids.index(wanted.before) + 1 :]
+        older = None
+        if len(runs) > wanted.limit:
+            older = runs[wanted.limit - 1].run_id
+        return RunList(runs[: wanted.limit], older)
+
+    async def figures(self, agent: str) -> Sequence[RunFigures]:
+        runs = [run for run in reversed(self._runs.values()) if run.agent == agent][:MAX_FIGURES]
+        return [
+            RunFigures(run.created_at, sort_value(run, "longest"), run.state, tokens_of(run.usage), run.cost or 0.0)
+            for run in runs
+        ]
 
     async def run(self, run_id: str) -> RunRecord | None:
         run = self._runs.get(run_id)
@@ -208,7 +233,10 @@ class LocalSource:
             journal, state, error = getattr(failure, "journal", None), "failed", _error(failure)
         if journal is None:
             journal = run.journal
-        run = replace(run, journal=journal, tool_errors=tool_error_count(journal), updated_at=time.time())
+        usage = run.usage
+        if journal is not None:
+            usage = journal.usage
+        run = replace(run, journal=journal, usage=usage, tool_errors=tool_error_count(journal), updated_at=time.time())
         ended = replace(run, state=state, waiting=waiting, error=error)
         # The run can have been removed, because too many runs are stored.
         if run.run_id in self._runs:

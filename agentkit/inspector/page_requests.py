@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, StrictInt
 
-__all__ = ["Base", "CompositionRequest", "Decide", "Decided", "RecallNow", "Start"]
+from agentkit.runs.run_record import RunOrder, RunState, RunsWanted
+
+__all__ = ["Base", "CompositionRequest", "Decide", "Decided", "ListRequest", "RecallNow", "Start"]
 
 Name = Annotated[str, Field(max_length=4_000)]
 
@@ -25,6 +27,31 @@ class Base(_Body):
     """Agent that composes; by default the agent of the turn's run, or else the latest agent of the session."""
     step: int | None = None
     """Number of the model call, from 1; None for the last call."""
+
+
+class ListRequest(_Body):
+    """Query of a part of the list of runs. An empty text is no filter."""
+
+    state: RunState | Literal[""] = ""
+    agent: Name = ""
+    user: Name = ""
+    error: Name = ""
+    text: Name = ""
+    order: RunOrder = "newest"
+    before: Name | None = None
+
+    def wanted(self, limit: int) -> RunsWanted:
+        """Return the filters."""
+        return RunsWanted(
+            state=self.state or None,
+            agent=self.agent or None,
+            user=self.user or None,
+            error=self.error or None,
+            text=self.text,
+            order=self.order,
+            before=self.before,
+            limit=limit,
+        )
 
 
 class CompositionRequest(_Body):

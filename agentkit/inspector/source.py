@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
@@ -10,13 +10,16 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
-from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_record import RunFigures, RunList, RunRecord, RunsWanted
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["InspectorSource", "SourceOf", "empty_journal"]
+__all__ = ["MAX_FIGURES", "InspectorSource", "SourceOf", "empty_journal"]
+
+MAX_FIGURES = 5_000
+"""Maximum number of runs in the statistics of an agent."""
 
 
 def empty_journal(run: RunRecord) -> Journal:
@@ -31,16 +34,16 @@ class InspectorSource(Protocol):
         """Return the agents by name."""
         ...
 
-    async def runs(
-        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunRecord]:
-        """Return the newest runs, newest first. Their agents are keys of `agents`.
+    async def runs(self, wanted: RunsWanted) -> RunList:
+        """Return a part of the list of runs. Their agents are keys of `agents`.
 
-        Args:
-            limit: Maximum number of runs.
-            session: Name of a session, to return only its runs.
-            ids: Ids of runs, to return only these runs.
+        The tenant of the filters is ignored: the tenant is the tenant of the caller, and the user is the user of the
+        caller, if the caller has a user.
         """
+        ...
+
+    async def figures(self, agent: str) -> Sequence[RunFigures]:
+        """Return figures of the newest runs of an agent, newest first, at most `MAX_FIGURES`."""
         ...
 
     async def run(self, run_id: str) -> RunRecord | None:

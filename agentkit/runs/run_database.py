@@ -99,11 +99,18 @@ runs_table = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
+    # Columns of the list of runs: its filters and its orders.
+    sa.Column("error", sa.Text, nullable=False, server_default=""),  # class of the error
+    sa.Column("tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("cost", sa.Float, nullable=False, server_default="0"),  # US dollars; 0 if a price is unknown
+    sa.Column("seconds", sa.Float, nullable=False, server_default="0"),  # until the end
+    sa.Column("words", sa.Text, nullable=False, server_default=""),  # see `searched_words`
     sa.Column("fence", sa.Text),  # key of the attempt that may write; null without an attempt
     sa.Column("input", sa.Text),  # JSON, as are usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
+    *[sa.Index(f"ix_agentkit_runs_{name}", "tenant", name, "number") for name in conversions.LISTED],
     sa.Index("ix_agentkit_runs_state", "state", "worker"),
     sqlite_autoincrement=True,
 )

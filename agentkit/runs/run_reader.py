@@ -15,7 +15,17 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_database import RunDatabase, keys_table, lines_table, runs_table
 from agentkit.runs.run_decisions import calls_of
 from agentkit.runs.run_errors import RunNotFound
-from agentkit.runs.run_record import ENDED, RunRecord, RunState, RunsWanted, WaitingCall
+from agentkit.runs.run_filters import (
+    MAX_EXAMINED,
+    indexed_conditions,
+    is_after,
+    is_at_or_before,
+    newest_first,
+    sort_key,
+    unindexed_filters,
+    wanted_texts,
+)
+from agentkit.runs.run_record import ENDED, RunFigures, RunList, RunRecord, RunState, RunsWanted, WaitingCall
 from agentkit.runs.run_rows import record_of
 
 __all__ = ["RunReader", "can_be_stored"]
@@ -101,37 +111,83 @@ class RunReader:
         return records[0]
 
     def page(self, wanted: RunsWanted) -> list[RunRecord]:
-        """Return runs, the newest first.
+        """Return runs in the requested order.
 
         Raises:
             RunNotFound: No run has the id `before`.
         """
-        # `+ 0` makes SQLite use the index of the ids: it would otherwise read all runs in the order of the number.
-        number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
+        query = self._query(wanted)
+        if query is None:
+            return []
+        return self._records(query)
+
+    def listed(self, wanted: RunsWanted) -> RunList:
+        """Return a part of a list of runs. It examines at most `MAX_EXAMINED` runs, whatever the filters are.
+
+        Raises:
+            RunNotFound: No run has the id `before`.
+        """
+        query = self._query(wanted)
+        if query is None:
+            return RunList([], None)
+        last = None
+        # Ids are few, and can be the ids of old runs.
+        if unindexed_filters(wanted) and wanted.ids is None:
+            examined = self._after(sa.select(_runs.c.run_id, *sort_key(wanted)), wanted)
+            examined = examined.where(*indexed_conditions(wanted)).order_by(*newest_first(wanted))
+            limited = examined.offset(MAX_EXAMINED - 1).limit(1)
+            last = self._work(lambda connection: connection.execute(limited).first())
+        if last is not None:
+            query = query.where(is_at_or_before(wanted, last[1:]))
+        records = self._records(query)
+        if len(records) >= wanted.limit:
+            return RunList(records, records[-1].run_id)
+        if last is not None:
+            return RunList(records, last[0])
+        return RunList(records, None)
+
+    def figures(self, agent: str, *, tenant: str, user: str | None = None, limit: int) -> list[RunFigures]:
+        """Return figures of the newest runs of an agent, newest first; of one user, or of all users."""
+        row = _runs.c
+        query = sa.select(row.created_at, row.seconds, row.state, row.tokens, row.cost)
+        query = query.where(row.tenant == tenant, row.agent == agent, row.top.is_(None))
+        if user is not None:
+            query = query.where(row.user == user)
+        query = query.order_by(row.number.desc()).limit(limit)
+        return self._work(lambda connection: [RunFigures(*values) for values in connection.execute(query)])
+
+    def _query(self, wanted: RunsWanted) -> sa.Select[Any] | None:
+        """Return the query of runs; None if no run can match, because a database cannot store a text of the filters."""
+        if not all(can_be_stored(text) for text in wanted_texts(wanted)):
+            return None
         query = sa.select(_runs)
         if wanted.is_short:
             outcome = sa.case((sa.func.length(_runs.c.outcome) <= _MAX_SHORT_OUTCOME, _runs.c.outcome)).label("outcome")
             query = sa.select(*[column for column in _runs.c if column.name != "outcome"], outcome)
-        query = query.where(_runs.c.top.is_(None)).order_by(number.desc())
-        query = query.limit(wanted.limit).offset(wanted.offset)
-        for name in ("tenant", "agent", "session", "user", "state", "schedule"):
-            if (value := getattr(wanted, name)) is not None:
-                if not can_be_stored(value):
-                    return []
-                query = query.where(_runs.c[name] == value)
+        query = query.where(_runs.c.top.is_(None), *indexed_conditions(wanted), *unindexed_filters(wanted))
         if wanted.ids is not None:
             query = query.where(_runs.c.run_id.in_([run_id for run_id in wanted.ids if can_be_stored(run_id)]))
-        if wanted.before is not None:
-            before = sa.select(_runs.c.number).where(_runs.c.run_id == wanted.before)
-            if wanted.tenant is not None:
-                before = before.where(_runs.c.tenant == wanted.tenant)
-            first = None
-            if can_be_stored(wanted.before):
-                first = self._work(lambda connection: connection.scalar(before))
-            if first is None:
-                raise RunNotFound(wanted.before)
-            query = query.where(_runs.c.number < first)
-        return self._records(query)
+        query = query.order_by(*newest_first(wanted)).limit(wanted.limit).offset(wanted.offset)
+        after: sa.Select[Any] = self._after(query, wanted)
+        return after
+
+    def _after(self, query: Any, wanted: RunsWanted) -> Any:
+        """Return a query of the runs after the run `before`.
+
+        Raises:
+            RunNotFound: No run has the id `before`.
+        """
+        if wanted.before is None:
+            return query
+        key = sa.select(*sort_key(wanted)).where(_runs.c.run_id == wanted.before)
+        if wanted.tenant is not None:
+            key = key.where(_runs.c.tenant == wanted.tenant)
+        before = None
+        if can_be_stored(wanted.before):
+            before = self._work(lambda connection: connection.execute(key).first())
+        if before is None:
+            raise RunNotFound(wanted.before)
+        return query.where(is_after(wanted, before))
 
     def ended_before(self, time: float, tenant: str | None, limit: int) -> list[str]:
         """Return ids of runs that ended before a time, of one tenant or of all tenants, the oldest first."""

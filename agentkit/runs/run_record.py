@@ -20,10 +20,15 @@ __all__ = [
     "ExecutorName",
     "RunError",
     "RunEvent",
+    "RunFigures",
+    "RunList",
+    "RunOrder",
     "RunRecord",
     "RunState",
     "RunsWanted",
     "WaitingCall",
+    "searched_words",
+    "tokens_of",
     "usage_since",
 ]
 
@@ -32,6 +37,8 @@ RunState: TypeAlias = Literal["queued", "running", "waiting", "finished", "faile
 STATES: tuple[RunState, ...] = get_args(RunState)
 ENDED: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
 """Final states of a run, unless it is resumed."""
+_MAX_SEARCHED = 2_000
+"""Maximum characters of an input that a search of runs reads."""
 ExecutorName: TypeAlias = Literal["process", "dbos"]
 """Executor of a run. `process`: a task of one server. `dbos`: any worker on the database."""
 
@@ -183,6 +190,10 @@ class RunRecord(metaclass=Hinted):
         return self.usage.money
 
 
+RunOrder: TypeAlias = Literal["newest", "longest", "tokens", "cost"]
+"""Order of a list of runs. All orders are descending, and the newest of equal runs is first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsWanted:
     """Filter of runs: a run must have each value that is not None."""
@@ -192,8 +203,13 @@ class RunsWanted:
     session: str | None = None
     user: str | None = None
     state: RunState | None = None
+    error: str | None = None
+    """Name of the class of the error."""
+    text: str | None = None
+    """Words that the run contains in its input, its id, or the name of its agent, its session or its user."""
+    order: RunOrder = "newest"
     before: str | None = None
-    """Only runs that are older than the run with this id."""
+    """Only runs that are after the run with this id in the order; older runs, in the order `newest`."""
     ids: Collection[str] | None = None
     """Only runs with one of these ids."""
     schedule: str | None = None
@@ -202,6 +218,44 @@ class RunsWanted:
     limit: int = 50
     """Maximum number of runs."""
     offset: int = 0
+
+
+class RunList(NamedTuple):
+    """A part of a list of runs."""
+
+    runs: Sequence[RunRecord]
+    older: str | None
+    """The value of `RunsWanted.before` for the next part; None for the last part.
+
+    A part can be shorter than its limit, or empty: a search examines a maximum of runs.
+    """
+
+
+class RunFigures(NamedTuple):
+    """Time, cost and result of one run, for statistics."""
+
+    created_at: float
+    """Seconds since 1970."""
+    seconds: float
+    """Duration until the end; 0 before the end."""
+    state: RunState
+    tokens: int
+    cost: float
+    """US dollars; 0 if a price is unknown."""
+
+
+def searched_words(record: RunRecord) -> str:
+    """Return the text of a run that a search reads: the start of its input, its names and its id, in lower case."""
+    text = ""
+    if record.input is not None:
+        text = record.input.text[:_MAX_SEARCHED]
+    session = record.session or ""
+    return "\n".join([text, record.agent, f"{record.user}/{session}", record.run_id]).casefold()
+
+
+def tokens_of(usage: Usage) -> int:
+    """Return the tokens of all prompts and replies."""
+    return usage.input_tokens + usage.output_tokens
 
 
 def usage_since(before: Usage, now: Usage) -> Usage:

@@ -13,7 +13,15 @@ from pydantic_core import to_json
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.parts.decisions import Decision, Denied, read_decision
 from agentkit.runs.run_database import call_of, finite_number, runs_table, stored_call, stored_text
-from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunState, WaitingCall
+from agentkit.runs.run_record import (
+    RunError,
+    RunEvent,
+    RunRecord,
+    RunState,
+    WaitingCall,
+    searched_words,
+    tokens_of,
+)
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = [
@@ -57,6 +65,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
         "attempts": record.attempts,
         "leg": 0,
         "input": input_json,
+        "words": stored_text(searched_words(record)),
         **ended_row(record),
     }
 
@@ -74,9 +83,18 @@ def ended_row(record: RunRecord) -> dict[str, Any]:
     if record.state != "waiting":
         calls = record.waiting
     outcome["waiting"] = [[call.call_id, call.tool, call.arguments] for call in calls]
+    error, seconds = "", 0.0
+    if record.error is not None:
+        error = stored_text(record.error.type)
+    if record.has_ended:
+        seconds = max(0.0, record.updated_at - record.created_at)
     return {
         "state": record.state,
         "updated_at": record.updated_at,
+        "error": error,
+        "tokens": tokens_of(record.usage),
+        "cost": record.cost or 0.0,
+        "seconds": seconds,
         "usage": json_text(asdict(record.usage)),
         "outcome": json_text(outcome),
     }

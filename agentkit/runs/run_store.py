@@ -251,6 +251,8 @@ class RunStore(RunReader):
         def end(connection: sa.Connection) -> bool:
             # The clock of a worker can differ from the clock by which old runs are deleted.
             row = {**ended_row(record), "updated_at": self._now}
+            if record.has_ended:
+                row["seconds"] = self._now - _runs.c.created_at
             if not connection.execute(ended.values(**row, fence=None)).rowcount:
                 self._refuse(connection, attempt)
             waits = store_waiting_calls(connection, self._now, record, timeout)
@@ -266,7 +268,12 @@ class RunStore(RunReader):
             return False
         is_open = sa.and_(_runs.c.state.not_in(sorted(ENDED)), _runs.c.top.is_(None))
         cancelled = sa.update(_runs).where(_runs.c.run_id == run_id, is_open)
-        values = {"state": "cancelled", "fence": None, "updated_at": self._now}
+        values = {
+            "state": "cancelled",
+            "fence": None,
+            "updated_at": self._now,
+            "seconds": self._now - _runs.c.created_at,
+        }
         return self._work(lambda connection: connection.execute(cancelled.values(**values)).rowcount > 0)
 
     def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:

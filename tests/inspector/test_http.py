@@ -35,6 +35,7 @@ from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, p
 from agentkit.inspector.local_page import local_app
 from agentkit.memory import IndexBroken, Memory, Scope, StoreUnavailable
 from agentkit.prompts import TextPrompt
+from agentkit.runs.run_record import RunsWanted
 from tests.cases import collected
 from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
@@ -88,7 +89,15 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
         assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
         assert packed.content == plain.content and packed.num_bytes_downloaded * 2 < len(plain.content)
     first, whole = [get(f"{url}api/overview{more}").json() for more in ("", "?all=yes")]
-    assert (len(first["runs"]), first["more"]) == (50, ["runs"]) and (len(whole["runs"]), whole["more"]) == (123, [])
+    assert len(first["runs"]) == 50 and first["sessions"] == whole["sessions"] == ["ada"]
+    ids, older = [run["id"] for run in first["runs"]], first["older"]
+    while older is not None:
+        part = get(f"{url}api/runs?before={older}").json()
+        ids, older = ids + [run["id"] for run in part["runs"]], part["older"]
+    assert (
+        ids == ["run-waiting", "run-failed", "run-finished", *[f"r{at}" for at in range(120)]][::-1][:120] + ids[120:]
+    )
+    assert len(set(ids)) == 123
     turns = [get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
     assert [len(one) for one in turns] == [50, 50, 0] and turns[1][0]["turn"] == 950
     around = get(f"{url}api/session?name=ada&turn=499").json()["turns"]
@@ -102,6 +111,27 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     assert (plain["run"], chosen["run"], plain["agent"]) == (None, None, "support")
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
         assert get(f"{url}api/turns?{wrong}").status_code == 400
+
+
+def test_runs_are_filtered_and_sorted_by_the_fields_of_their_rows(url: str) -> None:
+    for query, wanted in (
+        ("state=failed", ["run-failed"]),
+        ("error=Error", ["run-failed"]),
+        ("error=Other", []),
+        ("agent=support&text=ORDER 1042", ["run-waiting"]),
+        ("text=machine ada", ["run-finished"]),
+        ("text=run-finished", ["run-finished"]),
+        ("text=%25", []),
+        ("user=nobody", []),
+        ("order=tokens", ["run-finished", "run-waiting", "run-failed"]),
+        ("order=cost&before=run-finished", ["run-waiting", "run-failed"]),
+    ):
+        answer = get(f"{url}api/runs?{query}").json()
+        assert ([run["id"] for run in answer["runs"]], answer["older"]) == (wanted, None), query
+    row = get(f"{url}api/runs?text=espresso").json()["runs"][0]
+    assert row["usage"]["money"] == pytest.approx(0.0047, abs=1e-4) and row["seconds"] >= 0 and row["started_at"] > 1e9
+    for query in ("state=lost", "order=best", "color=red", "text=" + "x" * 4_001):
+        assert get(f"{url}api/runs?{query}").status_code == 422, query
 
 
 def test_the_modules_are_one_script_and_an_address_with_a_hash_is_kept_for_ever(url: str) -> None:
@@ -223,7 +253,7 @@ def test_an_error_of_the_machine_is_logged_and_not_shown(
     serve: Serve, caplog: pytest.LogCaptureFixture, kind: type[Exception], status: int
 ) -> None:
     class Broken(LocalSource):
-        async def runs(self, *, limit: int) -> Any:
+        async def runs(self, wanted: RunsWanted) -> Any:
             raise kind("/srv/secret-of-the-machine: cannot be read")
 
     answer = get(f"{serve(Broken())}api/overview")
@@ -328,7 +358,7 @@ async def test_a_source_knows_how_its_runs_ended() -> None:
     cut = Journal.loads(finished().dumps())
     cut.run_id, cut.entries = "cut", cut.entries[:3]
     source.add(cut)
-    statuses = {one.run_id: one.state for one in await source.runs(limit=10)}
+    statuses = {one.run_id: one.state for one in (await source.runs(RunsWanted(limit=10))).runs}
     assert statuses == {"run-waiting": "waiting", "run-finished": "finished", "cut": "failed"}
 
 

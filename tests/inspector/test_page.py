@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Layers, Message, ScriptedModel, Session, ToolCall
+from agentkit import Agent, Journal, Layers, Message, ScriptedModel, Session, ToolCall
 from agentkit.inspector import LocalSource
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from tests.inspector.conftest import Serve
-from tests.inspector.shop import ANSWER, calls, reply, shop, support, talk
+from tests.inspector.shop import ANSWER, calls, finished, reply, shop, support, talk
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect, Page = sync_api.expect, sync_api.Page
@@ -339,6 +339,36 @@ def test_a_thousand_turns_scroll_with_few_rows_in_the_document(page: Page, serve
     expect(turns.get_by_role("option")).to_have_count(1)
 
 
+def test_runs_are_found_by_filters_and_loaded_in_parts(page: Page, serve: Serve) -> None:
+    source = shop()
+    text = finished().dumps()
+    for number in range(260):
+        journal = Journal.loads(text)
+        journal.run_id = f"r{number}"
+        source.add(journal, "lost" if number == 3 else None)
+    page.goto(serve(source))
+    rows = page.locator(".item")
+    expect(rows.first).to_contain_text(re.compile(r"support.*finished.*\d\d:\d\d.* ms.*2,180 tokens\$0.0047"))
+    listing = page.locator("#side-list")
+    expect(page.get_by_role("radio", name="Runs")).to_have_text("Runs50+")
+    for count in ("150+", "250+", "263"):
+        listing.evaluate("one => one.scrollTop = one.scrollHeight")
+        expect(page.get_by_role("radio", name="Runs")).to_have_text(f"Runs{count}")
+    page.get_by_role("searchbox", name="Filter the list").fill("REFUND")
+    expect(rows).to_have_count(1)
+    page.get_by_role("searchbox", name="Filter the list").fill("")
+    page.get_by_text("Filters and order").click()
+    page.get_by_role("combobox", name="State").focus()
+    page.get_by_role("combobox", name="State").select_option("failed")
+    expect(rows).to_have_count(2)
+    expect(page.get_by_role("combobox", name="State")).to_be_focused()
+    page.get_by_role("combobox", name="Order").select_option("tokens")
+    expect(rows.first).to_contain_text("2,180")
+    page.get_by_role("combobox", name="Error class").fill("None")
+    page.keyboard.press("Enter")
+    expect(listing).to_contain_text("No matches")
+
+
 def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(shop(200))}#/session/ada")
     expect(page.locator(".piece").first).to_be_visible()
@@ -494,7 +524,7 @@ def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
     source.add(journal, text)
     url = serve(source)
     page.goto(url)
-    page.get_by_role("option").first.click()
+    page.locator(".item").first.click()
     for name in ("Layers", "Timeline", "Changes", "Payload", "Recall", "Play"):
         tab(page, name)
         page.wait_for_load_state("networkidle")
@@ -507,7 +537,7 @@ def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
     expect(page.locator(".messages .unseen", has_text="U+E0041").first).to_be_visible()
     page.goto(f"{url}#/")
     page.get_by_role("radio", name="Sessions").click()
-    page.get_by_role("option").first.click()
+    page.locator(".item").first.click()
     expect(page.locator(".messages")).to_contain_text("onerror")
     assert page.title() != "owned"
 
@@ -535,7 +565,7 @@ def test_what_is_not_there_is_an_error_with_a_way_on(page: Page, url: str) -> No
     expect(page.get_by_role("alert")).to_contain_text("unknown session 'nobody'")
     page.goto(f"{url}#/session/ada/999")
     expect(page.get_by_role("alert")).to_contain_text("unknown turn 999")
-    page.get_by_role("option").first.click()
+    page.locator(".item").first.click()
     expect(page.locator(".messages")).to_be_visible()
 
 

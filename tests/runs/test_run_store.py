@@ -19,8 +19,9 @@ from agentkit import Approved, Denied, Journal
 from agentkit.errors import ApprovalError, JournalError
 from agentkit.models.model import Usage
 from agentkit.prompts import PromptContext, UserInput
-from agentkit.runs import conversions, run_database, run_store
+from agentkit.runs import conversions, run_database, run_reader, run_store
 from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
+from agentkit.runs.run_matching import matches, sort_value
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_retention import Retention
 from agentkit.runs.run_store import RunStore
@@ -70,6 +71,81 @@ def test_runs_are_selected_and_the_newest_are_first(store: RunStore) -> None:
     store.delete("b")
     store.delete("none")
     assert listed(store, tenant="acme") == ["c", "a"]
+
+
+def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filters and orders of SQL and of Python are the same."""
+    questions = ("Where is my parcel?", "100 % STRASSE", "Straße_7", "Where is it?", "")
+    records = [
+        run(
+            f"r{at}",
+            agent="ab"[at % 2],
+            user="ada" if at % 3 else "",
+            session="s" if at % 4 == 0 else None,
+            state=("finished", "failed", "waiting")[at % 3],
+            updated_at=1.0 + at % 5,
+            error=RunError("ModelError", "x") if at % 3 == 1 else None,
+            usage=Usage(at * 7 % 10, 1, 0, at * 3 % 10 / 4 or None),
+            input=UserInput(questions[at % 5]),
+        )
+        for at in range(20)
+    ]
+    for record in (*records, run("evil", tenant="evil")):
+        store.add(record)
+    monkeypatch.setattr(run_reader, "MAX_EXAMINED", 3)
+    cases: list[dict[str, Any]] = [
+        {},
+        {"state": "failed"},
+        {"error": "ModelError", "agent": "a"},
+        {"error": "ModelErro"},
+        {"user": "ada", "text": "WHERE"},
+        {"user": ""},
+        {"session": "s"},
+        {"text": "strasse"},
+        {"text": "%"},
+        {"text": "_"},
+        {"text": "is where"},
+        {"text": "ada/s"},
+        {"text": "r17"},
+        {"text": "\0"},
+        {"state": "failed", "order": "cost", "agent": "b"},
+        *[
+            {"order": order, "limit": limit}
+            for order in ("newest", "longest", "tokens", "cost")
+            for limit in (1, 3, 50)
+        ],
+        {"ids": {"r1", "r2", "none"}, "session": "s"},
+        {"ids": {"r0", "r4"}, "session": "s", "limit": 1},
+    ]
+    for case in cases:
+        wanted = RunsWanted(tenant="acme", **{"limit": 4, **case})
+        ids, parts = list[str](), 0
+        part = store.listed(wanted)
+        while True:
+            ids, parts = ids + [one.run_id for one in part.runs], parts + 1
+            assert len(part.runs) <= wanted.limit and parts < 30, case
+            if part.older is None:
+                break
+            part = store.listed(replace(wanted, before=part.older))
+        known = [one for one in reversed(records) if matches(one, wanted)]
+        known.sort(key=lambda one: sort_value(one, wanted.order), reverse=True)
+        assert ids == [one.run_id for one in known], case
+    figures = store.figures("a", tenant="acme", user="ada", limit=2)
+    assert [(one.state, one.tokens, one.seconds, one.cost) for one in figures] == [
+        ("failed", 3, 1, 2),
+        ("waiting", 9, 0, 0.5),
+    ]
+
+
+def test_the_columns_of_lists_are_written_when_runs_end(store: RunStore) -> None:
+    for run_id in ("ends", "cancelled"):
+        store.add(run(run_id, created_at=store.database.time() - 100))
+    attempt = store.begin_attempt("ends")
+    assert attempt is not None
+    store.end_attempt(attempt, run("ends", state="failed", error=RunError("ModelError", "x"), usage=Usage(5, 6)))
+    store.cancel("cancelled")
+    assert [one.run_id for one in store.listed(RunsWanted(error="ModelError")).runs] == ["ends"]
+    assert [round(one.seconds, -1) for one in store.figures("a", tenant="acme", limit=9)] == [100, 100]
 
 
 def test_one_attempt_at_a_time_stores_lines_and_the_end_of_a_run(store: RunStore) -> None:
@@ -322,13 +398,13 @@ def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.
         connection.execute(sa.text("UPDATE agentkit_runs SET agent = 'renamed'"))
         converted.append(1)
 
-    monkeypatch.setattr(conversions, "FORMAT", 3)
-    monkeypatch.setattr(conversions, "CONVERSIONS", {2: convert})
+    monkeypatch.setattr(conversions, "FORMAT", 4)
+    monkeypatch.setattr(conversions, "CONVERSIONS", {3: convert})
     for _ in range(2):
         assert RunStore(target).get("r").agent == "renamed"
     assert converted == [1]
-    monkeypatch.setattr(conversions, "FORMAT", 2)
-    with raises(RunStoreError, value=3):
+    monkeypatch.setattr(conversions, "FORMAT", 3)
+    with raises(RunStoreError, value=4):
         RunStore(target)
 
 

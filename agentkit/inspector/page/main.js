@@ -5,6 +5,7 @@ import { get, post, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, toolErrors } from "./dom.js";
 import { changesView } from "./changes.js";
+import { WORDS } from "./filters.js";
 import { Form } from "./form.js";
 import { LayersView, bar } from "./layers.js";
 import { Parts } from "./parts.js";
@@ -48,7 +49,7 @@ const themeButton = h("button", { type: "button", class: "quiet round", "aria-la
 } }, icon("sun"));
 if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
-// The lists: the newest entries, or all entries after the user scrolled to the end.
+// The newest runs, and the newest sessions, or all sessions after the user scrolled to their end.
 const listed = async () => (await first("overview")) || get("overview", state.isWhole ? { all: "yes" } : {});
 
 async function more() {
@@ -198,7 +199,7 @@ async function detail(mine, isSame, answer = null) {
   document.title = plain(`${(title || "run").slice(0, 60)} · agentkit inspector`);
   header(title || "(no input)");
   tab();
-  if (state.run?.status === "running") timer = setTimeout(() => poll(mine), POLL);
+  if (["queued", "running"].includes(state.run?.status)) timer = setTimeout(() => poll(mine), POLL);
 }
 
 async function poll(mine) {
@@ -227,8 +228,6 @@ async function poll(mine) {
   timer = setTimeout(() => poll(mine), POLL);
 }
 
-const STATUS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
-
 // Start, duration and class of the error of a run. A run of another program has only the times of its journal.
 function timeChips({ started_at: started, journal, seconds, error_class: kind }) {
   const start = started ?? journal.began;
@@ -244,7 +243,7 @@ function header(title) {
   const { run, data, session, place } = state;
   const used = run?.journal.usage;
   const chips = [
-    run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "This turn has no journal: the agent composes its prompt again from the conversation, with its present prompts" }, "composed again"),
+    run ? h("span", { class: `pill ${run.status}` }, WORDS[run.status] || run.status) : h("span", { class: "pill", title: "This turn has no journal: the agent composes its prompt again from the conversation, with its present prompts" }, "composed again"),
     h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
     session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.count)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,

@@ -1,17 +1,22 @@
 // The lists of runs, sessions, and turns of a session.
 
-import { h, replace, shown, number, icon, choice, empty, toolErrors } from "./dom.js";
+import { h, replace, shown, number, money, icon, choice, empty, toolErrors } from "./dom.js";
+import { WORDS, filtersView } from "./filters.js";
 import { Rows } from "./rows.js";
+import { RunList } from "./runlist.js";
+import { brief, duration, moment } from "./times.js";
 
-const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
+const TYPING = 250; // milliseconds after the last key until the server searches
 
 export class Side {
   constructor(element, { go, more, theme }) {
-    Object.assign(this, { element, go, more, tab: "runs", filter: "" });
+    Object.assign(this, { element, go, more, tab: "runs", filter: "", runs: new RunList() });
     this.search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the list" });
     this.search.addEventListener("input", () => {
       this.filter = this.search.value.toLowerCase();
-      this.list();
+      clearTimeout(this.typing);
+      if (this.isOfRuns) this.typing = setTimeout(() => this.change({ text: this.search.value.trim() }), TYPING);
+      else this.list();
     });
     this.tabs = h("div");
     this.scroller = h("div", { class: "scroll", id: "side-list" });
@@ -25,15 +30,35 @@ export class Side {
     );
   }
 
+  // True if the list is the list of runs, which the server filters.
+  get isOfRuns() {
+    return !this.session && this.tab === "runs";
+  }
+
+  // Requests the runs with changed filters.
+  async change(changes) {
+    const loading = this.runs.filter(changes);
+    this.scroller.scrollTop = 0;
+    this.list();
+    await loading;
+    if (this.isOfRuns) this.list();
+  }
+
+  async moreRuns() {
+    await this.runs.more();
+    if (this.isOfRuns) this.list();
+  }
+
   // Draws the list again: `overview` has runs and sessions, `session` has its turns.
   show(overview, session, current) {
     const isOther = this.session?.session !== session?.session;
     const isKnown = this.overview === overview && this.session === session && this.rows;
     const isMoved = isOther || this.current?.turn !== current.turn || this.current?.run !== current.run;
+    if (this.overview !== overview) this.runs.take(overview);
     Object.assign(this, { overview, session, current });
     this.foot.hidden = !overview.agents.length;
     if (isOther) {
-      this.filter = this.search.value = "";
+      this.filter = this.search.value = session ? "" : this.runs.query.text;
       if (this.rows) this.scroller.scrollTop = 0;
     }
     if (isKnown) this.select(isMoved);
@@ -53,21 +78,27 @@ export class Side {
     const fits = (...texts) => !this.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(this.filter));
     if (this.session && !this.filter) return Array.from({ length: this.session.count }, (_, turn) => turn);
     if (this.session) return this.session.turns.items.filter((turn) => fits(turn.input, turn.answer, turn.turn, turn.tools.join(" "))).map((turn) => turn.turn);
-    if (this.tab === "runs") return this.overview.runs.filter((run) => fits(run.input, run.agent, run.id, run.session, run.status));
+    if (this.tab === "runs") return this.runs.runs;
     return this.overview.sessions.filter((name) => fits(name));
   }
 
   counted(name) {
-    return `${number(this.overview[name].length)}${this.overview.more.includes(name) ? "+" : ""}`;
+    if (name === "runs") return `${number(this.runs.runs.length)}${this.runs.older || this.runs.isLoading ? "+" : ""}`;
+    return `${number(this.overview.sessions.length)}${this.overview.has_more_sessions ? "+" : ""}`;
   }
 
   list(jump = false) {
     const select = (tab) => {
       this.tab = tab;
+      this.search.value = tab === "runs" ? this.runs.query.text : "";
+      this.filter = this.search.value.toLowerCase();
       this.scroller.scrollTop = 0;
       this.list();
       this.tabs.querySelector('[aria-checked="true"]')?.focus();
     };
+    const focused = this.head.contains(document.activeElement) ? document.activeElement : null;
+    // Filters with the focus stay: the user can be typing in them.
+    if (!this.filters?.contains(focused)) this.filters = filtersView(this.runs, this.overview.agents, (changes) => this.change(changes), this.filters?.open);
     if (this.session)
       replace(
         this.head,
@@ -80,13 +111,16 @@ export class Side {
         this.head,
         replace(this.tabs, choice("List", [["runs", "Runs", this.counted("runs")], ["sessions", "Sessions", this.counted("sessions")]], this.tab, select)),
         this.search,
+        this.tab === "runs" ? this.filters : null,
       );
+    if (focused?.isConnected) focused.focus({ preventScroll: true });
     this.rows?.destroy();
     const top = jump ? 0 : this.scroller.scrollTop;
     const hadFocus = this.box?.contains(document.activeElement);
     const { session, filter } = this;
-    const isSearching = filter && (session ? session.turns.missing > 0 : this.overview.more.includes(this.tab));
-    if (isSearching && !session) this.more();
+    let isSearching = filter && (session ? session.turns.missing > 0 : this.overview.has_more_sessions);
+    if (this.isOfRuns) isSearching = this.runs.isLoading;
+    else if (isSearching && !session) this.more();
     else if (isSearching) {
       const { missing } = session.turns;
       session.turns.all().then(() => {
@@ -98,7 +132,7 @@ export class Side {
     this.shownItems = items;
     if (!items.length) {
       this.rows = null;
-      replace(this.scroller, isSearching ? empty("Searching", "Older entries are loading.") : this.filter ? empty("No matches", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start a run below." : "Runs appear here when they start.") : empty("No sessions", "A run with a new session name creates a session."));
+      replace(this.scroller, isSearching ? empty("Searching", "Older entries are loading.") : this.filter || (this.isOfRuns && this.runs.isFiltered) ? empty("No matches", "Try other words or other filters.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start a run below." : "Runs appear here when they start.") : empty("No sessions", "A run with a new session name creates a session."));
       return;
     }
     this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.count).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
@@ -106,7 +140,7 @@ export class Side {
     replace(this.scroller, this.box);
     this.rows = new Rows(this.scroller, this.box, {
       count: items.length,
-      estimate: this.session ? 78 : this.tab === "runs" ? 66 : 46,
+      estimate: this.session ? 78 : this.tab === "runs" ? 86 : 46,
       role: "option",
       render: (at) => this.row(items[at], at),
       at: jump ? items.findIndex((item) => this.isCurrent(item)) : 0,
@@ -158,15 +192,41 @@ export class Side {
   }
 
   other(item, props) {
-    if (item === this.shownItems.at(-1) && this.overview.more.includes(this.tab)) this.more();
-    if (this.tab === "runs")
-      return h(
-        "div",
-        props,
-        h("p", { class: "first" }, h("span", { class: `status ${item.status}`, title: WORDS[item.status] }), h("span", { class: "line", dir: "auto" }, shown(item.input || "(no input)"))),
-        h("p", { class: "third" }, h("span", { dir: "auto" }, shown(item.agent)), item.session ? h("span", { dir: "auto" }, shown(item.session)) : null, h("span", { class: "grow" }), toolErrors(item.tool_errors), h("span", { class: `word ${item.status}` }, WORDS[item.status] || item.status)),
-      );
+    const isLast = item === this.shownItems.at(-1);
+    if (this.tab === "runs") {
+      if (isLast && this.runs.older && !this.runs.isLoading) setTimeout(() => this.moreRuns());
+      return this.run(item, props);
+    }
+    if (isLast && this.overview.has_more_sessions) this.more();
     return h("div", props, h("p", { class: "first" }, h("span", { class: "line", dir: "auto" }, shown(item))));
+  }
+
+  run(run, props) {
+    const tokens = run.usage.input + run.usage.output;
+    return h(
+      "div",
+      props,
+      h("p", { class: "first" }, h("span", { class: `status ${run.status}`, title: WORDS[run.status] }), h("span", { class: "line", dir: "auto" }, shown(run.input || "(no input)"))),
+      h(
+        "p",
+        { class: "third" },
+        h("span", { dir: "auto" }, shown(run.agent)),
+        run.session ? h("span", { dir: "auto" }, shown(run.session)) : null,
+        run.user && !run.session ? h("span", { dir: "auto" }, shown(run.user)) : null,
+        h("span", { class: "grow" }),
+        toolErrors(run.tool_errors),
+        h("span", { class: `word ${run.status}`, dir: "auto", title: WORDS[run.status] }, shown(run.error_class || WORDS[run.status] || run.status)),
+      ),
+      h(
+        "p",
+        { class: "third figures" },
+        run.started_at === null ? null : h("span", { title: `started ${moment(run.started_at)}` }, brief(run.started_at)),
+        run.seconds === null ? null : h("span", { title: "duration" }, duration(run.seconds)),
+        h("span", { class: "grow" }),
+        tokens ? h("span", null, `${number(tokens)} tokens`) : null,
+        run.usage.money ? h("span", { title: "cost" }, money(run.usage.money)) : null,
+      ),
+    );
   }
 
   async open(item) {

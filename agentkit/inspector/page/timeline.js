@@ -168,7 +168,7 @@ export function timelineView(panel, run, { onstep, decide }) {
       approvals(run, decide),
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
       events(journal.events, { onstep, start: journal.began }),
-      run.status === "running" ? h("p", { class: "loading" }, "Running…") : null,
+      run.status === "running" || run.status === "queued" ? h("p", { class: "loading" }, run.status === "running" ? "Running…" : "Queued…") : null,
     ),
   );
 }

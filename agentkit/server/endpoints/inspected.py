@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,13 @@ from starlette.exceptions import HTTPException
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
+from agentkit.inspector.source import MAX_FIGURES
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_errors import RunNotFound
-from agentkit.runs.run_record import RunRecord, RunsWanted
+from agentkit.runs.run_record import RunFigures, RunList, RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
@@ -55,19 +56,30 @@ class CallerSource:
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
 
-    async def runs(
-        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunRecord]:
-        wanted = RunsWanted(tenant=self._caller.tenant, user=self._caller.user or None, ids=ids, limit=limit)
-        if session is not None:
-            key = self._session_key(session)
+    async def runs(self, wanted: RunsWanted) -> RunList:
+        wanted = replace(wanted, tenant=self._caller.tenant, user=self._caller.user or wanted.user, is_short=True)
+        if wanted.session is not None:
+            key = self._session_key(wanted.session)
             if key is None:
-                return []
+                return RunList([], None)
             owner, name = key
             wanted = replace(wanted, user=owner.user, session=name)
         agents = set(self._agents.names(self._caller))
-        records = await in_thread(self._store.page, wanted)
-        return [self._visible_run(record) for record in records if record.agent in agents]
+        try:
+            listed = await in_thread(self._store.listed, wanted)
+        except RunNotFound as error:
+            # The last run of the part before this part was deleted.
+            raise HTTPException(409, "the list of runs changed: load it again from its start") from error
+        runs = [self._visible_run(record) for record in listed.runs if record.agent in agents]
+        return RunList(runs, listed.older)
+
+    async def figures(self, agent: str) -> Sequence[RunFigures]:
+        if agent not in self._agents.names(self._caller):
+            return []
+        owner = self._owner
+        return await in_thread(
+            self._store.figures, agent, tenant=owner.tenant, user=owner.user or None, limit=MAX_FIGURES
+        )
 
     async def run(self, run_id: str) -> RunRecord | None:
         try:
