@@ -76,11 +76,7 @@ def fact_layers() -> Layers:
     return Layers(
         system=TextPrompt(_SYSTEM, name="instructions"),
         before_input=(
-            WrapPrompt(
-                (notes,),
-                "{% if wrapped_str %}Noted already:\n\n{{ wrapped_str }}{% endif %}",
-                name="notes",
-            ),
+            WrapPrompt((notes,), "Noted already:\n\n{{ wrapped_str }}", name="notes"),
             WrapPrompt((turns,), "The conversation:\n\n{{ wrapped_str }}", name="turns"),
         ),
     )

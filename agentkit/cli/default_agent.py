@@ -42,15 +42,15 @@ neither this evidence nor your knowledge answers the question, say so.
 Use the tools for arithmetic and for the time instead of guessing."""
 
 _TOOLS = """\
-{% if wrapped_str %}To call a tool, write a line such as this, and wait for its result:
+To call a tool, write a line such as this, and wait for its result:
 
 <tool_call>{"name": "calculate", "arguments": {"expression": "6 * 7"} }</tool_call>
 
 The tools, one per line:
 
-{{ wrapped_str }}{% endif %}"""
+{{ wrapped_str }}"""
 
-_WITH_HEADING = "{%% if wrapped_str %%}%s:\n\n{{ wrapped_str }}{%% endif %%}"
+_WITH_HEADING = "%s:\n\n{{ wrapped_str }}"
 _RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
     ("chunks", MemoPrompt, "Chunks from documents, quoted"),
     ("messages", RecalledPrompt, "Messages of earlier conversations, quoted"),

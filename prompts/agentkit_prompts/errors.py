@@ -6,7 +6,7 @@ Every message contains the problem, its place, the expected value and advice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agentkit_prompts.limits import MAX_LISTED, MAX_SHOWN_CHARS
 
@@ -175,6 +175,12 @@ class PromptError(Picklable):
         return self
 
 
+_INLINE = "<template>"
+"""Name of a template without a file and without a known text."""
+_MAX_SHOWN_LINE = 60
+"""Maximum characters of a line of a template in an error."""
+
+
 class TemplateError(PromptError):
     """A template cannot be compiled or rendered.
 
@@ -195,13 +201,27 @@ class TemplateError(PromptError):
         name: str | None = None,
         value: str | int | float | None = None,
     ) -> None:
-        source = file or "<template>"
+        source = file or _INLINE
         if line:
             source = f"{source}:{line}"
         super().__init__(f"{source}: {message}", name=name, value=value)
         self.file = file
         self.line = line
         self.variable = variable
+
+    def in_text(self, text: str) -> Self:
+        """Return the error; without a file, it names the template by the line at fault, or else by its first line."""
+        start, name, rest = str(self).partition(_INLINE)
+        lines = text.splitlines()
+        # The message of an isolated template already names the line.
+        if self.file is not None or start or not name or not text.strip():
+            return self
+        line = text.strip()
+        if self.line is not None and self.line <= len(lines) and lines[self.line - 1].strip():
+            line = lines[self.line - 1].strip()
+        quoted = brief(line.splitlines()[0], _MAX_SHOWN_LINE)
+        self.args = (f"<template {quoted}>{rest}", *self.args[1:])
+        return self
 
 
 class PromptFilesError(PromptError):

@@ -12,7 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentkit import Composition, Layers, Message, PromptContext, Reply, ScriptedModel, ToolCall, Usage
+from agentkit import (
+    Agent,
+    AskAgain,
+    Composition,
+    Layers,
+    Message,
+    OutputSpec,
+    PromptContext,
+    Reply,
+    ScriptedModel,
+    ToolCall,
+    Usage,
+)
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
@@ -129,3 +141,28 @@ def test_what_is_no_reply_is_refused(reply: Any) -> None:
 def test_one_text_in_place_of_a_list_is_refused() -> None:
     with raises(AgentDefinitionError, name="replies", value="str"):
         ScriptedModel("hello")
+
+
+def test_a_script_that_is_too_short_names_the_reason_of_the_further_request() -> None:
+    def total(number: int) -> int:
+        """Set the total."""
+        raise ValueError("negative")
+
+    def refuse(value: int) -> int:
+        raise AskAgain("too small")
+
+    call = ToolCall("c1", "total", '{"number": 1}')
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        ("text", {"output": int}, "not a valid int"),
+        ('{"value": "x"}', {"output": int}, "not a valid int"),
+        ('{"value": 1}', {"output": OutputSpec(int, output_validator=refuse)}, "too small"),
+        (call, {"output": OutputSpec(total)}, "negative"),
+        (call, {"tools": [total]}, "result of the tool total"),
+        (ToolCall("c1", "nope", "{}"), {"tools": [total]}, "Unknown tool"),
+    ]
+    for reply, options, reason in cases:
+        with pytest.raises(ScriptExhausted, match=reason):
+            Agent(ScriptedModel([reply]), **options).run_sync("x")
+    with pytest.raises(ScriptExhausted) as caught:
+        Agent(ScriptedModel([])).run_sync("x")
+    assert "refused" not in str(caught.value)

@@ -54,6 +54,9 @@ reply."""
 Scripted: TypeAlias = Content | Exception | CutOff | Delayed
 """One reply: its content, an error to raise, or a cut or delayed reply."""
 
+_ADVICE = "pass one reply per request, or use ScriptedModel.repeat(...)"
+_MAX_REASON = 500
+"""Maximum characters of the message that caused a request."""
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -147,9 +150,7 @@ class ScriptedModel:
         if callable(reply):
             reply = _ready(reply(composition), self.name)
         if reply is None:
-            raise ScriptExhausted(
-                "no replies left; pass one reply per request, or use ScriptedModel.repeat(...)", model=self.name
-            )
+            raise ScriptExhausted(f"no replies left{_reason(composition)}; {_ADVICE}", model=self.name)
         if type(reply) is not Reply:
             reply = await self._delayed_reply(reply, on_delta)
         if on_delta is not None and (text := reply.message.text):
@@ -170,6 +171,18 @@ class ScriptedModel:
         # `_ready` refuses a delay inside a delay.
         assert isinstance(reply, Reply)
         return reply
+
+
+def _reason(composition: Composition) -> str:
+    """Return the reason of a further request: the message after the last reply; empty for the first request."""
+    messages = composition.context.intermediate
+    if not messages:
+        return ""
+    last = messages[-1]
+    text = f"{last.text[:_MAX_REASON]!r}"
+    if last.role == "tool":
+        return f" for the request with the result of the tool {last.name}: {text}"
+    return f" for the request after the last reply, which was refused: {text}"
 
 
 async def send_words(text: str, on_delta: OnDelta) -> None:

@@ -281,7 +281,11 @@ class Template:
         compiled = self._text_for(locale)
         if compiled.literal is not None:
             return compiled.literal
-        return TracedText(compiled.program.trace(values), values, prefixes or {})
+        try:
+            trace = compiled.program.trace(values)
+        except TemplateError as error:
+            raise error.in_text(compiled.program.source) from error.__cause__
+        return TracedText(trace, values, prefixes or {})
 
     @with_option_hints
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
@@ -329,20 +333,21 @@ def _programs(
     sources: Mapping[str, str], files: Mapping[str, tuple[str | None, int]], engine: Syntax, *, isolated: bool
 ) -> dict[str, Program]:
     """Return the compiled text of each locale; if isolated, one separate process compiles all."""
-    programs: dict[str, Program] = {}
     if isolated:
         from agentkit_prompts.templates.isolated_program import isolated_program, start_process
 
-        process = start_process()
-        for locale, source in sources.items():
-            file, first_line = files[locale]
-            programs[locale] = isolated_program(source, process, syntax=engine, file=file, first_line=first_line)
-        return programs
-    from agentkit_prompts.templates.sandbox.program import compile_program
+        compiler: Callable[..., Program] = partial(isolated_program, process=start_process())
+    else:
+        from agentkit_prompts.templates.sandbox.program import compile_program
 
+        compiler = compile_program
+    programs: dict[str, Program] = {}
     for locale, source in sources.items():
         file, first_line = files[locale]
-        programs[locale] = compile_program(source, syntax=engine, file=file, first_line=first_line)
+        try:
+            programs[locale] = compiler(source, syntax=engine, file=file, first_line=first_line)
+        except TemplateError as error:
+            raise error.in_text(source) from error.__cause__
     return programs
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypedDict
 
 from pydantic import Field, field_validator, model_validator
@@ -150,7 +150,7 @@ class BasePrompt(FrozenModel, ABC):
                 name="cut",
                 value="items",
             )
-        names = CONTEXT_NAMES | self.supplies | self._additional_names()
+        names = CONTEXT_NAMES.union(_supplied_names(self), self._additional_names())
         unknown = {name: line for name, line in self.template.names.items() if name not in names}
         if unknown:
             raise _unknown_names(self, unknown, names)
@@ -373,6 +373,23 @@ def _own_names(prompt_class: type[BasePrompt]) -> list[str]:
     return [name for base in bases for name in vars(base) if not name.startswith("_")]
 
 
+def _supplied_names(prompt: BasePrompt) -> frozenset[str]:
+    """Return `supplies` of the class of a prompt.
+
+    Raises:
+        PromptError: It is no set, such as a single name.
+    """
+    supplies: Any = prompt.supplies
+    if not isinstance(supplies, Set):
+        raise PromptError(
+            f"{type(prompt).__name__}: supplies: expected a set of names, such as {{'weather'}}, got "
+            f"{brief(supplies, 60)}",
+            name="supplies",
+            value=type(supplies).__name__,
+        )
+    return frozenset(supplies)
+
+
 def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozenset[str]) -> TemplateError:
     """Return the error about unknown names of a template, each with its line."""
     first = next(iter(unknown))
@@ -383,10 +400,24 @@ def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozen
         if suggestion is not None:
             details.append(f"did you mean {suggestion!r}?")
         listed.append(f"{name!r} ({', '.join(details)})")
+    advice = (
+        f"For data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use "
+        "AdditionalInfoPrompt"
+    )
+    # The class computes values, and only the class knows the names of these values.
+    if has_own_code(prompt):
+        name = type(prompt).__name__
+        advice = (
+            f"If {name} computes these values, list the names in the class: "
+            f"supplies = {{{', '.join(map(repr, sorted(unknown)))}}}"
+        )
+    text = prompt.template.text
+    if not isinstance(text, str):
+        text = next(iter(text.values()))
     return TemplateError(
-        f"{prompt.label}: the context cannot supply {', '.join(listed)}; valid names: {', '.join(sorted(names))}. For "
-        f"data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use AdditionalInfoPrompt",
+        f"{prompt.label}: the context cannot supply {', '.join(listed)}; valid names: {', '.join(sorted(names))}. "
+        f"{advice}",
         file=prompt.template.file,
         line=unknown[first],
         variable=first,
-    )
+    ).in_text(text)

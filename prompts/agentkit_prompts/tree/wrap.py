@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["WrapPrompt", "render_around"]
 
+_NOTHING = Rendered.from_text("")
+
 
 class WrapPrompt(BasePrompt):
     """Prompts inside a template, which shows their renderings, joined by line breaks, as `wrapped_str`.
 
-    The text of the renderings is never compiled; their media and origins are kept.
+    The text of the renderings is never compiled; their media and origins are kept. If all renderings are empty, or
+    white space only, the wrapper renders nothing, unless `keep_empty` is True.
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
@@ -40,12 +43,17 @@ class WrapPrompt(BasePrompt):
     """The prompts inside the template, in order. A `str` is literal text."""
     template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"), kw_only=False)
 
+    keep_empty: bool = False
+    """True to render the template also if the wrapped prompts are empty, such as a template with an `else` for this."""
+
     if TYPE_CHECKING:
 
         def __init__(
             self,
             wrapped_prompts: AnyPrompt | Sequence[AnyPrompt],
             template: str | Mapping[str, str] | Template = ...,
+            *,
+            keep_empty: bool = ...,
             **options: Unpack[PromptOptions],
         ) -> None: ...
 
@@ -97,7 +105,10 @@ class WrapPrompt(BasePrompt):
 
 
 def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
-    """Join the renderings of the wrapped prompts, and render the template around them."""
+    """Join the renderings of the wrapped prompts, and render the template around them; see `WrapPrompt.keep_empty`."""
+    # Media have markers in the text.
+    if not wrap.keep_empty and not any(child.text and not child.text.isspace() for child in children):
+        return _NOTHING
     around = wrap.template.around("wrapped_str", ctx.locale)
     # Most templates are text around `wrapped_str`. Rendering them by the engine would double the time of a turn with a
     # warm cache.

@@ -267,7 +267,7 @@ def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
 
 def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
     inner = TextPrompt("x " * 50, size=Size(cut="drop"))
-    layers = Layers(WrapPrompt([inner], WORDS + "{{ wrapped_str }}", size=Size(max=10)))
+    layers = Layers(WrapPrompt([inner], WORDS + "{{ wrapped_str }}", keep_empty=True, size=Size(max=10)))
     with pytest.raises(BudgetError) as caught:
         compose(layers, ASK)
     assert (caught.value.name, caught.value.limit) == ("system[0]", 10)
@@ -282,16 +282,17 @@ def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
     assert composition.system.text.endswith("\u2026>")
 
 
-def test_a_wrapper_that_lost_its_children_is_trimmed_not_dropped() -> None:
+def test_a_wrapper_that_lost_its_children_is_dropped_unless_it_is_kept() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
-    composition = compose(Layers(WrapPrompt([inner], "Rules: {{ wrapped_str }}")), ASK, budget=30)
-    assert composition.system.text == "Rules: "
-    assert composition.explain()[0].status == "trimmed"
+    for keep_empty, text, status in ((True, "Rules: ", "trimmed"), (False, "", "dropped")):
+        wrap = WrapPrompt([inner], "Rules: {{ wrapped_str }}", keep_empty=keep_empty)
+        composition = compose(Layers(wrap), ASK, budget=30)
+        assert (composition.system.text if text else "", composition.explain()[0].status) == (text, status)
 
 
 def test_the_text_around_children_is_named_among_the_minimums() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
-    layers = Layers(WrapPrompt([inner], "A" * 400 + "{{ wrapped_str }}"))
+    layers = Layers(WrapPrompt([inner], "A" * 400 + "{{ wrapped_str }}", keep_empty=True))
     with pytest.raises(BudgetError) as caught:
         compose(layers, ASK, budget=60)
     assert caught.value.parts["system[0]"] == 100

@@ -49,7 +49,7 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
             with pytest.raises(TemplateError):
                 Layers(**{place: text})
             return
-        layers: Any = Layers(**{place: [text, WrapPrompt([text], "({{ wrapped_str }})")]})
+        layers: Any = Layers(**{place: [text, WrapPrompt([text], "({{ wrapped_str }})", keep_empty=True)]})
     composition = compose(layers, PromptContext(user_input=""))
     shown = composition.system if place == "system" else composition.user
     assert shown.text.startswith(f"{text}\n\n({text})" if text else "()")

@@ -407,3 +407,51 @@ def test_what_a_budget_dropped_cannot_fail_the_request() -> None:
     composition = compose(Layers(history_block=0), PromptContext(user_input="x", conversation=history), budget=60)
     assert not composition.media
     assert composition.to_openai()["messages"]
+
+
+def test_a_wrapper_of_empty_prompts_renders_nothing_unless_it_is_kept() -> None:
+    memo, tags = MemoPrompt(), "<docs>{{ wrapped_str }}</docs>"
+    inner = WrapPrompt([memo], "<i>{{ wrapped_str }}</i>")
+    kept_inner = WrapPrompt([memo], "<i>{{ wrapped_str }}</i>", keep_empty=True)
+    cases: list[tuple[WrapPrompt, str]] = [
+        (WrapPrompt([memo], tags), ""),
+        (WrapPrompt([memo], tags, keep_empty=True), "<docs></docs>"),
+        (WrapPrompt([], tags), ""),
+        (WrapPrompt([], tags, keep_empty=True), "<docs></docs>"),
+        (WrapPrompt([memo, KnowledgePrompt(), TextPrompt(" \n")], tags), ""),
+        (WrapPrompt([memo, TextPrompt("x")], tags), "<docs>\nx</docs>"),
+        (WrapPrompt([inner], tags), ""),
+        (WrapPrompt([kept_inner], tags), "<docs><i></i></docs>"),
+        (WrapPrompt([inner], tags, keep_empty=True), "<docs></docs>"),
+        (WrapPrompt([memo], "{% if wrapped_str %}x{% else %}none{% endif %}"), ""),
+        (WrapPrompt([memo], "{% if wrapped_str %}x{% else %}none{% endif %}", keep_empty=True), "none"),
+        (WrapPrompt([memo], "{{ user_input.text }}{{ wrapped_str }}"), ""),
+        (WrapPrompt([memo], tags, fence=True), ""),
+        (WrapPrompt([TextPrompt("{{ user_input }}")], tags), "<docs>q</docs>"),
+    ]
+    for wrap, text in cases:
+        ctx = PromptContext(user_input="q", session_key="k" * 32)
+        assert wrap.format_2_str(ctx) == text, wrap
+        rows = [row for row in compose(Layers(before_input=wrap), ctx).explain() if row.layer == "before_input[0]"]
+        assert [row.tokens > 0 for row in rows] == [bool(text)], wrap
+    image = WrapPrompt([UserInputPrompt()], tags)
+    media = PromptContext(user_input=[Image(b"\x89PNG\r\n\x1a\n", name="lamp.png")])
+    assert image.format_2_str(media) == "<docs>[image: lamp.png]</docs>"
+
+
+def test_a_class_that_forgets_supplies_and_an_inline_template_are_named() -> None:
+    class Weather(TextPrompt):
+        def values(self, ctx: PromptContext) -> dict[str, Any]:
+            return {**ctx.view, "weather": "rain"}
+
+    with pytest.raises(TemplateError, match=r"^<template 'Now: {{ weather }}'>:2: .*supplies = {'weather'}") as caught:
+        Weather("Hi\nNow: {{ weather }}")
+    assert (caught.value.file, caught.value.line, caught.value.variable) == (None, 2, "weather")
+    for line in ("{{ user_input.txt }}", "{{ 1/0 }}", "{{ x", "{{ user_input | no }}", "{% include 'x' %}"):
+        with pytest.raises(TemplateError) as caught:
+            TextPrompt(f"a\n{line}").format_2_str(PromptContext(user_input="q"))
+        assert repr(line) in str(caught.value), line
+        assert caught.value.file is None
+    for supplies in (["weather"], "weather", None):
+        with pytest.raises(PromptError):
+            type("Listed", (Weather,), {"supplies": supplies})("{{ weather }}")
