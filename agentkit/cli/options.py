@@ -27,6 +27,7 @@ __all__ = [
     "TenantName",
     "UserName",
     "has_memory",
+    "memory_with",
     "open_existing",
     "open_memory",
     "text_session",
@@ -105,13 +106,23 @@ def has_memory(home: Path) -> bool:
     return True
 
 
+def memory_with(memory: Memory, name: str) -> Memory:
+    """Return the memory with a conversation: a separate scope if only a server stored a conversation of this name.
+
+    A server opens the conversations of requests without a user in separate scopes.
+    """
+    if memory.scope.user or memory.sessions(name=name) or not memory.sessions(name=name, separate=True):
+        return memory
+    return memory.within(memory.scope.narrow(session=name))
+
+
 def text_session(memory: Memory, name: str) -> StoredSession:
     """Open a conversation; exit with an error if the conversation refers to files."""
     # The command line stores only text. A store of another author could name any file of this machine, which would be
     # sent to the model.
     from agentkit_prompts.context.parts import Media
 
-    session = memory.session(name)
+    session = memory_with(memory, name).session(name)
     for number, message in enumerate(session.conversation, 1):
         for part in message.parts:
             if isinstance(part, Media) and isinstance(part.source, Path):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agentkit.cli.options import memory_with
 from agentkit.cli.screen import fail, note, plain, put, put_json
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
@@ -53,16 +54,25 @@ def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: b
         note(f"{count} lines written to {output}")
 
 
-def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
-    """Yield the conversations of the memory's scope, by name."""
+def all_sessions(memory: Memory) -> list[SessionInfo]:
+    """Return the conversations that `memory_with` finds, by name."""
+    infos = {info.name: info for separate in (True, False) for info in _pages(memory, separate=separate)}
+    return [infos[name] for name in sorted(infos)]
+
+
+def _pages(memory: Memory, *, separate: bool) -> Iterator[SessionInfo]:
+    # Only requests without a user have separate conversations.
+    if separate and memory.scope.user:
+        return
     after = ""
-    while page := memory.sessions(after=after, limit=PAGE):
+    while page := memory.sessions(after=after, limit=PAGE, separate=separate):
         yield from page
         after = page[-1].name
 
 
 def existing_session(memory: Memory, name: str) -> StoredSession:
     """Return the conversation with a name; exit with an error if it is not stored."""
+    memory = memory_with(memory, name)
     if not memory.sessions(name=name):
         fail(f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations")
     return memory.session(name)

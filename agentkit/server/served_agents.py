@@ -13,6 +13,7 @@ from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.run.engine.run_options import ScheduleOptions
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.deps_source import Deps
+from agentkit.run.parts.run_scope import has_scopes
 from agentkit.server.access import Caller
 from agentkit.server.owner import Owner
 from agentkit.server.server_errors import UnknownResource
@@ -128,7 +129,7 @@ class ServedAgents:
             owner: The tenant and the user.
             run_id: The id of the run.
         """
-        if isinstance(agent.memory, Memory):
+        if has_scopes(agent.memory):
             return {"scope": owner.scope(run_id)}
         return {"tenant": owner.tenant, "user": owner.user}
 

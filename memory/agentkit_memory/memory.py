@@ -41,6 +41,9 @@ T = TypeVar("T")
 class Memory(metaclass=Hinted):
     """Conversations, documents and facts of one scope.
 
+    Without a user and a session, documents and facts are shared by the users of the tenant, and conversations belong to
+    the user `local`.
+
     The constructor opens the memory in a folder, which is created if missing, or in a PostgreSQL database. Methods may
     be called from any thread. Close the memory, or use it as a context manager. For async code, methods such as
     `recall` have a second form with an `a`: `arecall`.
@@ -114,6 +117,11 @@ class Memory(metaclass=Hinted):
         return tuple([each.name for each in self._shared])
 
     @property
+    def _reader(self) -> Scope:
+        """Scope of conversations and recalls."""
+        return self._scope.with_default_user()
+
+    @property
     def admin(self) -> Admin:
         """Operations on all scopes of the store: verify, back up, restore, measure.
 
@@ -179,6 +187,8 @@ class Memory(metaclass=Hinted):
     ) -> Recall:
         """Return the chunks, turns and facts for a question, best first, from the scopes that this scope may read.
 
+        Without a user and a session in the scope, they are read for the user `local`.
+
         A recall reads the current index, and waits a short time for the vector of the question. Items that are not
         indexed yet are found by their words; a thread of this memory indexes these items later, and writes the log. A
         part that fails is left out and reported in `Recall.degraded`; only the database is required.
@@ -209,7 +219,9 @@ class Memory(metaclass=Hinted):
         at = valid_at if now is None else seconds(now)
         how = named_policy(policy)
         shared = self._shared
-        request = RecallRequest(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where, shared)
+        request = RecallRequest(
+            self._reader, query, limit, how, at, valid_at, conversation, hidden, roles, where, shared
+        )
         store.missing_documents.warn(self.scope, shared)
         with store.database.computing.hold() as permit:
             sources = Sources(store.indexes, store.embedders, store.logs, permit)
@@ -230,6 +242,8 @@ class Memory(metaclass=Hinted):
     ) -> StoredSession:
         """Open a conversation of this scope, created if missing. An expired conversation is replaced by a new one.
 
+        Without a user and a session in the scope, the conversation belongs to the user `local`.
+
         Args:
             session_id: Name of the conversation.
             branch: Name of the fork to open.
@@ -245,19 +259,21 @@ class Memory(metaclass=Hinted):
             StoreError: The database cannot be read or written.
         """
         from agentkit_memory.conversations.removal import open_branch
+        from agentkit_memory.store.scope_rows import scope_id
 
         check_name("session id", session_id)
         check_name("branch", branch)
         if not session_id:
             raise InvalidArgument("a session id cannot be empty: name the conversation", name="session")
-        row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
-        return StoredSession(row, self.scope, load=load, allow_media=allow_media)
+        scope_number = scope_id(self._store.database, self._reader)
+        row = open_branch(self._store.database, scope_number, session_id, branch, expires_at)
+        return StoredSession(row, self._reader, load=load, allow_media=allow_media)
 
     @with_option_hints
     def sessions(
         self, *, name: str | None = None, after: str = "", limit: int = 50, separate: bool = False
     ) -> tuple[SessionInfo, ...]:
-        """Return the conversations of exactly this scope, ordered by name, without opening them.
+        """Return the conversations that `session` opens, ordered by name, without opening them.
 
         Conversations of users are in the scopes of the users: see `within`, and `newest_sessions` for all users.
 
@@ -265,8 +281,8 @@ class Memory(metaclass=Hinted):
             name: Name of the only conversation to return.
             after: Return names after this name, such as the last name of the previous page.
             limit: Maximum number of conversations.
-            separate: True to add the conversations in separate scopes, `Scope(..., session=name)`, which a server
-                opens for requests without a user.
+            separate: True to return instead the conversations in separate scopes, `Scope(..., session=name)`, which a
+                server opens for requests without a user.
 
         Raises:
             InvalidArgument: A name or the limit is invalid.
@@ -275,7 +291,7 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.conversations.listing import sessions_of
 
         database = self._store.database
-        return sessions_of(database, self.scope, name=name, after=after, limit=limit, separate=separate)
+        return sessions_of(database, self._reader, name=name, after=after, limit=limit, separate=separate)
 
     def newest_sessions(self, *, limit: int = 50) -> tuple[tuple[str, str], ...]:
         """Return user and name of each conversation of this tenant and its users, the last used first.
@@ -303,7 +319,7 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.conversations.removal import delete_named
 
         check_name("session id", session_id)
-        existed = delete_named(self._store.database, self.scope, session_id)
+        existed = delete_named(self._store.database, self._reader, session_id)
         self._store.catch_up_later()
         return existed
 
@@ -347,7 +363,7 @@ class Memory(metaclass=Hinted):
     def recall_logs(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[RecallLog, ...]:
-        """Return the logs of recalls in exactly this scope, oldest first; without a number, the newest logs.
+        """Return the logs of recalls in this scope, oldest first; without a number, the newest logs.
 
         Args:
             after: Return the first logs after the log with this number.
@@ -360,7 +376,7 @@ class Memory(metaclass=Hinted):
         from agentkit_memory.store.scope_rows import known_ids
 
         self._store.database.deferred.settle()
-        scopes = known_ids(self._store.database, self.scope)
+        scopes = known_ids(self._store.database, self._reader)
         return self._store.logs.page(scopes, after=after, before=before, limit=limit)
 
     @with_option_hints

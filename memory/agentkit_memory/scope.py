@@ -13,10 +13,13 @@ from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["MAX_NAME", "NAMES", "SHARED", "Scope", "SharedScope", "check_name"]
+__all__ = ["LOCAL_USER", "MAX_NAME", "NAMES", "SHARED", "Scope", "SharedScope", "check_name"]
 
 NAMES = ("tenant", "user", "session", "agent")
 """The names of a scope, in order."""
+
+LOCAL_USER = "local"
+"""User of the conversations of a program that names no user."""
 
 MAX_NAME = 255
 """Maximum characters of the name of a tenant, user, session or agent."""
@@ -95,6 +98,15 @@ class Scope:
     def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
         """Return this scope with further names; an empty argument keeps the present name."""
         return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
+
+    def with_default_user(self) -> Scope:
+        """Return the scope of conversations: without a user and a session, the scope of the user `local`.
+
+        Documents and facts of a tenant are shared by its users, but a conversation belongs to one user.
+        """
+        if self.user or self.session:
+            return self
+        return replace(self, user=LOCAL_USER)
 
     def covers(self, other: Scope) -> bool:
         """Return True if `other` is this scope, or a scope inside of it."""

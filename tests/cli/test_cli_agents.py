@@ -91,7 +91,7 @@ def test_a_user_has_memory_and_conversations_of_their_own(run: Run, shop: str) -
     for user in (["--user", "bob"], []):
         assert "Oslo" not in run("run", asked, *user).stdout + run("compose", asked, "--json", *user).stdout
     done = run("run", "Hi", "--agent", f"{shop}:hello", "--user", "ada")
-    assert done.exit_code == 1 and "the agent has no memory, so the scope would be ignored" in done.stderr
+    assert done.exit_code == 0  # without a memory, only tools read the user
 
 
 def test_a_prompt_that_is_cut_is_redacted_too(run: Run, folder: Path) -> None:

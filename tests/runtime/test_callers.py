@@ -49,6 +49,14 @@ def test_tools_know_for_whom_they_act(tmp_path: Path) -> None:
             ({"memory": memory, "session": ada.session("s2")}, "acme|ada|s2|{}|('acme', 'ada', '', '')"),
             ({"session": ada.session("s3"), "user": "ada"}, "acme|ada|s3|{}|('acme', 'ada', '', '')"),
             ({"memory": ada}, "acme|ada||{}|('acme', 'ada', '', '')"),
+            *[
+                ({"memory": memory, **names}, "acme|local||{}|('acme', 'local', '', '')")
+                for names in ({}, {"scope": "acme"}, {"tenant": "acme"}, {"user": "local"})
+            ],
+            (
+                {"memory": memory, "session": memory.session("s4"), "scope": "acme"},
+                "acme|local|s4|{}|('acme', 'local', '', '')",
+            ),
             ({"kwargs": {"shop": "zurich"}}, "local|||{'shop': 'zurich'}|('local', '', '', '')"),
         ]
         for options, expected in cases:

@@ -222,15 +222,17 @@ def test_messages_without_a_user_are_recalled_in_their_own_session_only(tmp_path
             ):
                 _ask(client, token, "What is my card number?", **body)
                 asked = "\n".join(message.text for message in model.requests[-1].messages)
-                assert "4711" not in asked and "back of the card" in asked, body
+                assert "4711" not in asked and "5555" not in asked and "back of the card" in asked, body
             chat = {"model": "desk", "messages": [{"role": "user", "content": "What is my card number?"}]}
             client.post("/v1/chat/completions", chat, token)
             assert "4711" not in "\n".join(message.text for message in model.requests[-1].messages)
+            _ask(client, token, "What is my card number?", user="local")
+            assert "5555" in "\n".join(message.text for message in model.requests[-1].messages)
             # The session itself continues, and is listed, read, forked and deleted.
             _ask(client, token, "What is my card number?", session="mine")
             assert "4711" in "\n".join(message.text for message in model.requests[-1].messages)
             names = [each["name"] for each in client.get("/sessions", token).json()["sessions"]]
-            assert "mine" in names and "other" in names
+            assert "mine" in names and "other" in names and "library" not in names
             assert client.post("/sessions/mine/fork", {"name": "copy"}, token).status_code == 201
             assert client.get("/sessions/copy/messages", token).json()["messages"]
             assert client.delete("/sessions/mine", token).status_code == 204

@@ -177,21 +177,26 @@ def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_ar
             memory.within(Scope("local", user="ada")).session("main").append(Message("user", "first"), key="k")
             mine = memory.session("main")
             mine.append(Message("user", "hello"))
-            assert client.get("/inspector/api/overview").json()["sessions"] == ["main", "ada/main"]
-            assert (seen("main"), seen("ada/main"), seen("bob/main")) == (["hello"], ["first"], [])
+            assert client.get("/inspector/api/overview").json()["sessions"] == ["local/main", "ada/main"]
+            assert [seen(name) for name in ("local/main", "ada/main", "bob/main", "main")] == [
+                ["hello"],
+                ["first"],
+                [],
+                [],
+            ]
             mine.append(Message("assistant", "hm"), Message("user", "again"))
-            assert seen("main") == ["hello", "again"]
+            assert seen("local/main") == ["hello", "again"]
             mine.redact(1)
-            assert seen("main") == ["[redacted]", "again"]
+            assert seen("local/main") == ["[redacted]", "again"]
             mine.rewind(1)
-            assert seen("main") == ["[redacted]"]
+            assert seen("local/main") == ["[redacted]"]
             memory.delete_session("main")
-            assert seen("main") == []
+            assert seen("local/main") == []
             memory.session("main").append(Message("user", "another"))
-            assert seen("main") == ["another"]
+            assert seen("local/main") == ["another"]
             for number in range(10):  # more than stay open
                 memory.session(f"s{number}").append(Message("user", f"of {number}"))
-            assert [seen(f"s{number}") for number in range(10)] == [[f"of {number}"] for number in range(10)]
+            assert [seen(f"local/s{number}") for number in range(10)] == [[f"of {number}"] for number in range(10)]
 
 
 def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:

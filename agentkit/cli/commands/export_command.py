@@ -58,6 +58,7 @@ def export(
 
 def _note_users(memory: Memory) -> None:
     """Print the users whose conversations are not part of the export."""
-    users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user)
+    own = ("", memory.scope.with_default_user().user)
+    users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user not in own)
     if users:
         note(f"left out: conversations of users ({first_of([*users])}); --user NAME writes the conversations of a user")

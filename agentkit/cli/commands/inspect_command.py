@@ -16,7 +16,7 @@ import typer
 from agentkit.agent.agent import Agent
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, text_session, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.session import Session, SessionProtocol
@@ -135,7 +135,7 @@ def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal],
 def _session(stores: list[Memory], name: str) -> list[SessionProtocol]:
     """Return a list with the first conversation with this name that has messages, or an empty list."""
     for store in stores:
-        if store.sessions(name=name):
+        if memory_with(store, name).sessions(name=name):
             session = text_session(store, name)
             if len(session.conversation):
                 return [session]

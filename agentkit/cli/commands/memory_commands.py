@@ -18,6 +18,7 @@ from agentkit.cli.options import (
     EmbedderName,
     Home,
     TenantName,
+    memory_with,
     open_existing,
     utf8,
 )
@@ -265,7 +266,7 @@ def erase(
         if conversation is None:
             _proof(memory.erase(owner.narrow(**scope)), as_json)
         else:
-            existed = memory.delete_session(utf8(conversation))
+            existed = memory_with(memory, utf8(conversation)).delete_session(utf8(conversation))
             _removed({"conversations": int(existed)}, as_json, f"unknown {subject}")
             if not existed:
                 raise typer.Exit(1)

@@ -43,7 +43,7 @@ def list_sessions(
     Example: agentkit sessions list --json
     """
     with _opened(agent, home, tenant, user) as memory:
-        infos = list(all_sessions(memory))
+        infos = all_sessions(memory)
     if as_json:
         put_json([{"name": info.name, "messages": info.messages, "last_at": info.last_at} for info in infos])
         return

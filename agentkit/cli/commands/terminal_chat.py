@@ -13,7 +13,7 @@ from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.cli.commands.run_command import note_cut, result_form
-from agentkit.cli.options import text_session
+from agentkit.cli.options import memory_with, text_session
 from agentkit.cli.screen import (
     complain,
     degraded_note,
@@ -169,7 +169,7 @@ class Chat:
         if not name:
             self._refuse("/fork", "expected the name of the copy: /fork NAME")
             return
-        if self._memory.sessions(name=name, limit=1):
+        if memory_with(self._memory, name).sessions(name=name):
             self._refuse("/fork", f"the conversation {name!r} already exists: choose another name")
             return
         source, before = self.session, self.session.id

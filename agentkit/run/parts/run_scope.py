@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
 
-__all__ = ["OuterRun", "inner_memory", "resumed_scope", "run_scope", "within_scope"]
+__all__ = ["OuterRun", "has_scopes", "inner_memory", "resumed_scope", "run_scope", "within_scope"]
 
 
 class OuterRun(NamedTuple):
@@ -36,7 +36,7 @@ def run_scope(memory: RecallSource | None, session: SessionProtocol | None, opti
         InvalidArgument: A name cannot be stored.
     """
     scope, session_scope = _scope_option(memory, options.get("scope")), getattr(session, "scope", None)
-    if scope is not None and session_scope is not None and session_scope != scope:
+    if scope is not None and session_scope is not None and session_scope not in (scope, scope.with_default_user()):
         raise ScopeMismatch(
             f"the session belongs to {session_scope}, but scope= is {scope}: pass one of them", name="session"
         )
@@ -45,17 +45,15 @@ def run_scope(memory: RecallSource | None, session: SessionProtocol | None, opti
         source, owner = "the session", session_scope
     names = {name: options[name] for name in ("tenant", "user") if options.get(name)}
     if not names:
-        if owner is None:
-            owner = getattr(memory, "scope", None)
-        return owner
+        return _of_conversations(memory, owner)
     if owner is None:
-        return _named_scope(getattr(memory, "scope", None), names)
+        return _of_conversations(memory, _named_scope(getattr(memory, "scope", None), names))
     for name, value in names.items():
         if getattr(owner, name) != value:
             raise ScopeMismatch(
                 f"{source} belongs to {owner}, but {name}= is {value!r:.80}: pass one of them", name=name, value=value
             )
-    return owner
+    return _of_conversations(memory, owner)
 
 
 def resumed_scope(
@@ -73,7 +71,7 @@ def resumed_scope(
     """
     session_scope = getattr(session, "scope", None)
     if names is None:
-        return session_scope or getattr(memory, "scope", None)
+        return _of_conversations(memory, session_scope)
     from agentkit_memory import Scope
 
     scope = Scope(*names)
@@ -132,7 +130,7 @@ def _scope_option(memory: RecallSource | None, scope: object) -> Scope | None:
         return None
     from agentkit_memory import Scope
 
-    if memory is not None and not _has_scopes(memory):
+    if memory is not None and not has_scopes(memory):
         raise AgentError(
             f"scope={scope!r}: {name_of(memory)} has no scopes, so the scope would be ignored", name="scope"
         )
@@ -141,7 +139,16 @@ def _scope_option(memory: RecallSource | None, scope: object) -> Scope | None:
     return Scope.of(scope)  # type: ignore[arg-type]  # it refuses other types
 
 
-def _has_scopes(memory: RecallSource) -> bool:
+def _of_conversations(memory: RecallSource | None, scope: Scope | None) -> Scope | None:
+    """Return a scope, by default the scope of the memory, as the memory reads it: without a user, for `local`."""
+    memory_scope: Scope | None = getattr(memory, "scope", None)
+    if memory_scope is None:
+        return scope
+    return (scope or memory_scope).with_default_user()
+
+
+def has_scopes(memory: RecallSource | None) -> bool:
+    """Return True if a memory can be read in the scope of a run."""
     return getattr(memory, "scope", None) is not None and getattr(memory, "within", None) is not None
 
 

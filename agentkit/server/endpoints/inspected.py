@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import SessionStore
-from agentkit_memory import Memory, Scope
+from agentkit_memory import Memory
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["CallerSource", "as_http"]
@@ -133,7 +134,8 @@ class CallerSource:
         loaded = self._agents.get(agent, self._caller)
         memory = self._agents.of_tenant(loaded.name, self._caller.tenant).memory
         if isinstance(memory, Memory):
-            return memory.within(Scope(*self._owner))
+            # The scope of a new run: without a user, it reads no conversation.
+            return memory.within(self._owner.scope(os.urandom(16).hex()))
         return memory
 
     def _check(self, permission: Permission) -> None:

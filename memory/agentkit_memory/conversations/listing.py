@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, func, select
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, bindparam, func, literal, select
 
 from agentkit_memory.checks import check_limit
 from agentkit_memory.conversations.message_rows import MAIN
@@ -47,10 +49,11 @@ def sessions_of(
             check_name("sessions", each)
     check_limit("sessions", limit)
     query = _LISTED.order_by(conversations.c.name).limit(limit)
-    own_scope = scopes.c.session == scope.session
+    session: ColumnElement[str] = literal(scope.session)
     if separate:
-        own_scope |= scopes.c.session == conversations.c.name
-    query = query.where(own_scope)
+        session = conversations.c.name
+        scope = replace(scope, user="")
+    query = query.where(scopes.c.session == session)
     if name is not None:
         query = query.where(conversations.c.name == name)
     if after:

@@ -18,7 +18,7 @@ from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft, text_error
-from agentkit_memory.scope import Scope
+from agentkit_memory.scope import LOCAL_USER, Scope
 from agentkit_memory.store.item_removal import forget_embeddings, forget_items
 from agentkit_memory.store.item_rows import (
     CHANGE,
@@ -33,7 +33,15 @@ from agentkit_memory.store.item_rows import (
 from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
-from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
+from agentkit_memory.store.scope_rows import (
+    find_number,
+    hold_scope,
+    is_readable,
+    known_ids,
+    number_of,
+    readable_ids,
+    required,
+)
 from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted, with_option_hints
 
@@ -61,13 +69,11 @@ _SOURCES = (
 _ENDS = select(items.c.id, items.c.valid_to).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None)
 )
-# Locked until the fact is stored, so a concurrent removal or redaction of a source waits, and then sees the fact.
-_LOCKED_SOURCES = (
-    select(items.c.id)
-    .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
-    .order_by(items.c.id)
-    .with_for_update(read=True)
+_IN_SCOPES = select(items.c.id).where(
+    items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True))
 )
+# Locked until the fact is stored, so a concurrent removal or redaction of a source waits, and then sees the fact.
+_LOCKED_SOURCES = _IN_SCOPES.order_by(items.c.id).with_for_update(read=True)
 _LAST_POSITION = select(func.coalesce(func.max(items.c.position), 0)).where(
     items.c.scope_id == bindparam("scope"), items.c.kind == FACT
 )
@@ -107,7 +113,11 @@ def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[
 
 
 class Facts(metaclass=Hinted):
-    """The facts of one scope."""
+    """The facts of one scope.
+
+    Without a user, a new fact is shared by the users of the tenant. Facts from conversations without a user belong to
+    the user `local`: they are listed and changed here too, but no other user recalls them.
+    """
 
     def __init__(
         self, database: Database, scope: Scope, search_ids: Callable[[str, int], Sequence[str]] | None = None
@@ -115,6 +125,7 @@ class Facts(metaclass=Hinted):
         """`search_ids` returns the ids of at most `limit` facts for a question; without it, `search` finds nothing."""
         self._database = database
         self._scope = scope
+        self._reader = scope.with_default_user()
         self._search_ids = search_ids
 
     @with_option_hints
@@ -140,7 +151,8 @@ class Facts(metaclass=Hinted):
             supersedes: Ids of facts of this scope that the fact replaces. Replaced facts stay stored, but are no longer
                 recalled.
             sources: Ids of items that the fact was taken from; if a source is a fact, its sources are included. The
-                fact is deleted with any source, and expires with the first source.
+                fact is deleted with any source, and expires with the first source. A fact from a conversation belongs
+                to the scope of the conversation.
             metadata: JSON values, up to 32 levels deep and 8,192 characters long.
 
         Raises:
@@ -150,31 +162,26 @@ class Facts(metaclass=Hinted):
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
         stored = {} if metadata is None else metadata
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, stored)
-        scope_number = scope_id(self._database, self._scope)
         # A source may be a message whose item is not written yet: its item is written first.
         if taken_from:
-            itemise_all(self._database, scope_number)
+            for scope_number in known_ids(self._database, self._reader):
+                itemise_all(self._database, scope_number)
+        return self._database.change(lambda connection: self.write(connection, draft))
 
-        def write(connection: Connection) -> StoredFact:
-            hold_scope(connection, scope_number)
-            return self.write(connection, scope_number, draft)
-
-        return self._database.change(write)
-
-    def write(self, connection: Connection, scope_number: int, draft: FactDraft) -> StoredFact:
-        """Store a draft in a transaction that has locked the scope, whose number is `scope_number`.
-
-        All errors are raised before anything is written.
-        """
+    def write(self, connection: Connection, draft: FactDraft) -> StoredFact:
+        """Store a draft in a transaction. All errors are raised before anything is written."""
         text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
         replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
         meta = self._checked_metadata(text, valid_from, valid_to, draft.metadata)
-        self._check_known(connection, scope_number, replaced, taken_from)
-        fact_id, stored_fact = self._identify(connection, scope_number, text, taken_from)
+        numbers = self._hold(connection)
+        self._check_known(connection, self._own(numbers), replaced, taken_from)
+        scope = self._scope_of(connection, [*taken_from, *replaced], numbers)
+        scope_number = numbers[scope]
+        fact_id, stored_fact = self._identify(connection, scope, scope_number, text, taken_from)
         if stored_fact is None:
             times = {"valid_from": valid_from, "valid_to": valid_to, "created_at": self._database.clock()}
             row = {"id": fact_id, "scope_id": scope_number, "kind": FACT, "meta": meta, **times, **text_columns(text)}
-            self._insert(connection, row, taken_from)
+            self._insert(connection, row, numbers.values(), taken_from)
             enqueue(connection, [fact_id], scope_number)
         elif taken_from:
             # The fact is stored already, with the same sources.
@@ -189,19 +196,23 @@ class Facts(metaclass=Hinted):
         return _read(connection, [fact_id], [scope_number])[0]
 
     @staticmethod
-    def _insert(connection: Connection, row: dict[str, object], taken_from: Sequence[str]) -> None:
-        """Insert a fact with the next number of its scope, and its sources."""
-        number = int(connection.scalar(_LAST_POSITION, {"scope": row["scope_id"]}) or 0) + 1
-        connection.execute(insert(items), row | {"position": number})
+    def _insert(
+        connection: Connection, row: dict[str, object], scope_ids: Iterable[int], taken_from: Sequence[str]
+    ) -> None:
+        """Insert a fact with the next number of its scopes, and its sources."""
+        # One query per scope: SQLite finds the maximum of one scope in the index, and reads all facts of several.
+        last_numbers = [int(connection.scalar(_LAST_POSITION, {"scope": each}) or 0) for each in scope_ids]
+        connection.execute(insert(items), row | {"position": max(last_numbers) + 1})
         sources = _with_their_sources(connection, taken_from)
         if sources:
             connection.execute(insert(item_sources), [{"item_id": row["id"], "source_id": each} for each in sources])
 
+    @staticmethod
     def _identify(
-        self, connection: Connection, scope_number: int, text: str, sources: Sequence[str]
+        connection: Connection, scope: Scope, scope_number: int, text: str, sources: Sequence[str]
     ) -> tuple[str, StoredFact | None]:
         """Return the id of a fact with a text and sources, and the stored fact, or None if it is not stored yet."""
-        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *sources))))
+        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, scope.key, text, *sources))))
         while stored := _read(connection, [fact], [scope_number]):
             if stored[0].text == text:
                 return fact, stored[0]
@@ -234,12 +245,12 @@ class Facts(metaclass=Hinted):
             InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: The fact is not in this scope.
         """
-        scope_number = scope_id(self._database, self._scope)
 
         def write(connection: Connection) -> StoredFact:
             hold_spaces(connection)
-            hold_scope(connection, scope_number)
-            stored = _read(connection, [fact], [scope_number])
+            numbers = self._hold(connection)
+            own = self._own(numbers)
+            stored = _read(connection, [fact], own)
             if not stored:
                 raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
             new = old = stored[0]
@@ -252,8 +263,8 @@ class Facts(metaclass=Hinted):
             if metadata is not None:
                 new = replace(new, metadata=metadata)
             meta = self._checked_metadata(new.text, new.valid_from, new.valid_to, new.metadata)
-            self._change(connection, scope_number, old, new, meta)
-            return _read(connection, [old.id], [scope_number])[0]
+            self._change(connection, numbers[self._scope_of(connection, [old.id], numbers)], old, new, meta)
+            return _read(connection, [old.id], own)[0]
 
         return self._database.change(write)
 
@@ -285,7 +296,7 @@ class Facts(metaclass=Hinted):
 
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
         """Return the facts with these ids that the scope may read."""
-        bound = {"ids": ids, **self._scope.readable_names()}
+        bound = {"ids": ids, **self._reader.readable_names()}
         with self._database.read() as connection:
             return _read_facts(connection, _FIND_READABLE, bound)
 
@@ -294,7 +305,7 @@ class Facts(metaclass=Hinted):
         return next(iter(self._readable([storable(str(fact))])), None)
 
     def list(self, *, after: int = 0, limit: int = 100, superseded: bool = False) -> tuple[StoredFact, ...]:
-        """Return facts of exactly this scope, in the order in which they were first added.
+        """Return facts of this scope, without facts that it shares, in the order in which they were first added.
 
         Args:
             after: Number of the last fact of the previous page.
@@ -310,12 +321,13 @@ class Facts(metaclass=Hinted):
         statement = _CURRENT
         if superseded:
             statement = _LISTED
-        bound = {"scopes": known_ids(self._database, self._scope), "after": after, "most": limit}
+        scope_ids = [number for scope in {self._reader, self._scope} for number in known_ids(self._database, scope)]
+        bound = {"scopes": scope_ids, "after": after, "most": limit}
         with self._database.read() as connection:
             return tuple(_read_facts(connection, statement, bound))
 
     def __iter__(self) -> Iterator[StoredFact]:
-        """Yield all facts of exactly this scope, except superseded facts; `list` returns a page of them."""
+        """Yield all facts that `list` returns page by page, except superseded facts."""
         after = 0
         while page := self.list(after=after):
             after = page[-1].number
@@ -323,19 +335,43 @@ class Facts(metaclass=Hinted):
 
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return True if it was stored. Facts that it superseded stay superseded."""
-        scope_number = scope_id(self._database, self._scope)
         # `write` is called again after a lost connection, and the first call may have deleted the fact.
         deleted: set[str] = set()
 
         def write(connection: Connection) -> None:
-            hold_scope(connection, scope_number)
-            bound = {"ids": [storable(str(fact))], "scopes": required([scope_number])}
+            bound = {"ids": [storable(str(fact))], "scopes": required(self._own(self._hold(connection)))}
             ids = connection.scalars(_ID, bound).all()
             forget_items(connection, ids)
             deleted.update(ids)
 
         self._database.change(write)
         return bool(deleted)
+
+    def _hold(self, connection: Connection) -> dict[Scope, int]:
+        """Lock the stored scopes whose facts are numbered together; return their numbers."""
+        numbers: dict[Scope, int] = {}
+        for scope in _numbered_together(self._scope):
+            number = find_number(connection, scope)
+            if number is None and scope == self._scope:
+                number = number_of(connection, scope)
+            if number is not None:
+                hold_scope(connection, number)
+                numbers[scope] = number
+        return numbers
+
+    def _own(self, numbers: Mapping[Scope, int]) -> Sequence[int]:
+        """Return the numbers of the scopes whose facts can be changed."""
+        return [number for scope, number in numbers.items() if scope in (self._reader, self._scope)]
+
+    def _scope_of(self, connection: Connection, ids: Sequence[str], numbers: Mapping[Scope, int]) -> Scope:
+        """Return the scope of conversations if it has any of these items, otherwise the scope of new facts."""
+        reader = numbers.get(self._reader)
+        if reader is None or self._reader == self._scope:
+            return self._scope
+        for batch in in_batches(ids):
+            if connection.scalars(_IN_SCOPES, {"ids": batch, "scopes": [reader]}).first() is not None:
+                return self._reader
+        return self._scope
 
     @staticmethod
     def _checked_metadata(
@@ -362,17 +398,26 @@ class Facts(metaclass=Hinted):
         return meta
 
     def _check_known(
-        self, connection: Connection, scope_number: int, facts: Sequence[str], sources: Sequence[str]
+        self, connection: Connection, own: Sequence[int], facts: Sequence[str], sources: Sequence[str]
     ) -> None:
         """Check that facts are stored in the scope, and that the scope may read the sources; lock the sources."""
-        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [scope_number])]
-        readable = readable_ids(connection, self._scope)
+        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], own)]
+        readable = readable_ids(connection, self._reader)
         known_ids: set[str] = set()
         for batch in in_batches(sources):
             known_ids.update(connection.scalars(_LOCKED_SOURCES, {"ids": batch, "scopes": required(readable)}))
         unknown += [f"item {each}" for each in sources if each not in known_ids]
         if unknown:
             raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
+
+
+def _numbered_together(scope: Scope) -> tuple[Scope, ...]:
+    """Return the scopes whose facts have different numbers: `Facts.list` without a user lists two scopes."""
+    reader = scope.with_default_user()
+    if reader.session or reader.user != LOCAL_USER:
+        return (scope,)
+    # In this order, because a worker has locked the scope of a conversation before.
+    return reader, replace(reader, user="")
 
 
 def newest_facts(connection: Connection, scope_number: int, now: float, limit: int) -> list[StoredFact]:

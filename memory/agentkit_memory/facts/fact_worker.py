@@ -306,7 +306,7 @@ class FactWorker:
                 check_draft(draft, turns, [fact.id for fact in known])
                 # A source may have been redacted or erased while the model was reading.
                 if unchanged.issuperset(draft.sources):
-                    self._store_draft(connection, facts, window.scope_id, draft, ends)
+                    self._store_draft(connection, facts, draft, ends)
             except (InvalidArgument, StoreCorrupt) as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         if invalid is None:
@@ -315,15 +315,13 @@ class FactWorker:
             self._give_up(connection, window, leased, invalid)
 
     @staticmethod
-    def _store_draft(
-        connection: Connection, facts: Facts, scope_id: int, draft: FactDraft, ends: dict[str, float]
-    ) -> None:
+    def _store_draft(connection: Connection, facts: Facts, draft: FactDraft, ends: dict[str, float]) -> None:
         """Store a draft, and its end in `ends`, unless a fact with the same text is valid at least as long."""
         draft = replace(draft, text=draft.text.strip())
         text, (end,) = draft.text.casefold(), ends_of(connection, [(draft.valid_to, draft.sources)])
         if ends.get(text, -inf) >= end and not draft.supersedes:
             return
-        facts.write(connection, scope_id, draft)
+        facts.write(connection, draft)
         ends[text] = end
 
     def _ends_by_text(self, connection: Connection, scope_id: int) -> dict[str, float]:

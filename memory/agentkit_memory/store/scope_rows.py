@@ -15,6 +15,7 @@ from agentkit_memory.scope import NAMES, Scope, SharedScope
 __all__ = [
     "READABLE",
     "covered_ids",
+    "find_number",
     "hold_scope",
     "is_readable",
     "known_ids",
@@ -35,7 +36,8 @@ _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
-def _find(connection: Connection, scope: Scope | SharedScope) -> int | None:
+def find_number(connection: Connection, scope: Scope | SharedScope) -> int | None:
+    """Return the number of a scope; None if it is not stored."""
     number: int | None = connection.scalar(
         _FIND, {f"its_{name}": value for name, value in zip(NAMES, scope.names, strict=True)}
     )
@@ -49,7 +51,7 @@ def scope_id(database: Database, scope: Scope | SharedScope) -> int:
     index or an open conversation may still refer to the number.
     """
     with database.read() as connection:
-        number = _find(connection, scope)
+        number = find_number(connection, scope)
     if number is None:
         return database.change(lambda connection: number_of(connection, scope))
     return number
@@ -58,7 +60,7 @@ def scope_id(database: Database, scope: Scope | SharedScope) -> int:
 def number_of(connection: Connection, scope: Scope | SharedScope) -> int:
     """Return the number of a scope within a transaction; a new scope is stored."""
     candidate = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
-    while (number := _find(connection, scope)) is None:
+    while (number := find_number(connection, scope)) is None:
         names = dict(zip(NAMES, scope.names, strict=True))
         connection.execute(_NEW[connection.dialect.name], {"id": candidate, **names})
         # If the hashes of two scopes collide, the next number is tried.
@@ -69,7 +71,7 @@ def number_of(connection: Connection, scope: Scope | SharedScope) -> int:
 def known_ids(database: Database, scope: Scope | SharedScope) -> list[int]:
     """Return a list with the number of a scope, or an empty list for a scope that is not stored. No row is added."""
     with database.read() as connection:
-        own = _find(connection, scope)
+        own = find_number(connection, scope)
     if own is None:
         return []
     return [own]

@@ -138,7 +138,7 @@ def test_what_a_fork_shares_is_one_item(either: Memory) -> None:
 def test_only_the_scopes_that_are_named_are_looked_at(either: Memory, database: Database) -> None:
     for tenant in ("a", "b"):
         either.within(tenant).session("s").append(Message("user", tenant))
-    assert all_of(database, scopes=[StoreProbe(either.within("a")).scope_number]) == 1
+    assert all_of(database, scopes=[StoreProbe(either.within(Scope("a", user="local"))).scope_number]) == 1
     assert all_of(database, scopes=[]) == 0 and rows(either) == ["a"]
     with raises(InvalidArgument, name="scope_ids"):
         itemise(database, "a", 1)  # type: ignore[arg-type]

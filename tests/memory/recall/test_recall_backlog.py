@@ -55,7 +55,7 @@ def cost(steps: list[int], act: Callable[[], object]) -> int:
 
 @pytest.fixture
 def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
-    with Memory(home, keep_recalls=0) as opened:
+    with Memory(home, scope=Scope("local", user="local"), keep_recalls=0) as opened:
         opened.session("s").append(Message("user", "The heron eats eels."))
         opened.worker().drain()
         opened.recall("heron")
@@ -87,7 +87,7 @@ def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0)
 
 
 def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list[int]) -> None:
-    reader = memory.within(Scope("local", user="ada", session="s", agent="a"))
+    reader = memory.within(Scope("local", user="local", session="s", agent="a"))
     some = cost(steps, lambda: memory.recall("heron")), cost(steps, lambda: reader.recall("heron"))
     rows = [
         {"id": number, "tenant": "local", "user": f"u{number}", "session": "", "agent": ""} for number in range(5000)
@@ -95,7 +95,7 @@ def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list
     StoreProbe(memory).execute(insert(scopes), *rows)
     assert cost(steps, lambda: memory.recall("heron")) <= some[0] + 1
     assert cost(steps, lambda: reader.recall("heron")) <= some[1] + 1
-    assert len(reader.recall("heron")) == 1  # of the tenant
+    assert len(reader.recall("heron")) == 1  # of the user
 
 
 def test_reading_the_newest_items_costs_no_more_than_a_bound(

@@ -38,7 +38,8 @@ def queries(memory: Memory, **page: int) -> list[str]:
 
 def test_a_log_comes_back_as_it_was_written(either: Memory, database: Database) -> None:
     logs = RecallLogs(database)
-    logs.write(either.scope, StoreProbe(either).scope_number, lambda: FULL)
+    user = either.within(Scope("local", user="local"))
+    logs.write(user.scope, StoreProbe(user).scope_number, lambda: FULL)
     database.deferred.settle()
     (written,) = either.recall_logs()
     assert replace(written, id=0, at=0.0) == FULL and written.id > 0
