@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
+from agentkit.durable.held_runs import HeldRuns
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import RunAttempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, pause_corrupt, start_scheduled
@@ -71,7 +72,8 @@ class Worker(metaclass=Hinted):
         lease: Seconds after which other workers take over the runs of a dead worker.
         grace: Seconds for runs to finish when the worker is stopped; unfinished runs are handed over.
         poll: Seconds between two reads of a queue.
-        tenant_concurrency: Maximum number of concurrent runs of one tenant, on all workers; None: no limit.
+        tenant_concurrency: Maximum number of concurrent runs of one tenant and one agent, on all workers; runs with a
+            session are counted separately. None: no limit.
 
     Raises:
         WorkerError: No agent was added, a number is out of range, this process has a worker already, or another
@@ -115,6 +117,7 @@ class Worker(metaclass=Hinted):
         self._lease: Lease | None = None
         self._is_stopping, self._has_stopped = threading.Event(), threading.Event()
         self._housekeeping_thread: threading.Thread | None = None
+        self._held_runs: HeldRuns | None = None
         self._lock_file: int | None = None
         self._dbos: Any = None
         self._repeated_lines = RepeatedLines(_SECONDS_LOGGED)
@@ -227,6 +230,7 @@ class Worker(metaclass=Hinted):
                     workers.end(other.id, "dead")
         self._housekeeping_thread = threading.Thread(target=self._housekeeping, name="agentkit-worker", daemon=True)
         self._housekeeping_thread.start()
+        self._held_runs = HeldRuns(self._store, [row.key for row in added], self._tenant_concurrency, self._poll)
 
     def _queues(self, queue: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the queues of an agent, with their limits."""
@@ -244,6 +248,8 @@ class Worker(metaclass=Hinted):
         from dbos import DBOS
 
         self._is_stopping.set()
+        if self._held_runs is not None:
+            self._held_runs.stop()
         for event in self._dbos.background_thread_stop_events:  # DBOS takes nothing from the queues any more
             event.set()
         self._wait_for_attempts(self._grace)
@@ -294,6 +300,8 @@ class Worker(metaclass=Hinted):
             await self._execute_leg(*leg_of(workflow_id))
         finally:
             self._legs.discard(workflow_id)
+            if self._held_runs is not None:
+                self._held_runs.notify()
 
     async def _execute_leg(self, run_id: str, leg: int) -> None:
         try:

@@ -6,20 +6,23 @@ A leg is queued in the transaction that stores the state of the run, so that bot
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from agentkit.run.parts.decisions import Denied, decision_data
+from agentkit.runs.admission import admit, held_since
+from agentkit.runs.leg import Leg, QueueLeg
 from agentkit.runs.run_database import RunDatabase, decisions_table, lines_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState
 from agentkit.runs.run_rows import lock_run, run_row
 
-__all__ = ["Leg", "NewRun", "QueueLeg", "RunQueue", "queue_again"]
+__all__ = ["NewRun", "RunQueue", "queue_again"]
 
 _runs, _decisions = runs_table, decisions_table
+_QUEUED = (_runs.c.number, _runs.c.run_id, _runs.c.leg, _runs.c.request, _runs.c.held_until)
 _EXPIRED_DECISION = json.dumps(decision_data(Denied("it was not decided in time")))
 
 
@@ -33,35 +36,31 @@ class NewRun(NamedTuple):
     """Request for the executor that queues the run, as JSON."""
 
 
-class Leg(NamedTuple):
-    """One entry of a run in the queue: a run is queued at its start, and again after each interruption or pause."""
-
-    order: int
-    """Number of the run in the order of starts."""
-    run_id: str
-    number: int
-    """Number of the leg, from 0."""
-    request: str
-    """Request for the executor that queues the run, as JSON."""
-
-
-QueueLeg: TypeAlias = Callable[[sa.Connection, Leg], None]
-"""Queues a leg, in a transaction."""
-
-
 def queue_again(
     connection: sa.Connection, now: object, condition: sa.ColumnElement[bool], queue: QueueLeg | None
 ) -> list[str]:
-    """Queue the runs that meet a condition, each as its next leg, and return their ids."""
+    """Queue the runs that meet a condition, each as its next leg, and return their ids.
+
+    A run with a session is held if its tenant has other runs in the queue; see `admit`.
+    """
     values = {"state": "queued", "fence": None, "leg": _runs.c.leg + 1, "updated_at": now}
+    values["held_until"] = held_since(now)
     queued = sa.update(_runs).where(condition, _runs.c.top.is_(None)).values(**values)
-    column = _runs.c
-    rows = connection.execute(queued.returning(column.number, column.run_id, column.leg, column.request))
-    legs = [Leg(*row) for row in rows]
-    for leg in legs:
-        if queue is not None and leg.request is not None:
-            queue(connection, leg)
-    return [leg.run_id for leg in legs]
+    rows = connection.execute(queued.returning(*_QUEUED)).all()
+    if queue is not None:
+        _queue_rows(connection, now, rows, queue)
+    return [row.run_id for row in rows]
+
+
+def _queue_rows(connection: sa.Connection, now: object, rows: Sequence[Any], queue: QueueLeg) -> None:
+    """Queue the legs of rows that are not held, and the first held run of each tenant without runs in the queue."""
+    for row in rows:
+        if row.request is not None and row.held_until is None:
+            queue(connection, Leg(row.number, row.run_id, row.leg, row.request))
+    ids = [row.run_id for row in rows if row.held_until is not None]
+    if ids:
+        # One place is free under any limit; further places are known to the workers.
+        admit(connection, now, _runs.c.run_id.in_(ids), 1, queue)
 
 
 class RunQueue:
@@ -76,25 +75,32 @@ class RunQueue:
         self._database, self._queue = database, queue
         self._now = database.now
 
-    def add(self, runs: Sequence[NewRun]) -> list[NewRun]:
-        """Store and queue new runs in one transaction; return the runs whose ids are stored already."""
+    def add(self, runs: Sequence[NewRun], delay: float = 0.0) -> list[NewRun]:
+        """Store and queue new runs in one transaction; return the runs whose ids are stored already.
+
+        Args:
+            runs: The runs.
+            delay: Seconds for which runs are held if they have a session and a tenant.
+        """
 
         def add(connection: sa.Connection) -> list[NewRun]:
             ids = [run.record.run_id for run in runs]
             stored = set(connection.scalars(sa.select(_runs.c.run_id).where(_runs.c.run_id.in_(ids))))
             new_runs = [run for run in runs if run.record.run_id not in stored]
-            numbers: dict[str, int] = {}
             if new_runs:
-                added = sa.insert(_runs).returning(_runs.c.run_id, _runs.c.number, sort_by_parameter_order=True)
+                added = sa.insert(_runs).returning(*_QUEUED, sort_by_parameter_order=True)
                 # The clock of this process can differ from the clocks of the workers.
                 now = self._database.time_in(connection)
                 times = {"created_at": now, "updated_at": now}
                 rows = [{**run_row(run.record), "request": run.request, **times} for run in new_runs]
-                numbers = {row.run_id: row.number for row in connection.execute(added, rows)}
+                for row in rows:
+                    row["held_until"] = None
+                    if row["tenant"] and row["session"] is not None:
+                        row["held_until"] = now + delay
+                inserted = connection.execute(added, rows).all()
                 heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in new_runs]
                 connection.execute(sa.insert(lines_table), heads)
-            for run in new_runs:
-                self._queue(connection, Leg(numbers[run.record.run_id], run.record.run_id, 0, run.request))
+                _queue_rows(connection, self._now, inserted, self._queue)
             return [run for run in runs if run.record.run_id in stored]
 
         try:
@@ -122,6 +128,16 @@ class RunQueue:
             )
 
         self._database.work(adopt)
+
+    def admit(self, agents: Collection[tuple[str, str]], places: int | None) -> None:
+        """Queue held runs of tenants with free places.
+
+        Args:
+            agents: Names and versions of the agents of the runs.
+            places: Maximum number of runs with a session, of one tenant and one version of an agent; None: no limit.
+        """
+        is_of_agents = sa.tuple_(_runs.c.agent, _runs.c.version).in_([*agents])
+        self._database.work(lambda connection: admit(connection, self._now, is_of_agents, places, self._queue))
 
     def request(self, run_id: str) -> str | None:
         """Return the request of a run for its executor, as JSON; None if the run is unknown."""

@@ -16,6 +16,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.run.journal.journal import inner_line
 from agentkit.runs.event_log import EventLog
 from agentkit.runs.inner_runs import InnerRuns
+from agentkit.runs.leg import QueueLeg
 from agentkit.runs.run_database import (
     RunDatabase,
     decisions_table,
@@ -28,7 +29,7 @@ from agentkit.runs.run_database import (
 )
 from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
-from agentkit.runs.run_queue import QueueLeg, queue_again
+from agentkit.runs.run_queue import queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
 from agentkit.runs.run_retention import Retention, surplus_runs, young_keys

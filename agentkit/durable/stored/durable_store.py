@@ -25,9 +25,10 @@ from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
+from agentkit.runs.leg import Leg
 from agentkit.runs.run_database import DATABASE_ERRORS, database_error, shown_url
 from agentkit.runs.run_errors import DatabaseDamaged, DatabaseUnavailable, DurableError
-from agentkit.runs.run_queue import Leg, NewRun, RunQueue
+from agentkit.runs.run_queue import NewRun, RunQueue
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_store import RunStore
 from agentkit.runs.worker_rows import WorkerRow, WorkerRows
@@ -179,7 +180,7 @@ class DurableStore:
         # One transaction per page: a transaction for all runs would block other writers for too long.
         for at in range(0, len(runs), _PAGE):
             page = {run.run_id: run for run in runs[at : at + _PAGE]}
-            existing = queue.add([run.new() for run in page.values()])
+            existing = queue.add([run.new() for run in page.values()], delay or 0.0)
             self._check_existing([page[row.record.run_id] for row in existing])
 
     def _check_existing(self, runs: Sequence[StartedRun]) -> None:
