@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
+from threading import get_ident
 from typing import Any, TypeVar
 
 from agentkit_tools.errors import RunInterrupt, describe_error
@@ -15,7 +18,9 @@ T = TypeVar("T")
 _STATE = ("messages", "usage", "journal")
 """Attributes of the error of a run; see `AgentError`."""
 _is_code: ContextVar[bool] = ContextVar("agentkit_is_code", default=False)
-"""True in the context of contained code, which the tasks that it starts copy."""
+"""True in the context of contained code, which the tasks and callbacks that it starts copy."""
+_SCHEDULERS = {"call_soon": 0, "call_soon_threadsafe": 0, "call_at": 1, "add_reader": 1, "add_writer": 1}
+"""Methods of an event loop that schedule callbacks, with the position of the callback; `call_later` uses `call_at`."""
 
 
 class CodeCrashed(Exception):
@@ -29,8 +34,8 @@ async def contained(code: Awaitable[T]) -> T:
     """Await code in the current task, and return its value.
 
     A task that ends with `SystemExit` or `KeyboardInterrupt` would stop the event loop, which executes the runs of all
-    callers; so would a task that the code starts. Other exceptions, such as a panic of Rust code, would pass all code
-    that handles `Exception`.
+    callers; so would a task or a callback that the code starts. Other exceptions, such as a panic of Rust code, would
+    pass all code that handles `Exception`.
 
     Raises:
         CodeCrashed: The code raised an exception that does not derive from `Exception`, or whose attributes cannot be
@@ -39,7 +44,7 @@ async def contained(code: Awaitable[T]) -> T:
         Exception: The code raised this exception.
     """
     task = asyncio.current_task()
-    _contain_tasks(asyncio.get_running_loop())
+    _contain_loop(asyncio.get_running_loop())
     # Not reset: the current task executes only code of agents and the storing of its outcome.
     _is_code.set(True)
     try:
@@ -69,11 +74,51 @@ def _state(error: BaseException) -> dict[str, Any] | None:
         return None
 
 
-def _contain_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Contain the tasks that contained code starts in an event loop, such as the tasks of a task group."""
+def _contain_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Contain the tasks and callbacks that contained code starts in an event loop, such as tasks of a task group."""
     factory = loop.get_task_factory()
-    if not isinstance(factory, _TaskFactory):
-        loop.set_task_factory(_TaskFactory(factory))
+    if isinstance(factory, _TaskFactory):
+        return
+    loop.set_task_factory(_TaskFactory(factory))
+    # The methods of an event loop of C code, such as uvloop, cannot be replaced: there, only tasks are contained.
+    with suppress(AttributeError):
+        for name, position in _SCHEDULERS.items():
+            setattr(loop, name, _Scheduler(getattr(loop, name), position))
+
+
+class _Scheduler:
+    """A method of an event loop that schedules a callback.
+
+    Args:
+        schedule: The method.
+        position: Position of the callback in the arguments.
+    """
+
+    __slots__ = ("_position", "_schedule", "_thread")
+
+    def __init__(self, schedule: Callable[..., Any], position: int) -> None:
+        self._schedule, self._position = schedule, position
+        self._thread = get_ident()
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        context = options.get("context")
+        is_code = _is_code.get()
+        if context is not None:
+            is_code = context.get(_is_code, False)
+        # A thread that code starts has an empty context. Only the thread of the event loop may stop the loop.
+        is_code = is_code or get_ident() != self._thread
+        if is_code and len(arguments) > self._position:
+            before, callback = arguments[: self._position], arguments[self._position]
+            arguments = (*before, partial(_contained_callback, callback), *arguments[self._position + 1 :])
+        return self._schedule(*arguments, **options)
+
+
+def _contained_callback(callback: Callable[..., object], *arguments: Any) -> None:
+    try:
+        callback(*arguments)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # The event loop logs this exception, and continues.
+        raise CodeCrashed(describe_error(error)) from error
 
 
 class _TaskFactory:

@@ -202,6 +202,24 @@ def _is_own_frame(trace: TracebackType) -> bool:
     return package in _OWN_PACKAGES
 
 
+_READ_OF_ERRORS = ("__class__", "__traceback__", "__cause__", "__context__", "__suppress_context__")
+
+
+def readable_error(error: BaseException) -> BaseException:
+    """Return an exception; a `ToolError` instead if the class of the exception raises when it is read."""
+    try:
+        # `isinstance` and `logging` read these attributes, which a property or a metaclass can replace.
+        for name in _READ_OF_ERRORS:
+            getattr(error, name)
+        if isinstance(type(error).__name__, str):
+            return error
+    except BaseException as problem:
+        if type(problem) in (KeyboardInterrupt, SystemExit) and _is_for_main_thread():
+            raise
+    name = type.__getattribute__(type(error), "__name__")
+    return ToolError(f"{name}, an exception whose attributes cannot be read")
+
+
 def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:
     """True if an exception of a tool is raised to the caller of the run instead of becoming a result.
 

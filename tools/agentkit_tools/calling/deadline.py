@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from agentkit_tools.errors import ends_run
+from agentkit_tools.errors import ends_run, readable_error
 
 __all__ = ["DeadlineError", "Outcome", "outcome"]
 
@@ -62,7 +62,8 @@ async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: fl
     except StopIteration as end:
         # Most code ends without waiting: it needs no timer.
         return end.value, None
-    except BaseException as error:
+    except BaseException as raised:
+        error = readable_error(raised)
         is_cancellation = isinstance(error, asyncio.CancelledError)
         return _failure(error, is_cancelled=is_cancellation and task.cancelling() > cancellations)
     else:
@@ -80,11 +81,11 @@ def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
     if is_cancelled or ends_run(error):
         raise error
     # The frames of this file refer to the exception. Without them, it is freed with its last reference.
-    traceback = error.__traceback__
+    # Read and set as Python does: the class of a tool's exception, such as a frozen dataclass, can refuse attributes.
+    traceback = BaseException.__dict__["__traceback__"].__get__(error)
     while traceback is not None and traceback.tb_frame.f_globals is globals():
         traceback = traceback.tb_next
-    error.__traceback__ = traceback
-    return None, error
+    return None, BaseException.with_traceback(error, traceback)
 
 
 class _WaitingCode(asyncio.Future[Any], Generic[T]):
@@ -157,10 +158,11 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
             if self.is_late and self.is_cancelled():
                 raise self._cancellation()
             return value, None
-        except BaseException as error:
+        except BaseException as raised:
             if self._is_closed and not self._is_left:
                 # The coroutine of the caller is closed: it cannot await, and needs no outcome.
                 raise
+            error = readable_error(raised)
             is_cancellation = isinstance(error, asyncio.CancelledError)
             failure = _failure(error, is_cancelled=is_cancellation and self.is_cancelled())
             if self.is_late and is_cancellation:

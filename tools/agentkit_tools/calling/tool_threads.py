@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from agentkit_prompts.system.threads import Threads
 from agentkit_tools.calling.deadline import DeadlineError
-from agentkit_tools.errors import ToolError
+from agentkit_tools.errors import ToolError, readable_error
 
 __all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
 
@@ -64,6 +64,9 @@ async def run_in_thread(
         return call()
 
     try:
-        return await threads.outcome(inside, seconds, at_once=at_once)
+        value, error = await threads.outcome(inside, seconds, at_once=at_once)
     except TimeoutError:
         return cast(T, None), DeadlineError()
+    if error is not None:
+        error = readable_error(error)
+    return value, error
