@@ -12,16 +12,15 @@ from agentkit.errors import AgentError
 from agentkit.ground.threads import in_thread
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
-from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view, reply_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
+from agentkit.inspector.played_prompt import PlayedPrompt, play_models, played_prompt
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.run_lists import FIRST_LISTED, run_summary
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, empty_journal
-from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.models.cache_minimums import cache_minimum
 from agentkit.models.model import Model
 from agentkit.run.engine.loop import with_recall
@@ -32,21 +31,20 @@ from agentkit.run.parts.recaller import RecallResult, recall
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord, RunsWanted, WaitingCall
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
-from agentkit_prompts.composition.compose import compose
-from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
-from agentkit_prompts.tokens.budget import Budget
 from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = [
     "Missing",
+    "ModelCall",
     "compose_answer",
     "decide_answer",
     "message_answer",
     "messages_answer",
+    "model_call_of",
     "overview",
     "payload_answer",
     "recall_answer",
@@ -69,7 +67,7 @@ class Missing(LookupError):
     """An object that does not exist for the caller."""
 
 
-class _ModelCall(NamedTuple):
+class ModelCall(NamedTuple):
     """A model call whose prompt the page shows."""
 
     agent: Agent[Any, Any]
@@ -82,6 +80,12 @@ class _ModelCall(NamedTuple):
     """The run of the call; None for a call without a stored run."""
     reply: Message | None = None
     """The reply of the model; None before the reply."""
+    models: Mapping[str, Model] = {}
+    """Models that can replace the model of the agent, by name."""
+
+    def played(self, request: CompositionRequest) -> PlayedPrompt:
+        """Return the prompt of the call with the changes of a request."""
+        return played_prompt(self.agent, self.ctx, request, self.models)
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
@@ -111,6 +115,11 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
         "older": runs.older,
         "sessions": list(sessions),
         "has_more_sessions": not is_whole and len(sessions) >= limit,
+        "play": {
+            "allowed": source.can_play,
+            "models": list(play_models(agents.values())),
+            "cases": source.cases_file,
+        },
         "targets": list(TARGETS),
         "chat_templates": list(CHAT_TEMPLATES),
     }
@@ -160,31 +169,28 @@ async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
 
 async def compose_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return a composition, its prompts, and the differences to another composition."""
-    model_call = await _model_call(source, request)
+    model_call = await model_call_of(source, request)
     other = None
     if request.against is not None:
-        other = await _model_call(source, CompositionRequest(base=request.against, kwargs=request.kwargs))
-    is_changed = (
-        bool(request.layers) or request.budget != "keep" or request.input is not None or request.kwargs is not None
-    )
+        other = await model_call_of(source, CompositionRequest(base=request.against, kwargs=request.kwargs))
     # Before a run, the composition without the changed kwargs may lack required kwargs.
     has_original = request.kwargs is None or request.base.run is not None
 
     def answer() -> Json:
-        composition = _composition(model_call, request)
+        model, composition = model_call.played(request)
         diff = run = reply = None
         # The reply answers the sent prompt, not a changed prompt.
-        if model_call.reply is not None and not is_changed:
+        if model_call.reply is not None and not request.is_changed:
             reply = reply_view(model_call.reply)
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
-        elif is_changed and has_original:
+        elif request.is_changed and has_original:
             diff = diff_view(composition, model_call.agent.chain.compose(model_call.ctx))
         if request.journal and model_call.run is not None:
             run = _run_view(model_call.run)
         return {
             "view": composition_view(composition),
-            "cache": _cache(model_call.agent.chain.model),
+            "cache": _cache(model),
             "prompts": prompt_views(composition),
             "diff": diff,
             "step": model_call.step,
@@ -209,29 +215,29 @@ def _cache(model: Model) -> Json | None:
 
 async def message_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return one message of a composition with its whole text."""
-    model_call = await _model_call(source, request)
-    return await in_thread(lambda: message_view(_composition(model_call, request), request.message or 0))
+    model_call = await model_call_of(source, request)
+    return await in_thread(lambda: message_view(model_call.played(request).composition, request.message or 0))
 
 
 async def messages_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return messages of a composition from a number, at most `MAX_MESSAGES`."""
-    model_call = await _model_call(source, request)
+    model_call = await model_call_of(source, request)
     start = max(0, request.message or 0)
-    return await in_thread(lambda: {"messages": messages_view(_composition(model_call, request), start)})
+    return await in_thread(lambda: {"messages": messages_view(model_call.played(request).composition, start)})
 
 
 async def payload_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the request of a provider, or the text of a local model."""
-    model_call = await _model_call(source, request)
+    model_call = await model_call_of(source, request)
     return await in_thread(
-        lambda: payload_view(_composition(model_call, request), request.target or "openai", request.chat_template)
+        lambda: payload_view(model_call.played(request).composition, request.target or "openai", request.chat_template)
     )
 
 
 async def why_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the spans of the prompt that show a part of the context, and the reason if no span shows the part."""
-    model_call = await _model_call(source, request)
-    why = await in_thread(lambda: _composition(model_call, request).why(request.pointer or ""))
+    model_call = await model_call_of(source, request)
+    why = await in_thread(lambda: model_call.played(request).composition.why(request.pointer or ""))
     places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in why.spans[:100]]
     return {"pointer": why.pointer, "reason": why.reason, "spans": places}
 
@@ -309,8 +315,15 @@ async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
     return agents[name]
 
 
-async def _model_call(source: InspectorSource, request: CompositionRequest) -> _ModelCall:
-    """Return the requested model call."""
+async def model_call_of(source: InspectorSource, request: CompositionRequest) -> ModelCall:
+    """Return the requested model call, with the models that the request can name."""
+    model_call = await _unchanged_call(source, request)
+    if request.model is None:
+        return model_call
+    return model_call._replace(models=play_models((await source.agents()).values()))
+
+
+async def _unchanged_call(source: InspectorSource, request: CompositionRequest) -> ModelCall:
     base = request.base
     if base.run is not None:
         return await _call_of_run(source, base.run, base.step)
@@ -326,10 +339,10 @@ async def _model_call(source: InspectorSource, request: CompositionRequest) -> _
     if memory is not None and ctx.user_input.text:
         result: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
         ctx = with_recall(ctx, result)
-    return _ModelCall(agent, ctx, 1, 1)
+    return ModelCall(agent, ctx, 1, 1)
 
 
-async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -> _ModelCall:
+async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -> ModelCall:
     run = await _run(source, run_id)
     agent = await _agent(source, run.agent)
     session = None
@@ -343,12 +356,12 @@ async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -
     replies = [entry.answer.message for entry in _journal(run).entries if entry.effect == "CallModel"]
     # A failed or paused run has a context for the next call, which has no reply.
     reply = next(iter(replies[step - 1 : step]), None)
-    return _ModelCall(agent, contexts[step - 1], step, len(contexts), run, reply)
+    return ModelCall(agent, contexts[step - 1], step, len(contexts), run, reply)
 
 
 async def _call_of_turn(
     source: InspectorSource, name: str, turn: int | Literal["last"], request: CompositionRequest
-) -> _ModelCall:
+) -> ModelCall:
     """Return a model call of a turn, from its stored run; without a stored run, as an agent would compose it now."""
     base = request.base
     agent_name = base.agent
@@ -367,36 +380,4 @@ async def _call_of_turn(
         agent_name = next((run.agent for run in newest.runs if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, agent_name)
     call = await in_thread(turn_context, agent, session, turn, request.kwargs, base.step)
-    return _ModelCall(agent, call.ctx, base.step or call.steps, call.steps, reply=call.reply)
-
-
-def _composition(model_call: _ModelCall, request: CompositionRequest) -> Composition:
-    """Return the composition with the requested changes."""
-    agent, ctx = model_call.agent, model_call.ctx
-    if request.input is not None or request.kwargs is not None:
-        value, kwargs = ctx.user_input.input, ctx.user_input.additional_kwargs
-        if request.input is not None:
-            value = request.input
-        if request.kwargs is not None:
-            kwargs = request.kwargs
-        ctx = ctx.evolve(user_input=UserInput(value, kwargs))
-    chain = agent.chain
-    if not request.layers and request.budget == "keep":
-        return chain.compose(ctx)
-    budget = chain.budget
-    if request.budget is None:
-        budget = None
-    elif request.budget != "keep":
-        budget = Budget(request.budget)
-    layers = edited_layers(chain.sent_layers, request.layers)
-    composition = compose(
-        layers,
-        ctx,
-        budget=budget,
-        counter=chain.counter,
-        output_schema=chain.answer.request,
-        text_tokens=text_tokens_of(chain.model),
-    )
-    if chain.redact is not None:
-        composition = chain.redact(composition)
-    return fitted(chain.model, composition)
+    return ModelCall(agent, call.ctx, base.step or call.steps, call.steps, reply=call.reply)

@@ -24,7 +24,7 @@ from agentkit.errors import AgentError
 from agentkit.ground.contained import contained
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
 from agentkit.ground.request_json import request_json
-from agentkit.inspector import answers, page_requests, run_lists
+from agentkit.inspector import answers, page_requests, play_answers, run_lists
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
@@ -157,6 +157,9 @@ def routes(source: SourceOf) -> list[Route]:
         post("messages", page_requests.CompositionRequest, answers.messages_answer),
         post("payload", page_requests.CompositionRequest, answers.payload_answer),
         post("why", page_requests.CompositionRequest, answers.why_answer),
+        post("ask", page_requests.CompositionRequest, play_answers.ask_answer),
+        post("curl", page_requests.CompositionRequest, play_answers.curl_answer),
+        post("case", page_requests.TestCase, play_answers.case_answer),
         post("recall", page_requests.RecallNow, answers.recall_answer),
         post("start", page_requests.Start, answers.start_answer),
         post("decide", page_requests.Decide, answers.decide_answer),

@@ -7,14 +7,18 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.ground.contained import contained
+from agentkit.ground.threads import in_thread
 from agentkit.inspector.journal_view import waiting_calls
+from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES, empty_journal
+from agentkit.models.model import Reply
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
@@ -49,6 +53,7 @@ class LocalSource:
         sessions: Sessions to show.
         runs: Journals of runs to show, such as `error.journal` or `Journal.read(file)`.
         new_session: Creates a session with a new name; by default a session in memory.
+        cases: File to which Play adds test cases, a line of JSON each; None to download them.
 
     Raises:
         AgentDefinitionError: Two agents or sessions have the same name.
@@ -61,7 +66,11 @@ class LocalSource:
         sessions: Iterable[SessionProtocol] = (),
         runs: Iterable[Journal] = (),
         new_session: Callable[[str], SessionProtocol] = lambda name: Session(name),
+        cases: Path | str | None = None,
     ) -> None:
+        self._cases = None
+        if cases is not None:
+            self._cases = Path(cases)
         self._agents: dict[str, Agent[Any, Any]] = _by_name("agent", [(agent.name, agent) for agent in agents])
         self._sessions: dict[str, SessionProtocol] = _by_name(
             "session", [(session.id, session) for session in sessions]
@@ -169,6 +178,25 @@ class LocalSource:
         self._begin(run, run_agent.run(user_input, run_id=run_id, session=opened, journal=add_line))
         return run_id
 
+    @property
+    def can_play(self) -> bool:
+        return True
+
+    @property
+    def cases_file(self) -> str | None:
+        if self._cases is None:
+            return None
+        return self._cases.name
+
+    async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
+        return await asked(agent, prompt)
+
+    async def save_case(self, line: str) -> str:
+        if self._cases is None:
+            raise AgentError("the inspector has no file of test cases: start it with `agentkit inspect --cases FILE`")
+        await in_thread(_append_line, self._cases, line)
+        return self._cases.name
+
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
         run = self._runs.get(run_id)
         if run is None or run.journal is None or run.state != "waiting":
@@ -241,6 +269,25 @@ class LocalSource:
         # The run can have been removed, because too many runs are stored.
         if run.run_id in self._runs:
             self._runs[run.run_id] = ended
+
+
+def _append_line(path: Path, line: str) -> None:
+    """Append a line to a file, after a line break if the file does not end with one.
+
+    Raises:
+        AgentError: The file cannot be written.
+    """
+    try:
+        with path.open("a+b") as file:
+            start = ""
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    start = "\n"
+            # One write: another process may append to the file too.
+            file.write(f"{start}{line}\n".encode())
+    except OSError as error:
+        raise AgentError(f"{path}: the test case cannot be written: {error.strerror or error}") from error
 
 
 def _by_name(kind: str, named: list[tuple[str, Named]]) -> dict[str, Named]:

@@ -8,7 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field, Json, StrictInt
 
 from agentkit.runs.run_record import RunOrder, RunState, RunsWanted
 
-__all__ = ["Base", "CompositionRequest", "Decide", "Decided", "ListRequest", "RecallNow", "Start"]
+__all__ = [
+    "Base",
+    "CompositionRequest",
+    "Decide",
+    "Decided",
+    "ListRequest",
+    "PlaySettings",
+    "RecallNow",
+    "Start",
+    "TestCase",
+]
 
 Name = Annotated[str, Field(max_length=4_000)]
 
@@ -54,6 +64,26 @@ class ListRequest(_Body):
         )
 
 
+class PlaySettings(_Body):
+    """Settings that Play can change: settings without secrets, addresses and prices."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
+    effort: str | None = None
+
+
+class TestCase(_Body):
+    """A line of a file of test cases."""
+
+    input: str
+    kwargs: dict[str, Any] = {}
+    expected: str
+    tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)] = []
+
+
 class CompositionRequest(_Body):
     """Request of the composition of a model call, with optional changes."""
 
@@ -70,12 +100,24 @@ class CompositionRequest(_Body):
     """True to search the memory for the first call of a new run."""
     against: Base | None = None
     """Composition to compare with; by default the composition without the changes."""
+    messages: dict[str, str] = {}
+    """Changed texts of messages, by names such as `conversation[3]` and `intermediate[0]`."""
+    model: Name | None = None
+    """Name of another model; None for the model of the agent."""
+    settings: PlaySettings | None = None
+    """Changed settings of the model."""
     message: int | None = None
     target: str | None = None
     chat_template: str | None = None
     pointer: str | None = None
     journal: bool = False
     """True to include the run in the answer."""
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the request changes the prompt or its model."""
+        changes = (self.layers, self.messages, self.model, self.settings)
+        return any(changes) or self.budget != "keep" or self.input is not None or self.kwargs is not None
 
 
 class Start(_Body):

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
+from agentkit.inspector.played_prompt import PlayedPrompt
+from agentkit.models.model import Reply
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
@@ -60,6 +62,32 @@ class InspectorSource(Protocol):
 
     async def memory(self, agent: str) -> RecallSource | None:
         """Return the memory of an agent in the scope of the caller, never in a wider scope; None without a memory."""
+        ...
+
+    @property
+    def can_play(self) -> bool:
+        """True if the caller may send changed prompts to models."""
+        ...
+
+    @property
+    def cases_file(self) -> str | None:
+        """Name of the file of test cases; None without a file: the page then downloads test cases."""
+        ...
+
+    async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
+        """Send a prompt once, within the permissions, limits and quotas of the caller, and return the reply.
+
+        Raises:
+            ModelError: The model returned no reply.
+        """
+        ...
+
+    async def save_case(self, line: str) -> str:
+        """Add a line of JSON to the file of test cases, and return the name of the file.
+
+        Raises:
+            AgentError: The source has no file, or the file cannot be written.
+        """
         ...
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:

@@ -28,9 +28,9 @@ from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
 
-Permission: TypeAlias = Literal["run", "read", "approve", "metrics"]
-"""`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`, and
-tracebacks of tools."""
+Permission: TypeAlias = Literal["run", "read", "approve", "play", "metrics"]
+"""`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; `play`: send changed
+prompts of the inspector to models; read the `metrics`, and tracebacks of tools."""
 ALL_PERMISSIONS: frozenset[Permission] = frozenset(get_args(Permission))
 _PREFIX = "ak_"
 _CHECK_SECONDS = 1.0

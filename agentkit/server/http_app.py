@@ -219,7 +219,9 @@ class Server(metaclass=Hinted):
         try:
             caller = self.caller(request)
             self.limits.admit(caller)
-            return CallerSource(caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints)
+            return CallerSource(
+                caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints, self.limits
+            )
         except ServerError as error:
             self._refusals.log("the inspector", error, caller)
             raise as_http(error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from agentkit import Agent, Journal, Layers, Message, ScriptedModel, Session, To
 from agentkit.inspector import LocalSource
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from tests.inspector.conftest import Serve
-from tests.inspector.shop import ANSWER, calls, finished, reply, shop, support, talk
+from tests.inspector.shop import ANSWER, asked, calls, finished, reply, shop, support, talk
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect, Page = sync_api.expect, sync_api.Page
@@ -605,3 +606,58 @@ def test_a_link_does_not_replace_the_token_that_a_tab_has(page: Page, url: str) 
     other = page.context.new_page()
     other.goto(f"{url}#token=second")
     assert other.evaluate("sessionStorage.getItem('agentkit-inspector-token')") == "second"
+
+
+def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_case(
+    page: Page, serve: Serve, tmp_path: Path
+) -> None:
+    agent = support(reply("<img src=x onerror=\"document.title='owned'\"> Newest."), reply("Second."))
+    downloading, saving = [
+        serve(LocalSource([agent], runs=[finished()], cases=cases)) for cases in (None, tmp_path / "cases.jsonl")
+    ]
+    page.goto(f"{downloading}#/run/run-finished?tab=play")
+    answers = page.get_by_role("region", name="Answers").get_by_role("article")
+    expect(answers).to_have_count(1)
+    expect(answers.first).to_contain_text(ANSWER)
+    page.get_by_role("textbox", name="persona system[0]").fill("Be brief.")
+    page.get_by_text("Messages, 2").click()
+    page.get_by_role("textbox", name="tool intermediate[1]").fill("It is unpaid.")
+    page.get_by_role("spinbutton", name="Budget in tokens").fill("800")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(answers.nth(1)).to_contain_text("Newest.")
+    expect(answers.nth(1)).to_contain_text("400 in · 40 out · 200 from the cache · $0.0013")
+    expect(answers.first).to_contain_text(ANSWER)
+    assert page.title() != "owned" and page.locator("main img").count() == 0
+    texts = [message.text for message in agent.chain.model.requests[-1].messages]
+    assert texts[0].startswith("Be brief.") and "It is unpaid." in texts
+    page.get_by_role("textbox", name="Settings of the model").fill("{oops")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("textbox", name="Settings of the model")).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Undo all").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(answers).to_have_count(3)
+    assert agent.chain.model.requests[-1].messages[0].text.startswith("You are the support desk")
+    case = {
+        "input": "Can I still return my espresso machine?",
+        "kwargs": dict(asked("x").additional_kwargs),
+        "expected": "Second!",
+        "tags": ["refund", "é"],
+    }
+    for url, button in ((downloading, "Download"), (saving, "Save")):
+        if url == saving:
+            page.goto(f"{url}#/run/run-finished?tab=play")
+        page.get_by_role("button", name="Save as test case").nth(int(url == downloading)).click()
+        page.get_by_label("Expected answer").fill("Second!")
+        page.get_by_label("Tags, separated").fill(" refund, é ,")
+        if url == downloading:
+            with page.expect_download() as download:
+                page.get_by_role("button", name=button, exact=True).click()
+            text = Path(download.value.path()).read_text("utf-8")
+        else:
+            page.get_by_role("button", name=button, exact=True).click()
+            expect(page.locator(".ask-notes")).to_contain_text("cases.jsonl")
+            text = (tmp_path / "cases.jsonl").read_text("utf-8")
+        saved = json.loads(text)
+        assert {**saved, "kwargs": case["kwargs"]} == case and saved["kwargs"].items() >= case["kwargs"].items()
+    page.get_by_role("button", name="Copy as curl").click()
+    expect(page.locator(".ask-notes").get_by_role("alert")).to_contain_text("no HTTP endpoint")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.server import Access, add_token
 from tests.server.serving_agents import ended, served
 from tests.waiting import until
@@ -58,3 +58,42 @@ def test_what_openai_clients_asked_is_shown_too() -> None:
         assert shown.status_code == 200 and "Hello." in shown.text
         layers = client.post("/inspector/api/compose", {"base": {"run": run["id"]}})
         assert layers.status_code == 200 and "system" in layers.text, layers.text
+
+
+def test_only_a_token_with_the_scope_play_asks_and_its_tenant_pays(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    tokens = {
+        name: add_token(path, name, tenant, scopes=scopes, user=user)
+        for name, tenant, scopes, user in (
+            ("plays", "acme", ("run", "read", "play"), None),
+            ("runs", "acme", ("run", "read", "approve", "metrics"), None),
+            ("other", "bolt", ("run", "read", "play"), None),
+            ("user", "acme", ("read", "play"), "ada"),
+        )
+    }
+    path.write_text("tenants:\n  acme: {tokens_per_day: 1000}\n" + path.read_text())
+    hello, answered = (
+        Reply(Message("assistant", "Hello."), Usage(10)),
+        Reply(Message("assistant", "Asked."), Usage(990)),
+    )
+    model = ScriptedModel([hello, answered, answered])
+    with served(Agent(model, "You are brief.", name="a"), access=Access(path)) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}, tokens["plays"]).json()["id"]
+        assert ended(client, run, tokens["plays"])["status"] == "finished"
+        body = {"base": {"run": run}, "input": "Bye"}
+        case = {"input": "x", "expected": "y"}
+        for path_, data in (("ask", body), ("curl", body), ("case", case)):
+            assert client.post(f"/inspector/api/{path_}", data, tokens["runs"]).status_code == 403
+        assert client.get("/inspector/api/overview", tokens["runs"]).json()["play"]["allowed"] is False
+        assert client.get("/inspector/api/overview", tokens["plays"]).json()["play"]["cases"] is None
+        # Runs of another tenant and of another user do not exist for the caller.
+        for name in ("other", "user"):
+            assert client.post("/inspector/api/ask", body, tokens[name]).status_code == 404
+        assert len(model.requests) == 1
+        answer = client.post("/inspector/api/ask", body, tokens["plays"])
+        assert answer.json()["text"] == "Asked." and model.requests[-1].messages[-1].text == "Bye"
+        refused = client.post("/inspector/api/ask", body, tokens["plays"])
+        assert (refused.status_code, len(model.requests)) == (429, 2)
+        assert client.post("/inspector/api/case", case, tokens["plays"]).status_code == 422
+        days = client.get("/usage", tokens["plays"]).json()["days"]
+        assert [(day["runs"], day["input_tokens"]) for day in days] == [(1, 1000)]

@@ -34,6 +34,10 @@ def inspect(
         list[str] | None,
         typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent of the runs. Repeatable."),
     ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File to which Play adds test cases, a line of JSON each."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free port.")] = 0,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     as_json: AsJson = False,
@@ -64,7 +68,7 @@ def inspect(
         new_session: Callable[[str], SessionProtocol] = _unstored_session
         if memory is not None:
             new_session = memory.session
-        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
+        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session, cases=cases)
 
         def ready(address: str) -> None:
             if as_json:

@@ -455,6 +455,8 @@ function play() {
     agent: agentOf(agentName()),
     compose: (body, signal) => post("compose", { ...kwargsOf(), ...body }, signal),
     load: (path, body) => post(path, { ...kwargsOf(), ...body }),
+    play: state.overview.play,
+    whole: kwargsOf(),
   });
 }
 
@@ -483,6 +485,7 @@ function create(place) {
     canRecall: agent.memory,
     compose: (body, signal) => post("compose", body, signal),
     load: post,
+    play: state.overview.play,
     start: async (body) => {
       const made = await post("start", { agent: agent.name, ...body });
       go({ run: made.run, tab: "timeline" });

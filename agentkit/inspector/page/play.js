@@ -1,14 +1,16 @@
-// The editor: changes a layer, the input or the budget, and shows the prompt. Nothing is sent.
+// The editor: changes a layer, a message, the input, the budget or the model, and shows the prompt. Only Ask sends it.
 
 import { h, replace, shown, number, problem, empty, say } from "./dom.js";
+import { Asking } from "./ask.js";
 import { LayersView, bar, hue, layerOf } from "./layers.js";
 import { Form } from "./form.js";
+import { Texts } from "./texts.js";
 
 const WAIT = 220;
 
 export class PlayView {
   // With `start`, a button starts a run with the input and the kwargs.
-  constructor(panel, { base, data, agent, agents, choose, sessions, compose, load, canRecall, start }) {
+  constructor(panel, { base, data, agent, agents, choose, sessions, compose, load, canRecall, start, play, whole }) {
     Object.assign(this, { base, compose, load, original: data, agent });
     this.edits = new Map();
     this.input = h("textarea", { rows: "3", "aria-label": "Input" });
@@ -27,6 +29,18 @@ export class PlayView {
       this.later();
     });
     this.editors = h("div", { class: "editors" });
+    this.texts = data ? new Texts(data.view, () => this.later()) : null;
+    this.asking = play.allowed
+      ? new Asking({
+          play,
+          model: agent?.model || "",
+          reply: data?.reply,
+          asked: () => this.whole(whole),
+          refused: (error) => this.form.mark(error.problems, { all: true }),
+          changed: () => this.later(),
+        })
+      : null;
+    if (this.asking) this.asking.values = () => ({ input: this.input.value, kwargs: this.form.values() });
     this.reset = h("button", { type: "button", class: "quiet", onclick: () => this.undo() }, "Undo all");
     this.state = h("p", { class: "play-state", "aria-live": "polite" });
     this.problems = h("div");
@@ -41,17 +55,19 @@ export class PlayView {
           "div",
           { class: "scroll editor", tabindex: "-1" },
           h("header", null, h("h2", null, start ? "New run" : "Try it"), h("span", { class: "grow" }), this.reset),
-          h("p", { class: "quiet" }, start ? "Check the prompt, then run it." : "Changes are not sent."),
+          h("p", { class: "quiet" }, start ? "Check the prompt, then run it." : this.asking ? "Changes are sent only by Ask. Tools are not run." : "Changes are not sent: that needs a token with the scope play."),
           agents?.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => choose(event.target.value) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : null,
           h("label", { class: "block" }, h("span", null, "Input"), this.input),
           start ? this.runRow(start, sessions) : null,
           this.recall ? h("label", { class: "inline" }, this.recall, " Ask memory for this input") : null,
           h("div", { class: "budget" }, h("label", { class: "block" }, h("span", null, "Budget, tokens"), this.budget), this.slider),
           (this.kwargs = h("details", { class: "block", open: Boolean(start) }, h("summary", null, "Additional kwargs"), this.form.element)),
+          this.asking?.controls,
+          this.texts?.element,
           h("h3", null, "Layers"),
           this.editors,
         ),
-        h("div", { class: "preview" }, this.state, this.problems, this.bar, this.preview),
+        h("div", { class: "preview" }, this.state, this.problems, this.asking?.answers, this.bar, this.preview),
       ),
     );
     if (data) this.prompts(data.prompts);
@@ -146,6 +162,8 @@ export class PlayView {
     this.edits.clear();
     if (this.original) this.input.value = this.original.input;
     this.budget.value = this.budgetAtFirst;
+    this.texts?.undo();
+    this.asking?.undo();
     if (this.known) this.prompts(this.known);
     this.now();
   }
@@ -165,7 +183,15 @@ export class PlayView {
     if (!this.original || JSON.stringify(kwargs) !== this.kwargsAtFirst) body.kwargs = kwargs;
     if (this.budget.value !== this.budgetAtFirst) body.budget = this.budget.value === "" ? null : Number(this.budget.value);
     if (this.recall?.checked) body.recall = true;
-    return body;
+    if (this.texts?.edits.size) body.messages = Object.fromEntries(this.texts.edits);
+    const model = this.asking ? this.asking.changes() : {};
+    return model && { ...body, ...model };
+  }
+
+  // The request with the values that the page adds to requests of this turn.
+  whole(more) {
+    const body = this.asked();
+    return body && { ...more, ...body };
   }
 
   async now() {

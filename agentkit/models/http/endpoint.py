@@ -186,6 +186,11 @@ class EndpointModel(ABC):
         return self._clients.host
 
     @property
+    def address(self) -> str:
+        """Address of requests, without credentials."""
+        return f"{self._clients.bare_url.rstrip('/')}{self.path}"
+
+    @property
     def port(self) -> int | None:
         """Port of the endpoint; None if the address of the endpoint is invalid."""
         return self._clients.port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,10 +43,19 @@ class Sdk(NamedTuple):
     """Environment variable of the base URL; empty if there is only the official base URL."""
     official: str
     """The official base URL."""
+    headers: Mapping[str, str] = {"authorization": "Bearer KEY"}
+    """Headers of requests, with `KEY` instead of the key."""
 
 
 OPENAI = Sdk("openai", "AsyncOpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")
-ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+ANTHROPIC = Sdk(
+    "anthropic",
+    "AsyncAnthropic",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "https://api.anthropic.com",
+    {"x-api-key": "KEY", "anthropic-version": "2023-06-01"},
+)
 
 
 class Clients:
@@ -102,6 +112,11 @@ class Clients:
         if self.custom is not None:
             return str(self.custom.base_url)
         return self._endpoint()
+
+    @property
+    def bare_url(self) -> str:
+        """The base URL without credentials."""
+        return BareAddress.of(self._url).url
 
     @property
     def is_official(self) -> bool:

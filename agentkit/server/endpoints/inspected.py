@@ -12,7 +12,10 @@ from starlette.exceptions import HTTPException
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
+from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES
+from agentkit.models.model import NO_USAGE, Reply
+from agentkit.models.model_errors import ModelError
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
@@ -25,6 +28,7 @@ from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.public_errors import with_public_error
+from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
@@ -44,6 +48,7 @@ class CallerSource:
         sessions: SessionStore,
         runs: Executor,
         endpoints: RunEndpoints,
+        limits: TenantLimits,
     ) -> None:
         caller.check("read")
         self._caller = caller
@@ -52,6 +57,7 @@ class CallerSource:
         self._sessions = sessions
         self._runs = runs
         self._endpoints = endpoints
+        self._limits = limits
         self._owner = Owner(caller.tenant, caller.user)
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
@@ -137,6 +143,35 @@ class CallerSource:
             # The scope of a new run: without a user, it reads no conversation.
             return memory.within(self._owner.scope(os.urandom(16).hex()))
         return memory
+
+    @property
+    def can_play(self) -> bool:
+        return "play" in self._caller.permissions
+
+    @property
+    def cases_file(self) -> str | None:
+        # A file of the server would mix test cases of tenants.
+        return None
+
+    async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
+        self._check("play")
+        usage = NO_USAGE
+        try:
+            async with self._limits.running_one(self._caller):
+                try:
+                    reply = await asked(agent, prompt)
+                    usage = reply.usage
+                except ModelError as error:
+                    usage = getattr(error, "usage", NO_USAGE)
+                    raise
+                finally:
+                    self._limits.add_usage(self._caller.tenant, usage, has_ended=False)
+        except ServerError as error:
+            raise as_http(error) from error
+        return reply
+
+    async def save_case(self, line: str) -> str:
+        raise AgentError("a server has no file of test cases: download the test case")
 
     def _check(self, permission: Permission) -> None:
         try:

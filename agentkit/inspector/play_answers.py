@@ -1,0 +1,63 @@
+"""Answers to the requests of Play that need the permission to play: ask a model, copy a request, save a test case."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from starlette.exceptions import HTTPException
+
+from agentkit.errors import AgentError
+from agentkit.ground.threads import in_thread
+from agentkit.inspector.answers import Json, model_call_of
+from agentkit.inspector.curl_command import curl_command
+from agentkit.inspector.journal_view import reply_view, usage_view
+from agentkit.inspector.page_requests import CompositionRequest, TestCase
+from agentkit.inspector.source import InspectorSource
+from agentkit.models.model_errors import ModelError
+
+__all__ = ["ask_answer", "case_answer", "curl_answer"]
+
+_ESCAPED = re.compile("[\x85\u2028\u2029]")
+"""Characters that end a line for some readers of text."""
+
+
+async def ask_answer(source: InspectorSource, request: CompositionRequest) -> Json:
+    """Send a prompt with its changes to a model, and return the reply with its usage and seconds."""
+    _check_play(source)
+    model_call = await model_call_of(source, request)
+    prompt = await in_thread(model_call.played, request)
+    start = time.monotonic()
+    try:
+        reply = await source.ask(model_call.agent, prompt)
+    except ModelError as error:
+        raise AgentError(f"the model returned no reply: {error}") from error
+    except TimeoutError as error:
+        raise AgentError(f"the model returned no reply within {model_call.agent.limits.seconds} seconds") from error
+    return {
+        **reply_view(reply.message),
+        "model": reply.model or prompt.model.name,
+        "finish": str(reply.finish_reason),
+        "usage": usage_view(reply.usage),
+        "seconds": time.monotonic() - start,
+    }
+
+
+async def curl_answer(source: InspectorSource, request: CompositionRequest) -> Json:
+    """Return the request of a prompt with its changes as a curl command."""
+    _check_play(source)
+    model_call = await model_call_of(source, request)
+    return {"command": await in_thread(lambda: curl_command(model_call.played(request)))}
+
+
+async def case_answer(source: InspectorSource, case: TestCase) -> Json:
+    """Add a test case to the file of the operator, and return its name."""
+    _check_play(source)
+    line = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(case.model_dump(), ensure_ascii=False))
+    return {"file": await source.save_case(line)}
+
+
+def _check_play(source: InspectorSource) -> None:
+    if not source.can_play:
+        raise HTTPException(403, "the token does not have the required scope 'play'")
