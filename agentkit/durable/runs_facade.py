@@ -36,7 +36,7 @@ from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
 
-_OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "priority", "delay"))
+_OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "locale", "priority", "delay"))
 _MAX_NUMBER = 2**31 - 1
 
 
@@ -170,7 +170,7 @@ class Runs(metaclass=Hinted):
         agent = added.agent.definition
         scope = run_scope(agent.memory, checked_session(session), options)
         within_scope(agent.memory, scope)  # raises now instead of in the worker
-        journal = new_journal(agent, scope, user_input, session, run_id)
+        journal = new_journal(agent, scope, user_input, session, run_id, options.get("locale"))
         if user_input is not None:
             agent.chain.preflight(journal.context.user_input)
         session_name = None
@@ -184,7 +184,7 @@ class Runs(metaclass=Hinted):
         stored_input = None
         if user_input is not None:
             stored_input = journal.context.user_input
-        return StartedRun(run_id, request, journal.dumps(), stored_input)
+        return StartedRun(run_id, request, journal.dumps(), stored_input, locale=journal.context.locale)
 
     @with_option_hints
     async def schedule(
@@ -210,7 +210,7 @@ class Runs(metaclass=Hinted):
             cron: Cron expression, such as `0 6 * * 1`; the first of six fields is seconds.
             timezone: IANA name of the time zone of `cron`.
             catches_up: True if runs that were due without a worker start later.
-            **options: `session`, `scope`, `tenant`, `user`, `priority`.
+            **options: `session`, `scope`, `tenant`, `user`, `locale`, `priority`.
 
         Raises:
             DurableError: The name, `cron` or `timezone` is invalid, or the agent is unknown; nothing was stored.

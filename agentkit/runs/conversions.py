@@ -77,7 +77,15 @@ def _json_object(text: str | None) -> dict[str, Any]:
     return value
 
 
-FORMAT = 3
+def _add_locale(connection: sa.Connection) -> None:
+    connection.execute(sa.text("ALTER TABLE agentkit_runs ADD COLUMN locale TEXT"))
+
+
+FORMAT = 4
 """Format of the tables that this version writes."""
-CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_permissions, 2: _add_listed_columns}
+CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {
+    1: _add_permissions,
+    2: _add_listed_columns,
+    3: _add_locale,
+}
 """Functions that convert a store to the next format, by the format that they convert; called when a store is opened."""

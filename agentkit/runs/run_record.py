@@ -117,6 +117,8 @@ class RunRecord(metaclass=Hinted):
     """The user for whom the run acts, within the tenant."""
     permissions: tuple[str, ...] = ()
     """Scopes of the token that started the run; empty outside of a server."""
+    locale: str | None = None
+    """Language tag of the run, which selects the texts of templates; None for the first text."""
     key: str | None = None
     """Idempotency key, unique for the tenant and the user; None also for a run that was read from a store."""
     session: str | None = None

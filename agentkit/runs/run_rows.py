@@ -41,8 +41,8 @@ CORRUPT = RunError("RunStoreError", "the stored data of this run is corrupt")
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors of reading corrupt data."""
 _COPIED = (
-    *("run_id", "tenant", "user", "agent", "session", "executor", "version", "schedule", "parent", "worker"),
-    "state",
+    *("run_id", "tenant", "user", "locale", "agent", "session", "executor", "version", "schedule", "parent"),
+    *("worker", "state"),
 )
 """Fields of `RunRecord` that are columns with the same name and value."""
 _NO_OUTCOME: Mapping[str, Any] = {

@@ -398,13 +398,13 @@ def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.
         connection.execute(sa.text("UPDATE agentkit_runs SET agent = 'renamed'"))
         converted.append(1)
 
-    monkeypatch.setattr(conversions, "FORMAT", 4)
-    monkeypatch.setattr(conversions, "CONVERSIONS", {3: convert})
+    monkeypatch.setattr(conversions, "FORMAT", 5)
+    monkeypatch.setattr(conversions, "CONVERSIONS", {4: convert})
     for _ in range(2):
         assert RunStore(target).get("r").agent == "renamed"
     assert converted == [1]
-    monkeypatch.setattr(conversions, "FORMAT", 3)
-    with raises(RunStoreError, value=4):
+    monkeypatch.setattr(conversions, "FORMAT", 4)
+    with raises(RunStoreError, value=5):
         RunStore(target)
 
 

@@ -65,6 +65,8 @@ class StartedRun:
     """None if the run answers the last message of its session."""
     permissions: tuple[str, ...] = ()
     """Scopes of the token that started the run; empty outside of a server."""
+    locale: str | None = None
+    """Language tag of the run."""
 
     def new(self) -> NewRun:
         """Return the run as `RunQueue.add` stores it."""
@@ -82,6 +84,7 @@ class StartedRun:
             tenant=request.tenant,
             user=request.user,
             permissions=self.permissions,
+            locale=self.locale,
             session=session_id,
             schedule=request.schedule,
             executor="dbos",

@@ -110,6 +110,8 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     """Tenant for whom the run acts: tools read it in their `ToolContext`, and the memory is narrowed to it."""
     user: str
     """User of the tenant for whom the run acts, as `tenant`."""
+    locale: str | None
+    """Language tag of the run, such as `de`, which selects the texts of templates, also of inner agents."""
     scope: Scope | str | None
     """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
 
@@ -125,6 +127,8 @@ class ScheduleOptions(TypedDict, total=False):
     the memory."""
     user: str
     """User of the tenant for whom the run acts."""
+    locale: str | None
+    """Language tag of the run, such as `de`, which selects the texts of templates."""
     scope: Scope | str | None
     """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
     priority: int
@@ -173,11 +177,11 @@ CHANGES = frozenset(
     )
 )
 """Options of `with_changes` and `override`."""
-COMPOSE = CHANGES | {"session", "scope", "tenant", "user"}
+COMPOSE = CHANGES | {"session", "scope", "tenant", "user", "locale"}
 """Options of `compose`."""
 RESUME = CHANGES | {"deps", "permissions", "session", "on_event", "on_event_error", "approve", "journal"}
 """Options of `resume`."""
-RUN = RESUME | {"history", "run_id", "scope", "tenant", "user"}
+RUN = RESUME | {"history", "run_id", "scope", "tenant", "user", "locale"}
 """Options of `run` and `stream`."""
 
 _COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
@@ -192,6 +196,7 @@ _METHODS_OF_OPTION = {
     "scope": "compose, run and start",
     "tenant": "compose, run, start, schedule and map",
     "user": "compose, run, start and schedule",
+    "locale": "compose, run, start and schedule",
     "priority": "start, schedule and map",
     "delay": "start",
     **dict.fromkeys(("concurrency", "rate", "tenant_concurrency", "on_progress"), "map"),

@@ -49,14 +49,16 @@ async def start_run(
     if session is not None:
         session = checked_session(session)
     outer: OuterRun | None = options.get("outer")
+    locale = options.get("locale")
     if outer is None:
         scope = run_scope(definition.memory, session, options)
         memory = within_scope(definition.memory, scope)
     else:
         scope, memory = outer.scope, inner_memory(definition.memory, outer.scope, outer.memory)
+        locale = outer.locale
     run_id = options.get("run_id")
     user_input = with_history(definition.chain, user_input, options)
-    journal = new_journal(definition, scope, user_input, session, run_id)
+    journal = new_journal(definition, scope, user_input, session, run_id, locale)
     setup = RunSetup(
         definition,
         journal,
@@ -111,6 +113,7 @@ def new_journal(
     user_input: Input | None,
     session: SessionProtocol | None,
     run_id: str | None,
+    locale: str | None,
 ) -> Journal:
     """Return the journal of a new run.
 
@@ -127,7 +130,7 @@ def new_journal(
     context_input = user_input
     if context_input is None:
         context_input = ""  # the run answers the last message of the session
-    ctx = run_context(definition.chain, definition.tools.specs, context_input, session, run_id)
+    ctx = run_context(definition.chain, definition.tools.specs, context_input, session, run_id, locale)
     names = session_id = None
     if scope is not None:
         names = scope.names

@@ -73,8 +73,8 @@ class ToolCalls:
 
     @property
     def as_outer(self) -> OuterRun:
-        """Scope and memory of the run, for an agent that is a tool of the run."""
-        return OuterRun(self.scope, self._setup.memory)
+        """Scope, memory and locale of the run, for an agent that is a tool of the run."""
+        return OuterRun(self.scope, self._setup.memory, self._setup.journal.context.locale)
 
     @property
     def scope(self) -> Scope:

@@ -28,7 +28,12 @@ _NO_CONVERSATION = Conversation()
 
 
 def run_context(
-    chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: SessionProtocol | None, run_id: str
+    chain: Chain[Any],
+    tools: tuple[ToolSpec, ...],
+    user_input: Input,
+    session: SessionProtocol | None,
+    run_id: str,
+    locale: str | None = None,
 ) -> PromptContext:
     """Return the context of a run, without recalled items.
 
@@ -50,6 +55,11 @@ def run_context(
             problem = "expected the text of the user, with the messages before it as history= or session="
             raise ContextError("PromptContext", [("user_input.messages", problem)])
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
+    if locale is not None:
+        if ctx.locale not in (None, locale):
+            problem = f"{ctx.locale!r:.40}, but locale= is {locale!r:.40}: pass one of them"
+            raise ContextError("PromptContext", [("locale", problem)])
+        ctx = ctx.evolve(locale=locale)
     stored_kwargs = getattr(session, "additional_kwargs", None)
     if stored_kwargs:
         ctx = _with_stored_kwargs(ctx, stored_kwargs)

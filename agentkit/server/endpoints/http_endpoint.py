@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Endpoint", "Handler", "Kwargs", "Parameter", "query_int", "query_text"]
+__all__ = ["Endpoint", "Handler", "Kwargs", "Locale", "Parameter", "query_int", "query_text"]
 
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _MAX_TEXT = 256
@@ -32,6 +32,9 @@ def _storable(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 Kwargs: TypeAlias = Annotated[dict[str, Any], AfterValidator(_storable)]
 """Additional kwargs that can be stored in a journal: JSON with at most 100 levels."""
+
+Locale: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8}){0,7}$")]
+"""A language tag, as in RFC 5646, which can also have underscores."""
 
 
 @dataclass(frozen=True, slots=True)

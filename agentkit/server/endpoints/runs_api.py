@@ -22,7 +22,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.client_names import checked_name
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, query_int, query_text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Locale, Parameter, query_int, query_text
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import waiting_form
@@ -73,7 +73,7 @@ _RUN = {
     "properties": {
         **dict.fromkeys(("id", "agent"), _TEXT),
         "status": {"type": "string", "enum": [*STATES]},
-        **dict.fromkeys(("session", "user"), _TEXT_OR_NULL),
+        **dict.fromkeys(("session", "user", "locale"), _TEXT_OR_NULL),
         **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
         "input": {"type": ["object", "null"]},
         **_ANSWER,
@@ -108,6 +108,7 @@ class StartRun(_Body):
     )
     session: str | None = Field(default=None, description="Name of a new session, or of a session to continue.")
     user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
+    locale: Locale | None = Field(default=None, description="Language of the prompts, such as `de`.")
     additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
 
     @model_validator(mode="after")
@@ -259,6 +260,7 @@ class RunEndpoints:
                 updated_at=now,
                 user=user,
                 permissions=tuple(sorted(caller.permissions)),
+                locale=body.locale,
                 session=body.session,
                 key=key,
                 input=user_input,
@@ -384,6 +386,7 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "status": record.state,
         "session": record.session,
         "user": record.user or None,
+        "locale": record.locale,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "input": user_input,

@@ -174,6 +174,7 @@ class OpenAIEndpoints:
             permissions=caller.permissions,
             messages=messages,
             kwargs=body.additional_kwargs,
+            locale=body.locale,
             tools=body.client_tools,
             settings=body.settings(),
             schema=body.answer_schema,

@@ -160,6 +160,7 @@ class RequestRun:
     messages: tuple[Message, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Additional kwargs of the prompts."""
+    locale: str | None = None
     tools: Sequence[ClientTool] = ()
     settings: ModelSettings | None = None
     schema: Mapping[str, Any] | None = None
@@ -242,14 +243,8 @@ class RequestRun:
         text = _as_json(result.output)
         if self.streams_text:
             text = _text(result.journal.messages)
-        return RequestAnswer(
-            text,
-            (),
-            result.finish_reason,
-            self.usage,
-            refusal=result.finish_reason == "refusal",
-            output=self._outcome["output"],
-        )
+        reason = result.finish_reason
+        return RequestAnswer(text, (), reason, self.usage, refusal=reason == "refusal", output=self._outcome["output"])
 
     async def _run(self, agent: Agent[Any, Any], options: dict[str, Any]) -> RunResult[Any]:
         if self.paused is not None:
@@ -324,6 +319,7 @@ class RequestRun:
             agent=self.name,
             user=self.owner.user,
             permissions=tuple(sorted(self.permissions)),
+            locale=self.locale,
             created_at=self._created_at,
             updated_at=time.time(),
             input=user_input,
@@ -373,7 +369,7 @@ class RequestRun:
             permissions = self.paused.record.permissions
             decisions = dict(self.paused.decisions)
             return {**options, "permissions": permissions, "approve": decisions, "journal": self.paused.add_line}
-        return {**options, **ServedAgents.owner(agent, self.owner, self.run_id)}
+        return {**options, "locale": self.locale, **ServedAgents.owner(agent, self.owner, self.run_id)}
 
     def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:
         """Return the input of the run with its conversation; after tool results, return None and add a session."""

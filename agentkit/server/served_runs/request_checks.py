@@ -82,7 +82,8 @@ def same_run(existing: RunRecord, record: RunRecord) -> RunRecord:
     Raises:
         Conflict: The key was used for a different run.
     """
-    if any(getattr(existing, name) != getattr(record, name) for name in ("agent", "input", "session", "user")):
+    names = ("agent", "input", "session", "user", "locale")
+    if any(getattr(existing, name) != getattr(record, name) for name in names):
         raise Conflict(
             f"the idempotency key {record.key!r:.80} was used for a different run: use a unique key per run",
             code="idempotency_key_reused",

@@ -41,9 +41,12 @@ class AdditionalInfoPrompt(BasePrompt):
         if self.template.params_schema is not None:
             conflicts = CONTEXT_NAMES & set(self._properties)
             if conflicts:
+                advice = "choose another name"
+                if "locale" in conflicts:
+                    advice += ", or remove it and pass the language of the run as locale=, or `locale` in a request"
                 raise PromptError(
                     f"{self.label}: {', '.join(sorted(conflicts))} cannot be the name of an additional kwarg: "
-                    "the context uses it; choose another name",
+                    f"templates read these names from the context: {', '.join(sorted(CONTEXT_NAMES))}; {advice}",
                     name=", ".join(sorted(conflicts)),
                 )
         text = self.template.text
