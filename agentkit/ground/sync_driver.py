@@ -125,8 +125,9 @@ class _Call(Generic[R]):
         try:
             self._value = await self._coroutine
         except BaseException as error:
-            # Also KeyboardInterrupt and SystemExit, which the waiting thread raises.
-            self._error = error
+            # Also KeyboardInterrupt and SystemExit, which the waiting thread raises. Without the frame of this method.
+            trace = error.__traceback__
+            self._error = error.with_traceback(trace and trace.tb_next)
         finally:
             self._ended.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from errno import EADDRINUSE
 from typing import Any
 
 import uvicorn
@@ -19,6 +20,8 @@ from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.local_requests import is_loopback
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
+
+_MAX_PORT = 65_535
 
 
 class _TimedProtocol(H11Protocol):
@@ -118,6 +121,32 @@ class RunningServer(StoppableServer):
         return int(self.servers[0].sockets[0].getsockname()[1])
 
 
+def _check_port(host: str, port: int) -> None:
+    """Refuse an address on which no server can listen: uvicorn would log a number of an error, and exit.
+
+    Raises:
+        AgentDefinitionError: Another program uses the port, or the host or port cannot be used.
+    """
+    problem = ""
+    if not 0 <= port <= _MAX_PORT:
+        problem = f"expected a port from 0 to {_MAX_PORT}"
+    try:
+        # Port 0 is a free port.
+        if port and not problem:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as listener:
+                # A port whose last connections are closing is free.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(address)
+                listener.listen()
+    except OSError as error:
+        problem = error.strerror or str(error)
+        if error.errno == EADDRINUSE:
+            problem = "another program uses the port; choose another port, or stop that program"
+    if problem:
+        raise AgentDefinitionError(f"the server cannot listen on {host}:{port}: {problem}", name="port", value=port)
+
+
 def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> RunningServer:
     """Return a server that is not started.
 
@@ -136,6 +165,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         host=(host, str, "a name or an address"),
         port=(port, int, "a number"),
     )
+    _check_port(host, port)
     if server.access.is_open and not is_loopback(host):
         raise AgentDefinitionError(
             f"serve: other machines can reach {host}, and the server requires no tokens: create tokens with "

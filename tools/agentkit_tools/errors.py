@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
+from agentkit_prompts.system.tracebacks import is_own_frame
 
 __all__ = [
     "ArgumentProblem",
@@ -30,8 +30,6 @@ __all__ = [
 
 _MAX_TRACEBACK = 20_000
 """Maximum characters of a traceback."""
-_OWN_PACKAGES = frozenset(("agentkit", "agentkit_tools", "agentkit_prompts", "agentkit_memory", "asyncio"))
-"""Packages whose frames before the code of a tool tell nothing about the tool."""
 
 
 class RunInterrupt(BaseException):
@@ -185,7 +183,7 @@ def describe_error(error: BaseException) -> str:
 def traceback_text(error: BaseException) -> str:
     """Return the traceback of an exception of a tool, from the first frame outside of agentkit on; at most its end."""
     trace = error.__traceback__
-    while trace is not None and _is_own_frame(trace):
+    while trace is not None and is_own_frame(trace):
         trace = trace.tb_next
     # Each frame is code of agentkit: a tool of this library failed.
     if trace is None:
@@ -195,11 +193,6 @@ def traceback_text(error: BaseException) -> str:
     if len(text) > _MAX_TRACEBACK:
         text = "..." + text[-_MAX_TRACEBACK:]
     return text
-
-
-def _is_own_frame(trace: TracebackType) -> bool:
-    package = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    return package in _OWN_PACKAGES
 
 
 _READ_OF_ERRORS = ("__class__", "__traceback__", "__cause__", "__context__", "__suppress_context__")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.short_errors import short_errors
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.attempt import Attempt
 from agentkit.run.engine.current_run import CurrentRun
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["new_journal", "resume_run", "start_run"]
 
 
+@short_errors
 async def start_run(
     definition: AgentDefinition[Output], user_input: Input | None, options: Mapping[str, Any]
 ) -> RunResult[Output]:
@@ -74,6 +76,7 @@ async def start_run(
     return await _perform(setup, options)
 
 
+@short_errors
 async def resume_run(
     definition: AgentDefinition[Output], journal: Journal | Path | str, options: Mapping[str, Any]
 ) -> RunResult[Output]:

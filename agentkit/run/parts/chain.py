@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.short_errors import short_errors
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit.models.abilities import fitted, text_tokens_of
@@ -230,6 +231,7 @@ class Chain(Generic[Output]):
             composition = self.redact(composition)
         return fitted(self.model, composition)
 
+    @short_errors
     async def run(
         self,
         ctx: PromptContext | SlotValues,
