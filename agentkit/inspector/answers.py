@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError
 from agentkit.ground.threads import in_thread
+from agentkit.inspector.agent_view import agent_view
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
-from agentkit.inspector.diff_view import diff_view
+from agentkit.inspector.diff_view import diff_view, reply_diff
 from agentkit.inspector.journal_view import journal_view, reply_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
@@ -40,6 +41,7 @@ from agentkit_tools.calling.shown_arguments import argument_lines
 __all__ = [
     "Missing",
     "ModelCall",
+    "agent_answer",
     "compose_answer",
     "decide_answer",
     "message_answer",
@@ -57,6 +59,8 @@ __all__ = [
 
 _MAX_LISTED = 1_000
 """Maximum sessions in the whole list."""
+_RUNS_OF_AGENT = 20
+"""Maximum runs on the page of an agent."""
 _MAX_NAME = 200
 """Maximum characters of a name in an error."""
 
@@ -125,6 +129,16 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
     }
 
 
+async def agent_answer(source: InspectorSource, name: str) -> Json:
+    """Return an agent with its newest runs and their statistics."""
+    agent = await _agent(source, name)
+    figures, newest = await asyncio.gather(
+        source.figures(name), source.runs(RunsWanted(agent=name, limit=_RUNS_OF_AGENT))
+    )
+    view = await in_thread(agent_view, agent, figures)
+    return {**view, "runs": [run_summary(run) for run in newest.runs]}
+
+
 async def run_answer(source: InspectorSource, run_id: str) -> Json:
     """Return a run with its timeline."""
     run = await _run(source, run_id)
@@ -184,6 +198,7 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
             reply = reply_view(model_call.reply)
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
+            diff["reply"] = reply_diff(model_call.reply, other.reply)
         elif request.is_changed and has_original:
             diff = diff_view(composition, model_call.agent.chain.compose(model_call.ctx))
         if request.journal and model_call.run is not None:

@@ -15,6 +15,7 @@ from agentkit_prompts.composition.prefix import prefix
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
+from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 from agentkit_prompts.tree.volatility import volatility_of
 
@@ -95,15 +96,21 @@ def message_view(composition: Composition, number: int) -> Json:
     )
 
 
+def template_text(template: Template, locale: str | None = None) -> str:
+    """Return the text of a template in a locale; in the first language of the template if the locale is missing."""
+    text = template.text
+    if isinstance(text, Mapping):
+        return text.get(locale or "", next(iter(text.values())))
+    return text
+
+
 def prompt_views(composition: Composition) -> list[Json]:
     """Return the prompts of the tree with their templates, for the editor of the page."""
     locale = composition.context.locale
     rows: list[Json] = []
     for path, prompt in composition.layers.walk():
         template, size = prompt.template, prompt.size
-        text = template.text
-        if isinstance(text, Mapping):
-            text = text.get(locale or "", next(iter(text.values())))
+        text = template_text(template, locale)
         cut = "callable"
         if isinstance(size.cut, str):
             cut = size.cut

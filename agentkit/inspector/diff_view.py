@@ -12,7 +12,7 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.diff import tool_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["diff_view"]
+__all__ = ["diff_view", "reply_diff"]
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MAX_WORDS = 3_000
@@ -43,6 +43,12 @@ def diff_view(composition: Composition, previous: Composition) -> Json:
         "layers": _layers(composition, previous),
         "messages": list(_messages(composition.messages, previous.messages)),
     }
+
+
+def reply_diff(reply: Message | None, previous: Message | None) -> list[Json]:
+    """Return the pieces of two replies, as `diff_view` has the pieces of messages; a missing reply is an empty text."""
+    texts = [_text_with_calls(message) if message is not None else "" for message in (previous, reply)]
+    return list(_words(*texts))
 
 
 def _layers(composition: Composition, previous: Composition) -> list[Json]:

@@ -136,6 +136,11 @@ def routes(source: SourceOf) -> list[Route]:
         ),
         api("run", "GET", lambda caller_source, request: answers.run_answer(caller_source, _parameter(request, "id"))),
         api(
+            "agent",
+            "GET",
+            lambda caller_source, request: answers.agent_answer(caller_source, _parameter(request, "name")),
+        ),
+        api(
             "runs",
             "GET",
             lambda caller_source, request: run_lists.list_answer(

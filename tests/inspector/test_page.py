@@ -370,6 +370,28 @@ def test_runs_are_found_by_filters_and_loaded_in_parts(page: Page, serve: Serve)
     expect(listing).to_contain_text("No matches")
 
 
+def test_an_agent_has_a_page_and_two_runs_are_compared_side_by_side(page: Page, url: str) -> None:
+    page.goto(f"{url}#/run/run-finished?tab=changes")
+    page.locator(".chips").get_by_role("link", name="agent support").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("support")
+    expect(page.locator(".facts")).to_contain_text("Error rate50 %")
+    for caption, text in (("Days", "$"), ("Newest runs", "Where is my parcel?"), ("kwargs", "basic, plus, gold")):
+        expect(page.locator("table", has_text=caption)).to_contain_text(text)
+    expect(page.locator(".layer-source")).to_have_count(8)
+    page.go_back()
+    page.get_by_role("combobox", name="Compare with").select_option(label="run: Where is my parcel?")
+    page.get_by_role("link", name="Side by side").click()
+    first, second = (page.locator(f".pair thead th:nth-child({at})") for at in (2, 3))
+    expect(first).to_contain_text("Where is my parcel?Error")
+    expect(second).to_contain_text("Can I still return my espresso machine?finished")
+    expect(page.locator(".pair .answers ins")).to_contain_text("order 1042 can be returned")
+    expect(page.locator(".pair .answers td").first).to_have_text("nothing")
+    expect(page.locator(".pair del", has_text="parcel").last).to_be_visible()
+    for place in ("agent/nobody", "compare/run-finished/lost"):
+        page.goto(f"{url}#/{place}")
+        expect(page.get_by_role("alert")).to_contain_text("unknown")
+
+
 def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(shop(200))}#/session/ada")
     expect(page.locator(".piece").first).to_be_visible()

@@ -12,6 +12,7 @@ import pytest
 
 from agentkit import Agent, Document, Journal, Message, OutputSpec, ScriptedModel, Session, ToolCall, Usage
 from agentkit.errors import JournalError
+from agentkit.inspector.agent_view import agent_view, statistics_view
 from agentkit.inspector.composition_view import MAX_PIECE, composition_view, message_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
@@ -38,6 +39,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.run.engine.replay import replayed_contexts
+from agentkit.runs.run_record import RunFigures, RunState
 from agentkit.tools import DynamicToolset, tool
 from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
 from tests.raising import raises
@@ -443,6 +445,24 @@ def test_a_recall_of_our_memory_explains_every_candidate(tmp_path: Path) -> None
     (event,) = [event for event in journal_view(journal)["events"] if event["kind"] == "recall"]
     kept = {hit["id"]: hit["parts"] for hit in event["hits"]}
     assert kept == {hit["id"]: {name: round(part, 2) for name, part in hit["parts"].items()} for hit in live["hits"]}
+
+
+def test_statistics_of_an_agent_count_errors_durations_and_days() -> None:
+    states: list[RunState] = ["finished", "failed", "cancelled", "running", "waiting"]
+    runs = [RunFigures(86_400.0 * (at // 50 + 1), float(at), states[at % 5], 10, 0.5) for at in range(100)]
+    view = statistics_view([*runs, RunFigures(0.0, 0.0, "running", 1, 0.0)])
+    assert (view["runs"], view["ended"], view["error_rate"]) == (101, 40, 0.5)
+    assert view["percentiles"] == [(50, 46.0), (90, 86.0), (99, 96.0)]
+    assert view["days"] == [
+        {"day": f"1970-01-0{day}", "runs": 50, "failed": 10, "tokens": 500, "cost": 25.0} for day in (3, 2)
+    ]
+    assert statistics_view([]) == {"runs": 0, "ended": 0, "error_rate": None, "percentiles": [], "days": []}
+    assert statistics_view(runs[1:2])["percentiles"] == [(50, 1.0), (90, 1.0), (99, 1.0)]
+    view = json.loads(json.dumps(agent_view(support(), [])))
+    assert [tool["name"] for tool in view["tools"]] == ["order", "refund"] and view["schema"]["required"] == [
+        "customer"
+    ]
+    assert [prompt["path"] for prompt in view["prompts"]][:3] == ["system[0]", "system[1]", "before_input[0]"]
 
 
 def test_usage_without_a_price_has_no_money() -> None:

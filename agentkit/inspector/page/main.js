@@ -4,7 +4,9 @@ import { composed, first, session as asked } from "./begin.js";
 import { get, post, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, toolErrors } from "./dom.js";
+import { agentView } from "./agent.js";
 import { changesView } from "./changes.js";
+import { compareView } from "./compare.js";
 import { WORDS } from "./filters.js";
 import { Form } from "./form.js";
 import { LayersView, bar } from "./layers.js";
@@ -75,7 +77,7 @@ async function draw() {
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
   const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // requested together with the lists, not after them
-  app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
+  app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
@@ -97,7 +99,8 @@ async function draw() {
   const isOne = place.run || place.turn !== undefined;
   const drawn = isOne && !place.create ? detail(mine, isSame, answer) : null;
   side.show(state.overview, state.session, place);
-  if (place.create) create(place);
+  if (place.agent !== undefined || place.compare) await report(place, mine);
+  else if (place.create) create(place);
   else if (isOne) await drawn;
   else welcome();
 }
@@ -135,6 +138,26 @@ function fail(error) {
 
 const back = () => h("button", { type: "button", class: "quiet only-narrow", onclick: () => go(state.place.session !== undefined && state.place.turn !== undefined ? { session: state.place.session } : {}), "aria-label": "Back to the list" }, icon("back"), "Back");
 
+// A page without tabs: an agent, or two runs side by side.
+async function report(place, mine) {
+  state.view?.destroy?.();
+  state.view = null;
+  state.run = state.data = null;
+  try {
+    const content = place.compare ? await compared(place.compare) : agentView(await get("agent", { name: place.agent }));
+    if (mine !== turnNumber) return;
+    document.title = plain(`${place.agent ?? "Two runs"} · agentkit inspector`);
+    replace(main, h("div", { class: "scroll page report" }, back(), content));
+  } catch (error) {
+    if (mine === turnNumber) fail(error);
+  }
+}
+
+async function compared([first, second]) {
+  const [one, other, { diff }] = await Promise.all([get("run", { id: first }), get("run", { id: second }), post("compose", { base: { run: second }, against: { run: first } })]);
+  return [h("h1", null, "Two runs side by side"), compareView(one, other, diff)];
+}
+
 function welcome() {
   state.view?.destroy?.();
   state.view = null;
@@ -150,7 +173,7 @@ function welcome() {
       h("p", null, runs.length || sessions.length ? "Choose a run or a session. Every piece of a prompt shows its origin." : agents.length ? "Start a run: its prompt, its tools and its costs appear here." : "No agents: open the inspector with an agent to start runs."),
       waiting.length ? h("p", null, h("a", { class: "button warn", href: address({ run: waiting[0].id, tab: "timeline" }) }, icon("approval"), waiting.length === 1 ? "1 run waits for approval" : `${waiting.length} runs wait for approval`)) : null,
       h("div", { class: "agents" }, agents.map((agent) =>
-        h("a", { class: "agent-card", href: `#/new/${encodeURIComponent(agent.name)}` }, h("b", { dir: "auto" }, shown(agent.name)), h("span", { dir: "auto" }, shown(agent.model)), h("small", null, [agent.tools.length ? `${number(agent.tools.length)} tools` : null, agent.memory ? "memory" : null].filter(Boolean).join(" · ") || "no tools")))),
+        h("a", { class: "agent-card", href: address({ agent: agent.name }) }, h("b", { dir: "auto" }, shown(agent.name)), h("span", { dir: "auto" }, shown(agent.model)), h("small", null, [agent.tools.length ? `${number(agent.tools.length)} tools` : null, agent.memory ? "memory" : null].filter(Boolean).join(" · ") || "no tools")))),
     ),
   );
 }
@@ -244,7 +267,7 @@ function header(title) {
   const used = run?.journal.usage;
   const chips = [
     run ? h("span", { class: `pill ${run.status}` }, WORDS[run.status] || run.status) : h("span", { class: "pill", title: "This turn has no journal: the agent composes its prompt again from the conversation, with its present prompts" }, "composed again"),
-    h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
+    agentName() ? h("a", { class: "chip", href: address({ agent: agentName() }) }, "agent ", h("b", { dir: "auto" }, shown(agentName()))) : h("span", { class: "chip" }, "no agent"),
     session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.count)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
@@ -386,7 +409,8 @@ async function changes() {
   const select = h("select", { "aria-label": "Compare with" }, options.map(([value, text]) => h("option", { value }, text)));
   const turn = h("input", { type: "number", min: "1", max: String(session ? session.count : 1), value: String(place.turn || 1), "aria-label": "Turn to compare with" });
   const turnBox = h("label", { class: "inline" }, "turn", turn);
-  const picker = options.length ? [h("span", { class: "quiet" }, "Compared with"), select, turnBox] : [];
+  const pair = h("a", { class: "button" }, "Side by side");
+  const picker = options.length ? [h("span", { class: "quiet" }, "Compared with"), select, turnBox, pair] : [];
   const load = async () => {
     turnBox.hidden = select.value !== "turn";
     const [kind, value] = [select.value.split(":")[0], select.value.slice(select.value.indexOf(":") + 1)];
@@ -399,6 +423,8 @@ async function changes() {
       if (mine !== turnNumber) return;
       against = known ? { run: known } : { session: place.session, turn: at, agent: agentName() };
     }
+    pair.hidden = !run || !against?.run;
+    if (!pair.hidden) pair.href = address({ compare: [against.run, run.id] });
     if (!against) return changesView(state.panel, null, picker);
     const isFocused = document.activeElement;
     try {

@@ -23,6 +23,8 @@ export function read() {
   if (more.step) place.step = Number(more.step) || undefined;
   if (steps[0] === "run") place.run = steps[1];
   else if (steps[0] === "new") place.create = steps[1] || true;
+  else if (steps[0] === "agent") place.agent = steps[1] || "";
+  else if (steps[0] === "compare") place.compare = [steps[1] || "", steps[2] || ""];
   else if (steps[0] === "session") {
     place.session = steps[1];
     if (steps[2] !== undefined && /^\d+$/.test(steps[2])) place.turn = Number(steps[2]);
@@ -35,6 +37,8 @@ export function address(place) {
   const query = new URLSearchParams();
   let path = "#/";
   if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
+  else if (place.agent !== undefined) path = `#/agent/${encodeURIComponent(place.agent)}`;
+  else if (place.compare) path = `#/compare/${place.compare.map(encodeURIComponent).join("/")}`;
   else if (place.session !== undefined) {
     path = `#/session/${encodeURIComponent(place.session)}`;
     if (place.turn !== undefined) path += `/${place.turn}`;
