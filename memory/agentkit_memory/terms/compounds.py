@@ -19,6 +19,9 @@ _NEXT_WORD = re.compile(rf"{_LETTER}*+")
 _LAST_WORD = re.compile(rf"(?<!{_LETTER}){_LETTER}++\Z")
 _ALPHANUMERIC = re.compile(r"[^\W_]++")
 _PARTS = re.compile(r"[^\W_]++(?:-[^\W_]++)*+")
+_LINE_ENDS = (b"-\n", b"- \n", b"?\n")
+"""Shapes of the end of a line that can break a word."""
+_UNIT_SHAPES = (b"0a", b"0A")
 _NAME_SHAPES = (b"aA", b"AAaa")
 """Shapes of a place in a word that makes the word a name with parts; `PDFs` has no such place."""
 _LOWER = "[a-zß-öø-ÿα-ωа-ё]"
@@ -34,7 +37,7 @@ _DIGIT_GROUPS = re.compile(
     r"[+A-Z0-9](?<![^\W_].)(?:(?<=\+)[0-9]++|(?<=[A-Z])[A-Z][0-9]{2}|(?<=[0-9])[0-9]{3})(?: [0-9]++){2,}+(?![^\W_])"
 )
 """The number of a telephone, an account or a card in groups of digits."""
-_UNIT = re.compile(r"([0-9](?<![^\W_].)[0-9]*+)([A-Za-z]{1,4})(?![^\W_])")
+_UNIT = re.compile(r"([0-9]{1,60}+)([A-Za-z]{1,4})")
 """A number with its unit in one word, such as `5kg`."""
 _INITIALS = re.compile(r"[A-Z](?<![^\W_].)(?:\.(?:[A-Z]\.)++[A-Z]?|'[A-Z][a-z]++)(?![^\W_])")
 """Letters with points, such as `U.S.A.`, and names such as `O'Brien`."""
@@ -83,16 +86,16 @@ def find_compounds(text: str) -> list[str]:
     # The shape of a text excludes most compounds in a tenth of the time of a regular expression.
     shape = text.encode("ascii", "replace").translate(_SHAPES)
     words: list[str] = []
-    if b"aA" in shape or b"AAaa" in shape:
-        words += chain.from_iterable(map(_name_parts, _names(text, shape)))
+    words += chain.from_iterable(map(_name_parts, _words_at(_NAME_SHAPES, text, shape)))
     if b"0" in shape:
         words += _numbers(text, shape)
     if b"A,A" in shape:
-        words += [_SIGNS.sub("", initials) for initials in _INITIALS.findall(text)]
+        words += [_SIGNS.sub("", initials[0]) for initials in _matches_at(b"A,A", _INITIALS, text, shape)]
     if b"-" in shape:
         words += _hyphenated(text)
-    if b"\n" in shape and (b"-\n" in shape or b"- \n" in shape or b"?\n" in shape):
-        words += [_word_around(text, end) for end in _LINE_END.finditer(text)]
+    if b"\n" in shape and (b"-" in shape or b"?" in shape):
+        for place in _LINE_ENDS:
+            words += [_word_around(text, end) for end in _matches_at(place, _LINE_END, text, shape)]
     return words
 
 
@@ -112,16 +115,31 @@ def find_signed_compounds(text: str, original: str) -> Iterator[str]:
             yield text[wrap.start() - 1] + text[wrap.end() - 1]
 
 
-def _names(text: str, shape: bytes) -> Iterable[str]:
-    """Return the names such as `parseXMLDocument` and `HTTPServer` in a text, by its shape."""
-    names: dict[int, str] = {}
-    for place in _NAME_SHAPES:
+# A regular expression reads every character of a text, and most texts have few of these places.
+
+
+def _words_at(places: Iterable[bytes], text: str, shape: bytes) -> Iterable[str]:
+    """Return the words of letters and digits that contain a place with one of the shapes."""
+    words: dict[int, str] = {}
+    for place in places:
         at = shape.find(place)
         while at >= 0:
             start = _start_of_word(text, at + 1)
-            names[start] = _ALPHANUMERIC.match(text, start)[0]  # type: ignore[index]
-            at = shape.find(place, start + len(names[start]))
-    return names.values()
+            words[start] = _ALPHANUMERIC.match(text, start)[0]  # type: ignore[index]
+            at = shape.find(place, start + len(words[start]))
+    return words.values()
+
+
+def _matches_at(place: bytes, pattern: re.Pattern[str], text: str, shape: bytes) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern that start at a place with the shape."""
+    at = shape.find(place)
+    while at >= 0:
+        match = pattern.match(text, at)
+        end = at + 1
+        if match is not None:
+            yield match
+            end = match.end()
+        at = shape.find(place, end)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -140,14 +158,15 @@ def _numbers(text: str, shape: bytes) -> Iterator[str]:
             if grouped and grouped.end() < len(number):
                 yield _NOT_DIGIT.sub("", grouped[0])
     if b"0 0" in shape:
-        for number in _SPACED.findall(text):
+        start = max(0, shape.find(b"0 0") - _MAX_LENGTH)
+        for number in _SPACED.findall(text, start):
             yield _NOT_DIGIT.sub("", number)
-        for number in _DIGIT_GROUPS.findall(text):
+        for number in _DIGIT_GROUPS.findall(text, start):
             yield _SIGNS.sub("", number)
-    if b"0a" in shape or b"0A" in shape:
-        for number, unit in _UNIT.findall(text):
-            yield number
-            yield unit
+    for word in _words_at(_UNIT_SHAPES, text, shape):
+        unit = _UNIT.fullmatch(word)
+        if unit is not None:
+            yield from unit.groups()
 
 
 def _hyphenated(text: str) -> Iterator[str]:
@@ -160,7 +179,7 @@ def _hyphenated(text: str) -> Iterator[str]:
         word = _PARTS.match(text, start)[0]  # type: ignore[index]
         end = start + len(word)
         if len(word) <= _MAX_LENGTH and not _NUMBER.fullmatch(word):
-            yield _SIGNS.sub("", word)
+            yield word.replace("-", "")
 
 
 def _start_of_word(text: str, end: int) -> int:
