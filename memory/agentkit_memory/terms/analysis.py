@@ -103,7 +103,8 @@ def _analyse(text: str, *, stored: bool) -> tuple[list[str], list[str]]:
     """Return the folded words of a text, and the words to add: of compounds, and single characters that are words."""
     if text.isascii():
         return split_words(text), [word.lower() for word in find_compounds(text)]
-    normal = normal_text(text)
+    # Hyphens that do not break a line, and printed apostrophes, are parts of compounds as in ASCII.
+    normal = normal_text(text).replace("\u2010", "-").replace("\u2019", "'")
     runs = _WORD.findall(normal.casefold())
     additions: list[str] = []
     for compound in chain(find_compounds(normal), find_signed_compounds(normal, text)):

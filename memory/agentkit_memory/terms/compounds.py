@@ -39,8 +39,8 @@ _DIGIT_GROUPS = re.compile(
 """The number of a telephone, an account or a card in groups of digits."""
 _UNIT = re.compile(r"([0-9]{1,60}+)([A-Za-z]{1,4})")
 """A number with its unit in one word, such as `5kg`."""
-_INITIALS = re.compile(r"[A-Z](?<![^\W_].)(?:\.(?:[A-Z]\.)++[A-Z]?|'[A-Z][a-z]++)(?![^\W_])")
-"""Letters with points, such as `U.S.A.`, and names such as `O'Brien`."""
+_INITIALS = re.compile(rf"[A-Z](?<![^\W_].)(?:\.(?:[A-Z]\.)++[A-Z]?|'[A-Z]{_LETTER}++)(?![^\W_])")
+"""Letters with points, such as `U.S.A.`, and names such as `O'Brien` and `L'Oréal`."""
 _HYPHENATED = re.compile(r"-(?<=[^\W_]-)(?=[^\W_])")
 """A hyphen in a word, such as `e-mail` and `AB-1234-XZ`."""
 _NOT_DIGIT = re.compile(r"\D+")

@@ -194,6 +194,11 @@ initials | He works at I.B.M. today | IBM
 initials | The U.S.A won | usa
 initials | the USA | U.S.A.
 initials | O'Brien called | obrien
+initials | O’Reilly and L’Oréal | oreilly
+initials | L'Oréal sells it | loreal
+initials | her Ph.D. thesis | PhD
+hyphen | the wi\u2011fi is slow | wifi
+hyphen | AB\u20101234 is out | ab1234
 bidi | abc \u202bשלום\u202c def | שלום
 """
 """A script or kind of spelling, a text, and a question with a word of the text; `¶` is the end of a line."""
