@@ -47,7 +47,7 @@ def nested() -> LocalSource:
         """Look."""
         return word
 
-    agent = Agent(ScriptedModel([calls, LONG]), layers=layers, tools=[look], name=LONG)
+    agent = Agent(ScriptedModel([calls, LONG, LONG]), layers=layers, tools=[look], name=LONG)
     session = Session(LONG)
     journal = agent.run_sync(UserInput(LONG, {LONG: LONG}), run_id="r", session=session).journal
     return LocalSource([agent, support()], sessions=[session], runs=[journal])
@@ -62,6 +62,14 @@ def test_nothing_is_cut_at_any_width_and_no_word_is_too_long(page: Page, serve: 
     ):
         page.goto(f"{url}#/{place}")
         page.wait_for_load_state("networkidle")
+        if place.endswith("play"):
+            page.get_by_role("button", name="Ask", exact=True).press("Enter")
+            expect(page.get_by_role("article", name="Answer 1")).to_contain_text(LONG)
+            page.get_by_role("button", name="Save as test case").last.press("Enter")
+            expect(page.get_by_label("Expected answer")).to_be_focused()
+            page.keyboard.press("Escape")
+            expect(page.get_by_role("button", name="Save as test case").last).to_be_focused()
+            page.get_by_role("button", name="Save as test case").last.press("Enter")
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             problems += [f"{place} at {width}: {problem}" for problem in page.evaluate(OVERFLOWING)]
