@@ -197,7 +197,7 @@ class FailedCall:
     exception_class: str
     """Class of the exception, such as `NameError`; empty if the tool returned its error, or is unknown."""
     traceback: str = field(default="", repr=False)
-    """Traceback from the code of the tool on, for operators: it contains names of files. Empty without an exception of
+    """Traceback of the code of the tool, for operators: it contains names of files. Empty without an exception of
     the tool."""
 
     def __str__(self) -> str:

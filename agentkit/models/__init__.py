@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.models.model": "Delta Model OnDelta Reply Usage",
         "agentkit.models.model_errors": (
             "ModelAuthError ModelError ModelInterrupted ModelRateLimited ModelReplyCut ModelReplyError "
-            "ModelRequestError ModelUnavailable ToolsTwiceWarning UnreadableCallsWarning"
+            "ModelRequestError ModelUnavailable MediaAsTextWarning ToolsTwiceWarning UnreadableCallsWarning"
         ),
         "agentkit.models.offline.offline_model": "OfflineModel",
         "agentkit.models.offline.scripted_model": "ScriptedModel",

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.models.model_errors import MediaAsTextWarning
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.composition.explain import media_as_names
+from agentkit_prompts.context.parts import Media
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -30,7 +34,21 @@ def fitted(model: Model, composition: Composition) -> Composition:
     trim: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
     if trim is None:
         return composition
-    return trim(composition)
+    fitting = trim(composition)
+    # Only the text of a chat template is sent.
+    if fitting.text_tokens is not None and _may_have_media(fitting):
+        media = [part for message in fitting.messages for part in message.parts if isinstance(part, Media)]
+        if media:
+            problem = f"model {model.name!r}: {media_as_names(media)}; send media to a model that reads them"
+            warn(problem, MediaAsTextWarning)
+    return fitting
+
+
+def _may_have_media(composition: Composition) -> bool:
+    """True if a message can contain media; reading all messages of a long conversation would be slow."""
+    if composition.conversation.may_have_media or composition.intermediate.may_have_media:
+        return True
+    return any(section.media for section in composition.sections)
 
 
 def text_tokens_of(model: Model) -> TextTokens | None:

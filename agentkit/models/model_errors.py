@@ -11,6 +11,7 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
+    "MediaAsTextWarning",
     "ModelAuthError",
     "ModelError",
     "ModelInterrupted",
@@ -136,6 +137,10 @@ class ModelReplyCut(_PartialReply):
 
 class ScriptExhausted(ModelError):
     """A scripted model received more requests than it has replies."""
+
+
+class MediaAsTextWarning(UserWarning):
+    """Images, audio, videos or files for a model that reads text only: it receives their names."""
 
 
 class ToolsTwiceWarning(UserWarning):

@@ -11,7 +11,7 @@ from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
-from agentkit_prompts.system.tracebacks import is_own_frame
+from agentkit_prompts.system.tracebacks import without_own_frames
 
 __all__ = [
     "ArgumentProblem",
@@ -181,13 +181,10 @@ def describe_error(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the traceback of an exception of a tool, from the first frame outside of agentkit on; at most its end."""
-    trace = error.__traceback__
-    while trace is not None and is_own_frame(trace):
-        trace = trace.tb_next
-    # Each frame is code of agentkit: a tool of this library failed.
-    if trace is None:
-        trace = error.__traceback__
+    """Return the traceback of an exception of a tool, with the frames of user code and the last frame; at most its
+    end.
+    """
+    trace = without_own_frames(error.__traceback__)
     # Log handlers and databases cannot encode lone surrogates.
     text = clean("".join(traceback.format_exception(type(error), error, trace)))
     if len(text) > _MAX_TRACEBACK:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit_prompts.composition.rows import HistoryRow, PromptRow, Row, rows_of
 from agentkit_prompts.composition.trims import Status, Trim
+from agentkit_prompts.context.parts import Media, Text
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.hints import Hinted
 from agentkit_prompts.templates.spans import Span
-from agentkit_prompts.tokens.counter import thinking_tokens
+from agentkit_prompts.tokens.counter import media_tokens, thinking_tokens
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["LayerRow", "LayerTable", "layer_table", "names_read"]
+__all__ = ["LayerRow", "LayerTable", "layer_table", "media_as_names", "names_read"]
 
 _MAX_NAMED = 3
 """Maximum number of tools with an unusual time limit that the table names."""
@@ -95,6 +96,8 @@ class _Layer(NamedTuple):
     source: str
     tokens: int
     row: Row | None = None
+    names_of_media: Sequence[Media] = ()
+    """Media of which the text of a chat template contains only the names."""
 
 
 def layer_table(composition: CallContent) -> LayerTable:
@@ -130,7 +133,11 @@ def _prompt_layer(composition: CallContent, row: PromptRow) -> _Layer:
     stored = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
     if stored:
         source += f" ({', '.join(stored)}: kept by the session)"
-    return _Layer(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
+    tokens, media = row.rendered.tokens(composition.counter), row.rendered.media
+    if composition.text_tokens is not None and media:
+        tokens = composition.counter.count(row.rendered.plain)
+        return _Layer(row.layer, prompt.label, source, tokens, row, media)
+    return _Layer(row.layer, prompt.label, source, tokens, row=row)
 
 
 def _history_layers(composition: CallContent, row: HistoryRow) -> Iterator[_Layer]:
@@ -140,7 +147,11 @@ def _history_layers(composition: CallContent, row: HistoryRow) -> Iterator[_Laye
     counter = composition.counter
     thinking = sum(thinking_tokens(message, counter) for message in history if message.thinking)
     tokens = history.total(composition.tools_and_output.tokens(counter).of_message)
-    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row=row)
+    media: list[Media] = []
+    if composition.text_tokens is not None and history.may_have_media:
+        media = [part for message in history for part in message.parts if not isinstance(part, Text)]
+        tokens += sum([counter.count(part.alt) for part in media]) - media_tokens(media)
+    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row, media)
     if thinking:
         yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
 
@@ -160,9 +171,18 @@ def _table_row(composition: CallContent, layer: _Layer, total: int) -> LayerRow:
         # A wrapper whose children were all dropped can still have the text of its template.
         if layer.tokens:
             status = "trimmed"
+    if layer.names_of_media:
+        status = "trimmed"
+        reasons.append(media_as_names(layer.names_of_media))
     share = layer.tokens / (total or 1)
     why = "; ".join(reasons)
     return LayerRow(layer.name, layer.label, layer.source, layer.tokens, share, status, why, trim, layer.row)
+
+
+def media_as_names(media: Sequence[Media]) -> str:
+    """Return the reason why a model that reads text only does not receive media."""
+    kinds = " and ".join(dict.fromkeys([part.kind for part in media]))
+    return f"the model reads text only: {kinds} as text, such as {media[0].alt}"
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:
