@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from agentkit.agent.definitions import changed_definition, make_definition
+from agentkit.agent.definitions import changed_definition, make_definition, with_deps
 from agentkit.agent.overrides import overridden, overriding
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.sync_driver import run_blocking, streamed
@@ -197,50 +197,26 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         """The memory that is searched before each run."""
         return self.definition.memory
 
-    @property
-    def recall(self) -> RecallOptions | None:
-        """Options of each recall; None without memory."""
-        return self.definition.recall
-
-    @property
-    def compaction(self) -> Compaction | None:
-        """Compaction of long conversations."""
-        return self.definition.compaction
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of one run."""
-        return self.definition.limits
-
     def with_changes(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
         """Return a copy with other options, such as `model`; see `RunOptions`. Raises the errors of the class."""
         check_options("with_changes", changes, CHANGES)
-        # Without the constructor: a definition does not contain its arguments. `changed_definition` does the checks.
-        changed = cast("Agent[Deps, Any]", object.__new__(Agent))
-        changed.runs = None
-        changed.definition = changed_definition(self.definition, changes)
-        return changed
+        return self._copy(changed_definition(self.definition, changes))
 
     def with_deps(self, deps: Any) -> Agent[Any, Output]:
-        """Return a copy whose runs get `deps` if they are started without the option `deps`.
+        """Return a copy whose runs get `deps` if they are started without the option `deps`; see `DepsSource`.
 
         Args:
-            deps: An object for all runs; or a function that is called with the `RunCaller` of each run (tenant, user,
-                permissions, session, additional kwargs) and returns its deps, also an async function. A generator
-                yields the deps once, and cleans up after the run.
-
-        Raises:
-            AgentDefinitionError: The function cannot be called with one argument.
-            DepsMismatch: Tools require another type than the type of the object.
+            deps: An object for all runs; or a function that is called with the `RunCaller` of each run and returns its
+                deps, also an async function or a generator, which cleans up after the run.
         """
-        from agentkit.run.parts.deps_source import DepsSource
+        return self._copy(with_deps(self.definition, deps))
 
-        source = DepsSource(deps)
-        source.check(self.definition.tools.tools.values())
-        changed = cast("Agent[Any, Output]", object.__new__(Agent))
-        changed.runs = None
-        changed.definition = self.definition._replace(deps=source)
-        return changed
+    @staticmethod
+    def _copy(definition: AgentDefinition[Any]) -> Agent[Any, Any]:
+        # Without the constructor: a definition does not contain its arguments.
+        copy: Agent[Any, Any] = object.__new__(Agent)
+        copy.runs, copy.definition = None, definition
+        return copy
 
     def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
         """Change this agent for all code in a `with` block, such as a test.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
     from agentkit_prompts.prompters.prompter import Prompter
 
-__all__ = ["changed_definition", "make_definition"]
+__all__ = ["changed_definition", "make_definition", "with_deps"]
 
 _WITHOUT_CHAIN = frozenset(("tools", "limits", "recall"))
 """Changes that do not affect the chain."""
@@ -152,6 +152,20 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         instructions,
         _changed_settings(definition, changes),
     )._replace(deps=definition.deps)
+
+
+def with_deps(definition: AgentDefinition[Any], deps: Any) -> AgentDefinition[Any]:
+    """Return a definition with the default deps of its runs; see `Agent.with_deps`.
+
+    Raises:
+        AgentDefinitionError: The function cannot be called with one argument.
+        DepsMismatch: Tools require another type than the type of the object.
+    """
+    from agentkit.run.parts.deps_source import DepsSource
+
+    source = DepsSource(deps)
+    source.check(definition.tools.tools.values())
+    return definition._replace(deps=source)
 
 
 def _changed_model(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> Model:

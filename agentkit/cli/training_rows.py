@@ -51,7 +51,7 @@ def _with_recall(
     memory = within_scope(agent.memory, run_scope(agent.memory, session, {}))
     if memory is None or not ctx.user_input.text:
         return ctx
-    options = shown_options(agent.recall, agent.chain.layers)
+    options = shown_options(agent.definition.recall, agent.chain.layers)
     recalled = recall(memory, ctx.user_input.text, session, options=options)
     question_time = datetime.fromtimestamp(question.said_at, UTC)
     older = [message for message in recalled.recalled if message.when is None or message.when < question_time]

@@ -77,7 +77,7 @@ budget: {limit: 4000, reserve: 500}
     loaded = load_agent(path, model=ScriptedModel([asks, "Thirty."]))
     try:
         agent = loaded.agent
-        assert (loaded.name, loaded.description, agent.limits.steps, agent.recall.limit) == (
+        assert (loaded.name, loaded.description, agent.definition.limits.steps, agent.definition.recall.limit) == (
             "shop",
             "Sells books.",
             3,

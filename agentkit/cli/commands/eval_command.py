@@ -4,46 +4,46 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any
 
 import typer
 
-from agentkit.cli.agent_option import ModelName
+from agentkit.cli.agent_evaluation import evaluate_agent, refuse_options
+from agentkit.cli.agent_option import AgentSource, ModelName
 from agentkit.cli.default_agent import choose_model
 from agentkit.cli.eval_inputs import (
     chosen_datasets,
     meta_template_for,
     named_datasets,
     rows_of,
-    score_for,
     scores_by_dataset,
     with_model_entry,
 )
 from agentkit.cli.eval_results import EvaluationResults
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
-from agentkit.cli.screen import note, plain, progress_bar, put, put_json
-from agentkit.errors import AgentDefinitionError
-from agentkit.model_evaluation.configured_dataset import configured_dataset
+from agentkit.cli.prepared_datasets import (
+    Media,
+    PreparedDataset,
+    note_once,
+    prepared_datasets,
+    put_prompts,
+    settings_of,
+)
+from agentkit.cli.screen import note, plain, progress_bar
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.model_evaluation.prompt_sender import PromptSender
 from agentkit.model_evaluation.run_evaluation import run_sync
-from agentkit.model_evaluation.scores import Score
-from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError, ModelError
 from agentkit.models.model_names import model as model_of_name
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.models.settings import ModelSettings
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.context.wire.allowed_media import MediaFolder
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
-from agentkit_prompts.evaluation.dataset_reader import Row
-from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["eval"]
 
@@ -58,11 +58,12 @@ _BASE = "base"
 
 def eval(
     config: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="CONFIG", help="Configuration of OpenCompass or AISBench, .py or .yaml. Its code is not run."
+            metavar="[CONFIG]", help="Configuration of OpenCompass or AISBench, .py or .yaml. Its code is not run."
         ),
-    ],
+    ] = None,
+    agent: AgentSource = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,7 +71,8 @@ def eval(
             "-r",
             metavar="[[DATASET:]SPLIT=]FILE",
             help="Rows: a .jsonl, .json or .csv file, a folder of splits, or a folder with a folder of splits per "
-            "DATASET. Repeatable, as SPLIT=FILE or DATASET=FOLDER. Default: `path/name` or `path` of the dataset.",
+            "DATASET. Repeatable, as SPLIT=FILE or DATASET=FOLDER. Default: `path/name` or `path` of the dataset. "
+            "With --agent: a .yaml, .jsonl, .json or .csv file.",
         ),
     ] = None,
     model: ModelName = None,
@@ -103,7 +105,8 @@ def eval(
             metavar="[DATASET=]NAME",
             help="Score if the `eval_cfg` is missing or unsupported: exact, choice (the chosen letter, such as the "
             "last letter after `the answer is`), numeric (the last number) or none. DATASET=NAME overrides it. "
-            "Patterns of the file are ignored.",
+            "Patterns of the file are ignored. With --agent, repeatable: exact, numeric, choice, contains, json_equal, "
+            "called:TOOL, not_called:TOOL, no_tool_errors, max_steps:N, cites, module:function, and others.",
         ),
     ] = None,
     concurrency: Annotated[
@@ -128,16 +131,61 @@ def eval(
         str | None,
         typer.Option(metavar="KIND:MODEL", help="Model of a TopkRetriever, such as fastembed:BAAI/bge-small-en-v1.5."),
     ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, metavar="K", help="With --agent: runs of each row.")] = None,
+    money: Annotated[
+        float | None, typer.Option(min=0, metavar="USD", help="With --agent: maximum US dollars of all runs.")
+    ] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCORE=MEAN", help="With --agent: exit with 1 if the mean of a score is lower. Repeatable."
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --agent: JUnit XML, one test per --fail-under.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="With --agent: report as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on every row of a dataset.
+    """Evaluate a model on every row of a dataset, or an agent on rows.
 
     Scores are printed to stdout, everything else to stderr. After an interruption, the same command with the same --out
     resumes. A configuration that scores labels requires a model of raw completions: name its chat template, or `base`.
-    The exit code is 1 if an input is invalid or a row failed.
+    The exit code is 1 if an input is invalid, a row of a dataset failed, or a score is below --fail-under.
 
+    Example: agentkit eval --agent shop.yaml --rows cases.yaml --score exact --fail-under exact=0.9
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
+    only_agent = {"repeats": repeats, "money": money, "fail-under": fail_under, "junit": junit, "markdown": markdown}
+    if agent is not None:
+        only_model = {
+            "dataset": dataset,
+            "root": root,
+            "temperature": temperature,
+            "limit": limit,
+            "show": show,
+            "chat-template": chat_template,
+            "model-name": model_name,
+            "embedder": embedder,
+            "allow-media": allow_media or None,
+        }
+        refuse_options(only_model, "--agent")
+        if config is not None:
+            raise typer.BadParameter("expected CONFIG or --agent, not both")
+        evaluate_agent(
+            agent,
+            model,
+            rows,
+            score,
+            fail_under,
+            {"junit": junit, "markdown": markdown},
+            {"repeats": repeats or 1, "concurrency": concurrency or 8, "rate": rate, "money": money, "out": out},
+            as_json=as_json,
+        )
+        return
+    refuse_options(only_agent, "a CONFIG")
+    if config is None:
+        raise typer.BadParameter("expected CONFIG, or --agent with --rows and --score")
     every = named_datasets(load_datasets(config, root=root))
     scores = scores_by_dataset(score, every)
     chosen = chosen_datasets(every, dataset)
@@ -156,8 +204,8 @@ def eval(
         vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
     # All datasets are validated before the first request, because an evaluation can take hours.
-    media = _Media(root=folder, allow_media=allow_media)
-    prepared = _prepare(
+    media = Media(root=folder, allow_media=allow_media)
+    prepared = prepared_datasets(
         chosen,
         sources,
         target,
@@ -170,7 +218,7 @@ def eval(
         media=media,
     )
     if show is not None:
-        _show(prepared, show, as_json=as_json)
+        put_prompts(prepared, show, as_json=as_json)
         return
     _note_settings(target, prepared, is_named=model is not None)
     options = {"meta_template": meta, "concurrency": concurrency, "rate": rate, **media}
@@ -198,153 +246,16 @@ def _configured_models(config: Path, root: Path | None) -> list[Mapping[str, Any
     return [entry for entry in models if isinstance(entry, Mapping)]
 
 
-def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
+def _note_settings(model: Model, prepared: Mapping[str, PreparedDataset], *, is_named: bool) -> None:
     """Print the settings of the model, or a note if the offline model answers."""
     if isinstance(model, OfflineModel) and not is_named:
         note("the offline model answers, so a score has no meaning; name a model with --model")
         return
-    for text, names in _settings_of(prepared).items():
+    for text, names in settings_of(prepared).items():
         datasets = ""
         if len(names) < len(prepared):
             datasets = f" ({', '.join(names)})"
         note(f"model {model.name}: {text}{datasets}")
-
-
-class _Media(TypedDict):
-    """Options for the media of an evaluation."""
-
-    root: MediaFolder
-    allow_media: bool
-
-
-class _Prepared(NamedTuple):
-    """A validated dataset with its rows, score and settings."""
-
-    sender: PromptSender
-    rows: Sequence[Row]
-    score: Score | None
-    settings: ModelSettings
-    warnings: Sequence[str]
-
-
-def _prepare(
-    datasets: Mapping[str, Mapping[str, Any]],
-    rows: Mapping[str, Any],
-    model: Model,
-    embedder: Embedder | None,
-    score_names: Mapping[str | None, str],
-    *,
-    meta_template: Any,
-    settings: ModelSettings,
-    limit: int | None,
-    is_shown: bool,
-    media: _Media,
-) -> dict[str, _Prepared]:
-    """Return the validated datasets.
-
-    Raises:
-        InContextError: Datasets or settings are invalid. The error lists the problems of all datasets.
-    """
-    problems = []
-    prepared: dict[str, _Prepared] = {}
-    for name, dataset in datasets.items():
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("ignore")
-                warnings.simplefilter("always", InContextWarning)
-                score: str | None = "none"
-                if not is_shown:
-                    score = score_for(name, dataset.get("eval_cfg"), score_names)
-                icl, dataset_rows = configured_dataset(dataset, rows[name], embedder, score)
-                icl.reader.check((), dataset_rows)
-                dataset_rows = dataset_rows[:limit]
-                # Only generated texts are sampled; a scored text is not generated.
-                dataset_settings = NO_SETTINGS
-                if icl.inferencer.asks in ("gen", "dialogue"):
-                    dataset_settings = settings
-                sender = PromptSender(icl, model, meta_template, dataset_settings, **media)
-                row_score = None
-                if not is_shown:
-                    row_score = score_of_rows(score, dataset.get("eval_cfg"), icl, dataset_rows)
-                if row_score is None and score is None:
-                    note(f"{name}: without an eval_cfg, nothing is scored; add --score exact, choice or numeric")
-            texts = [str(warning.message) for warning in caught]
-            prepared[name] = _Prepared(sender, dataset_rows, row_score, dataset_settings, texts)
-        except (InContextError, AgentDefinitionError) as error:
-            problems.append(f"dataset {name}: {error}")
-    if settings != NO_SETTINGS and prepared and all(dataset.settings == NO_SETTINGS for dataset in prepared.values()):
-        problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
-    if problems:
-        raise InContextError(_with_options("\n".join(problems)))
-    return prepared
-
-
-def _with_options(text: str) -> str:
-    """Return an error of the Python API with the options of the command instead of arguments."""
-    text = text.replace("score= ", "--score ").replace(", or a function", "")
-    text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
-    return re.sub(r"score='(\w+)'", r"--score \1", text)
-
-
-def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
-    """Return the names of the datasets with equal settings, by the text of these settings."""
-    by_settings: dict[str, list[str]] = {}
-    for name, dataset in prepared.items():
-        by_settings.setdefault(dataset.sender.shown_settings, []).append(name)
-    return by_settings
-
-
-def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
-    """Print the prompts of the first rows, as JSON or as text."""
-    entries = [*_prompt_entries(prepared, count)]
-    if as_json:
-        put_json(entries)
-        return
-    for number, entry in enumerate(entries):
-        if number:
-            put("")
-        label = ""
-        if "label" in entry:
-            label = f", label {entry['label']}"
-        put(f"{entry['dataset']}, row {entry['row']}{label}:")
-        prompt = entry["prompt"]
-        if not isinstance(prompt, str):
-            prompt = "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
-        put(prompt)
-
-
-def _prompt_entries(prepared: Mapping[str, _Prepared], count: int) -> Iterator[dict[str, Any]]:
-    """Yield the prompts of the first rows as JSON data, and print the warnings of each dataset."""
-    for name, dataset in prepared.items():
-        icl, rows = dataset.sender.icl, dataset.rows
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", InContextWarning)
-            example_ids = icl.ids(rows)
-            icl.warn_of_doubts(rows, example_ids)
-            for number, ids in enumerate(example_ids[:count]):
-                for label, prompt in _prompts(icl, rows, number, ids):
-                    entry = {"dataset": name, "row": number, "prompt": dataset.sender.shown(prompt)}
-                    if label is not None:
-                        entry["label"] = label
-                    yield entry
-        _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
-
-
-def _prompts(icl: InContext, rows: Sequence[Row], number: int, ids: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-    """Yield the label, or None, and the prompt of a row: one prompt per scored label, the first of a dialogue."""
-    labels = [None]
-    if icl.mode == "ppl":
-        labels = icl.labels(rows)
-    for label in labels:
-        if icl.inferencer.mode is not None:
-            yield label, next(icl.requests(rows[number], ids))
-        else:
-            yield label, icl.prompt(rows[number], ids, label, keep_separator=False)
-
-
-def _note_once(name: str, texts: Sequence[str]) -> None:
-    for text in dict.fromkeys(texts):
-        note(f"{name}: {text}")
 
 
 def _scores_labels(dataset: Mapping[str, Any]) -> bool:
@@ -397,7 +308,7 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _evaluate(name: str, dataset: _Prepared, model: Model, options: Mapping[str, Any]) -> Evaluation:
+def _evaluate(name: str, dataset: PreparedDataset, model: Model, options: Mapping[str, Any]) -> Evaluation:
     total = len(dataset.rows)
     with warnings.catch_warnings(record=True) as caught, progress_bar() as bar:
         warnings.simplefilter("ignore")
@@ -426,7 +337,7 @@ def _evaluate(name: str, dataset: _Prepared, model: Model, options: Mapping[str,
             raise typer.Exit(130) from None
         finally:
             bar.stop()
-            _note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
+            note_once(name, [*dataset.warnings, *(str(warning.message) for warning in caught)])
 
 
 def _progress(done: float, total: float, out: Path | None) -> str:

@@ -1,0 +1,212 @@
+"""Evaluation of an agent by `agentkit eval --agent`: its scores by name, and its reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from agentkit.agent_files.import_path import imported
+from agentkit.agent_files.loaded_agent import LoadedAgent
+from agentkit.cli.agent_option import loaded_agent
+from agentkit.cli.options import utf8
+from agentkit.cli.screen import complain, note, progress_bar, put, put_json
+from agentkit.evals import (
+    EvaluationReport,
+    EvaluationStopped,
+    ScoresFailed,
+    called,
+    choice,
+    cites,
+    contains,
+    evaluate_sync,
+    exact,
+    json_equal,
+    matches,
+    max_money,
+    max_steps,
+    max_tokens,
+    no_tool_errors,
+    not_called,
+    numeric,
+    recalled,
+)
+from agentkit.evals.run_scores import ScoreFunction
+from agentkit.model_evaluation.evaluation_result import EvaluationProgress
+from agentkit_prompts.names import nearest
+
+__all__ = ["evaluate_agent", "refuse_options"]
+
+_SCORES: Mapping[str, ScoreFunction] = {
+    score.__name__: score for score in (exact, contains, numeric, choice, json_equal, cites, no_tool_errors)
+}
+_SCORES_OF_VALUES: Mapping[str, Callable[[str], ScoreFunction]] = {
+    "called": called,
+    "not_called": not_called,
+    "matches": matches,
+    "recalled": recalled,
+    "max_steps": lambda value: max_steps(int(value)),
+    "max_tokens": lambda value: max_tokens(int(value)),
+    "max_money": lambda value: max_money(float(value)),
+}
+
+
+def _scores_named(names: Sequence[str]) -> list[ScoreFunction]:
+    """Return the scores of `--score`: `exact`, `called:TOOL`, or a function of a module, `module:function`.
+
+    Raises:
+        typer.BadParameter: A name is unknown, or its value is invalid.
+        AgentDefinitionError: A function cannot be imported.
+    """
+    scores: list[ScoreFunction] = []
+    for text in map(utf8, names):
+        name, mark, value = text.partition(":")
+        if text in _SCORES:
+            scores.append(_SCORES[text])
+        elif mark and name in _SCORES_OF_VALUES:
+            try:
+                scores.append(_SCORES_OF_VALUES[name](value))
+            except ValueError as error:
+                raise typer.BadParameter(f"--score {text}: invalid value {value!r:.60}: {error}") from None
+        elif mark:
+            scores.append(imported(text, Path()))
+        else:
+            names_of_scores = [*_SCORES, *[f"{each}:VALUE" for each in _SCORES_OF_VALUES], "module:function"]
+            raise typer.BadParameter(f"--score: unknown score {text!r:.60}{nearest(text, names_of_scores)}")
+    return scores
+
+
+def _thresholds_of(options: Sequence[str]) -> dict[str, float]:
+    """Return the minimum means of `--fail-under NAME=VALUE`, by the name of the score.
+
+    Raises:
+        typer.BadParameter: An option is invalid.
+    """
+    thresholds: dict[str, float] = {}
+    for option in map(utf8, options):
+        name, mark, value = option.rpartition("=")
+        try:
+            thresholds[name] = float(value)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise typer.BadParameter(f"--fail-under {option!r:.60}: expected NAME=VALUE, such as exact=0.9")
+    return thresholds
+
+
+def refuse_options(options: Mapping[str, object], subject: str) -> None:
+    """Refuse options that would be ignored."""
+    names = ", ".join([f"--{name}" for name, value in options.items() if value is not None])
+    if names:
+        raise typer.BadParameter(f"{names}: without effect for {subject}; omit it")
+
+
+def evaluate_agent(
+    agent: str,
+    model: str | None,
+    rows: list[str] | None,
+    scores: list[str] | None,
+    thresholds: list[str] | None,
+    files: Mapping[str, Path | None],
+    options: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Evaluate the agent of `--agent`."""
+    if rows is None or len(rows) != 1 or not scores:
+        raise typer.BadParameter("--agent needs one --rows FILE, and at least one --score")
+    functions, minimums = _scores_named(scores), _thresholds_of(thresholds or ())
+    loaded = loaded_agent(agent, model=model)
+    try:
+        _report(loaded, Path(utf8(rows[0])), functions, minimums, as_json=as_json, files=files, options=options)
+    finally:
+        loaded.close()
+
+
+def _report(
+    loaded: LoadedAgent,
+    rows: Path,
+    scores: Sequence[ScoreFunction],
+    thresholds: Mapping[str, float],
+    *,
+    as_json: bool,
+    files: Mapping[str, Path | None],
+    options: Mapping[str, Any],
+) -> None:
+    """Evaluate an agent, print the report, and exit with 1 if a score is below its threshold.
+
+    Args:
+        loaded: The agent.
+        rows: The file of the rows.
+        scores: The scores.
+        thresholds: Minimum means by the names of scores.
+        as_json: True to print JSON.
+        files: Files of further reports: `junit` and `markdown`.
+        options: Options of `evaluate`.
+    """
+    problem: Exception | None = None
+    with progress_bar() as bar:
+        task = bar.add_task("rows", total=None)
+
+        def show(now: EvaluationProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        try:
+            report = evaluate_sync(loaded.agent, rows, scores, progress=show, **options)
+        except (ScoresFailed, EvaluationStopped) as error:
+            problem, report = error, error.report
+    below = report.below(thresholds)
+    if files["junit"] is not None:
+        files["junit"].write_text(report.junit(thresholds), "utf-8")
+    if files["markdown"] is not None:
+        files["markdown"].write_text(report.markdown(), "utf-8")
+    if as_json:
+        put_json(_form(report))
+    else:
+        put(str(report))
+    for outcome in report.failures[:10]:
+        complain(f"row {outcome.row.id}: {outcome.error:.300}")
+    if report.reused:
+        note(f"{report.reused} of {len(report.outcomes)} outcomes are from {options['out']}")
+    if problem is not None:
+        complain(str(problem).replace("out=", "--out").replace("money=", "--money"))
+    for text in below:
+        complain(text)
+    if below or problem is not None:
+        raise typer.Exit(1)
+
+
+def _form(report: EvaluationReport) -> dict[str, Any]:
+    """Return a report as JSON data."""
+    summaries = {name: report.summary(name) for name in report.score_names}
+    return {
+        "agent": report.agent,
+        "reused": report.reused,
+        "scores": {
+            name: {
+                "rows": summary.rows,
+                "mean": summary.interval.mean,
+                "low": summary.interval.low,
+                "high": summary.interval.high,
+                "pass_at": dict(summary.pass_at),
+                "pass_all": dict(summary.pass_all),
+            }
+            for name, summary in summaries.items()
+        },
+        "results": [
+            {
+                "row": outcome.row.id,
+                "repeat": outcome.repeat,
+                "run_id": outcome.run_id,
+                "output": outcome.output,
+                "error": outcome.error or None,
+                "scores": {name: [score.value, score.reason] for name, score in outcome.scores.items()},
+                "steps": outcome.steps,
+                "money": outcome.usage.money,
+                "seconds": outcome.seconds,
+            }
+            for outcome in report.outcomes
+        ],
+    }

@@ -1,0 +1,20 @@
+"""Evaluation of agents: rows, scores of whole runs, statistics and reports."""
+
+from agentkit_prompts.lazy import exports
+
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.evals.eval_row": "EvalRow",
+        "agentkit.evals.evaluation_runner": "evaluate evaluate_sync",
+        "agentkit.evals.evaluation_errors": "EvaluationError RowsError",
+        "agentkit.evals.evaluation_report": (
+            "EvaluationReport EvaluationStopped Outcome ScoreDifference ScoreSummary ScoresFailed"
+        ),
+        "agentkit.evals.run_scores": (
+            "Score called choice cites contains exact json_equal matches max_money max_steps max_tokens "
+            "no_tool_errors not_called numeric recalled"
+        ),
+        "agentkit.evals.score_statistics": "Interval mean_interval pass_all pass_at",
+    },
+)

@@ -1,0 +1,180 @@
+"""`EvalRow`: a row of an evaluation of an agent, and the reader of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agentkit.evals.evaluation_errors import RowsError
+from agentkit.model_evaluation.row_files import load_rows
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import InContextError, KwargsError, MessageError, PromptError
+from agentkit_prompts.names import nearest
+
+__all__ = ["EvalRow", "Rows", "read_rows"]
+
+_KWARG = "kwargs."
+"""Prefix of the columns of a table that contain additional kwargs."""
+
+
+class EvalRow(BaseModel):
+    """One row: an input, and the answer that is expected."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    input: str
+    """Text of the user."""
+    id: str = ""
+    """Id, unique in the evaluation; the number of the row, from 1, if empty."""
+    expected: Any = None
+    """The expected answer, for scores that compare it."""
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    history: tuple[Message, ...] = ()
+    """Messages before the input; in files, messages in the format of OpenAI."""
+    user: str = ""
+    """User for whom the run acts."""
+    tags: tuple[str, ...] = ()
+    """Names of the slices to which the row belongs."""
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _history(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and not all(isinstance(each, Message) for each in value):
+            try:
+                return read_messages(value, where="history", form="openai")
+            except MessageError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _id(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) else value
+
+    @property
+    def user_input(self) -> UserInput:
+        """The input of the run."""
+        return UserInput(self.input, additional_kwargs=self.additional_kwargs)
+
+
+Rows: TypeAlias = "str | os.PathLike[str] | Iterable[EvalRow | Mapping[str, Any]]"
+"""Rows: a file of rows (`.yaml`, `.jsonl`, `.json`, `.csv`, `.tsv`), or the rows themselves."""
+
+
+def read_rows(rows: Rows, check: Any) -> list[EvalRow]:
+    """Return valid rows with unique ids.
+
+    A table has the columns `input`, `id`, `expected`, `user`, `tags` (separated by spaces) and `kwargs.NAME`.
+
+    Args:
+        rows: The rows, or their file.
+        check: Function that raises `PromptError` if the agent cannot accept the `UserInput` of a row.
+
+    Raises:
+        RowsError: The file cannot be read, or rows are invalid. The error lists all problems with row and column.
+    """
+    problems: list[tuple[str, str]] = []
+    valid_rows: list[EvalRow] = []
+    ids: set[str] = set()
+    for number, entry in enumerate(_entries(rows), 1):
+        row = _row(number, entry, problems)
+        if row is None:
+            continue
+        if row.id in ids:
+            problems.append((f"row {number}.id", f"duplicate id {row.id!r:.60}"))
+        ids.add(row.id)
+        _check_input(number, row, check, problems)
+        valid_rows.append(row)
+    if not valid_rows and not problems:
+        problems.append(("rows", "no rows"))
+    if problems:
+        raise RowsError(problems)
+    return valid_rows
+
+
+def _entries(rows: Rows) -> list[Any]:
+    """Return the rows of a file, or the rows themselves, as mappings or `EvalRow`."""
+    if not isinstance(rows, str | os.PathLike):
+        return list(rows)
+    path = Path(rows)
+    try:
+        if path.suffix.lower() in (".yaml", ".yml"):
+            return _yaml_rows(path)
+        loaded = load_rows(path)
+    except InContextError as error:
+        raise RowsError([("rows", str(error))], path=str(path)) from error
+    if isinstance(loaded, Mapping):
+        raise RowsError([("rows", f"{path}: expected a list of rows, got splits by name")], path=str(path))
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return [_table_row(row) for row in loaded]
+    return list(loaded)
+
+
+def _yaml_rows(path: Path) -> list[Any]:
+    import yaml
+
+    from agentkit_prompts.system.regular_files import read_regular_text
+
+    try:
+        rows = yaml.safe_load(read_regular_text(path))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise RowsError([("rows", f"{path}: cannot be read: {error}")], path=str(path)) from error
+    if not isinstance(rows, list):
+        kind = type(rows).__name__
+        raise RowsError([("rows", f"{path}: expected a list of rows, got {kind}")], path=str(path))
+    return rows
+
+
+def _table_row(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table as an entry: every cell is text, and an empty cell is left out."""
+    entry: dict[str, Any] = {}
+    for name, cell in cells.items():
+        if name.startswith(_KWARG):
+            entry.setdefault("additional_kwargs", {})[name.removeprefix(_KWARG)] = cell
+        elif name == "tags":
+            entry["tags"] = tuple(cell.split())
+        elif cell or name == "input":
+            entry[name] = cell
+    return entry
+
+
+def _row(number: int, entry: Any, problems: list[tuple[str, str]]) -> EvalRow | None:
+    """Return a row with an id; None, and its problems, if it is invalid."""
+    if isinstance(entry, EvalRow):
+        row = entry
+    else:
+        if not isinstance(entry, Mapping):
+            problems.append((f"row {number}", f"expected a mapping such as {{input: ...}}, got {type(entry).__name__}"))
+            return None
+        try:
+            row = EvalRow.model_validate(dict(entry))
+        except ValidationError as error:
+            for detail in error.errors():
+                column = ".".join(map(str, detail["loc"]))
+                problems.append((f"row {number}.{column}", _column_problem(column, detail["msg"])))
+            return None
+    if not row.id:
+        return row.model_copy(update={"id": str(number)})
+    return row
+
+
+def _column_problem(column: str, message: str) -> str:
+    if message.startswith("Extra inputs"):
+        return f"unknown column{nearest(column, EvalRow.model_fields)}"
+    return message
+
+
+def _check_input(number: int, row: EvalRow, check: Any, problems: list[tuple[str, str]]) -> None:
+    try:
+        check(row.user_input)
+    except KwargsError as error:
+        for name, (problem, _) in error.problems.items():
+            problems.append((f"row {number}.additional_kwargs.{name}", problem))
+    except PromptError as error:
+        problems.append((f"row {number}.input", str(error)))

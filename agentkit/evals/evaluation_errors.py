@@ -1,0 +1,36 @@
+"""Errors of evaluations of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentkit.errors import AgentError
+
+__all__ = ["EvaluationError", "RowsError", "listed"]
+
+_LISTED = 20
+"""Maximum number of problems in the text of an error."""
+
+
+class EvaluationError(AgentError, ValueError):
+    """An argument or the file of an evaluation is invalid. Nothing was sent."""
+
+
+class RowsError(EvaluationError):
+    """Rows are invalid. Nothing was sent.
+
+    Attributes:
+        problems: Place, such as `row 3.additional_kwargs.city`, and text of each problem.
+    """
+
+    def __init__(self, problems: Sequence[tuple[str, str]], path: str | None = None) -> None:
+        text = listed([f"{place}: {problem}" for place, problem in problems])
+        super().__init__(f"invalid rows: {text}", path=path, name=problems[0][0], problems=problems)
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return problems as text."""
+    entries = list(texts[:_LISTED])
+    if len(texts) > _LISTED:
+        entries.append(f"and {len(texts) - _LISTED:,} more")
+    return "; ".join(entries)

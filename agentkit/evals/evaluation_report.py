@@ -1,0 +1,318 @@
+"""`EvaluationReport`: outcomes of the rows of an evaluation, their statistics, and reports for people and for CI."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from agentkit.evals.eval_row import EvalRow
+from agentkit.evals.evaluation_errors import EvaluationError, listed
+from agentkit.evals.run_scores import Score
+from agentkit.evals.score_statistics import Interval, mean_interval, pass_all, pass_at
+from agentkit.models.model import Usage
+from agentkit_prompts.names import nearest
+
+__all__ = ["EvaluationReport", "EvaluationStopped", "Outcome", "ScoreDifference", "ScoreSummary", "ScoresFailed"]
+
+_MAX_CELL = 60
+"""Maximum characters of a cell of a table."""
+_MAX_ROWS = 20
+"""Maximum number of failed rows in a report for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of a row."""
+
+    row: EvalRow
+    repeat: int
+    """Number of the run of this row, from 0."""
+    run_id: str
+    output: Any
+    """The answer, as JSON data; None if the run failed."""
+    error: str
+    """Class and message of the error that ended the run; empty if it finished."""
+    scores: Mapping[str, Score]
+    """Scores by name. Each score of a failed run is 0."""
+    usage: Usage
+    steps: int
+    """Number of model calls."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSummary:
+    """Statistics of one score."""
+
+    name: str
+    rows: int
+    """Number of rows."""
+    interval: Interval
+    """Mean over the rows, each row with the mean of its repeats, and its interval of 95 %."""
+    pass_at: Mapping[int, float]
+    """pass@k by k: the probability that at least one of k runs has the score 1. Empty if a value is not 0 or 1."""
+    pass_all: Mapping[int, float]
+    """pass^k by k: the probability that all of k runs have the score 1. Empty if a value is not 0 or 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDifference:
+    """Difference of a score between two evaluations of the same rows."""
+
+    name: str
+    before: float
+    after: float
+    interval: Interval
+    """Mean difference over the rows, and its interval of 95 %."""
+    better: tuple[str, ...]
+    """Ids of the rows with a higher score."""
+    worse: tuple[str, ...]
+    """Ids of the rows with a lower score."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationReport:
+    """Outcomes of an evaluation, in the order of the rows and repeats."""
+
+    agent: str
+    """Name of the agent."""
+    outcomes: Sequence[Outcome]
+    problems: Sequence[tuple[str, str, str]] = ()
+    """Id of the row, name of the score and problem of each score that raised an exception or returned no number."""
+    reused: int = 0
+    """Number of outcomes that the file contained already."""
+
+    @property
+    def score_names(self) -> list[str]:
+        """Names of the scores."""
+        return list(dict.fromkeys(name for outcome in self.outcomes for name in outcome.scores))
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags of the rows, sorted."""
+        return sorted({tag for outcome in self.outcomes for tag in outcome.row.tags})
+
+    @property
+    def usage(self) -> Usage:
+        """Usage of all runs."""
+        return sum((outcome.usage for outcome in self.outcomes), Usage())
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """Outcomes of runs that failed."""
+        return [outcome for outcome in self.outcomes if outcome.error]
+
+    def values(self, score: str, tag: str | None = None) -> dict[str, list[float]]:
+        """Return the values of a score by the ids of the rows, one value per repeat.
+
+        Args:
+            score: Name of the score.
+            tag: Only rows with this tag.
+
+        Raises:
+            EvaluationError: The score is unknown.
+        """
+        if score not in self.score_names:
+            names = self.score_names
+            raise EvaluationError(f"unknown score {score!r:.80}{nearest(score, names)}", name="score", value=score)
+        values: dict[str, list[float]] = {}
+        for outcome in self.outcomes:
+            if score in outcome.scores and (tag is None or tag in outcome.row.tags):
+                values.setdefault(outcome.row.id, []).append(outcome.scores[score].value)
+        return values
+
+    def summary(self, score: str, tag: str | None = None) -> ScoreSummary:
+        """Return the statistics of a score; see `values`."""
+        values = self.values(score, tag)
+        interval = mean_interval([math.fsum(each) / len(each) for each in values.values()])
+        repeats = min(map(len, values.values()), default=0)
+        passes: dict[int, float] = {}
+        passes_all: dict[int, float] = {}
+        if repeats > 1 and all(value in (0, 1) for each in values.values() for value in each):
+            for tries in range(1, repeats + 1):
+                counts = [(int(sum(each)), len(each)) for each in values.values()]
+                passes[tries] = math.fsum(pass_at(*count, tries) for count in counts) / len(counts)
+                passes_all[tries] = math.fsum(pass_all(*count, tries) for count in counts) / len(counts)
+        return ScoreSummary(score, len(values), interval, passes, passes_all)
+
+    def compare(self, before: EvaluationReport) -> list[ScoreDifference]:
+        """Return the differences to an earlier evaluation of the same rows, for each score of both, paired by row.
+
+        Raises:
+            EvaluationError: The evaluations have no score or no row in common.
+        """
+        differences: list[ScoreDifference] = []
+        for name in self.score_names:
+            if name not in before.score_names:
+                continue
+            old, new = _means(before.values(name)), _means(self.values(name))
+            ids = [row for row in new if row in old]
+            if not ids:
+                raise EvaluationError("compare: the evaluations have no row in common", name="before")
+            changes = {row: new[row] - old[row] for row in ids}
+            differences.append(
+                ScoreDifference(
+                    name,
+                    math.fsum(old[row] for row in ids) / len(ids),
+                    math.fsum(new[row] for row in ids) / len(ids),
+                    mean_interval(list(changes.values())),
+                    tuple([row for row in ids if changes[row] > 0]),
+                    tuple([row for row in ids if changes[row] < 0]),
+                )
+            )
+        if not differences:
+            raise EvaluationError("compare: the evaluations have no score in common", name="before")
+        return differences
+
+    def below(self, thresholds: Mapping[str, float]) -> list[str]:
+        """Return the scores whose mean is below a threshold, as text.
+
+        Args:
+            thresholds: Minimum mean by the name of the score.
+
+        Raises:
+            EvaluationError: A score is unknown.
+        """
+        texts: list[str] = []
+        for name, minimum in thresholds.items():
+            mean = self.summary(name).interval.mean
+            # NaN is below every threshold.
+            if not mean >= minimum:
+                texts.append(f"{name} is {mean:.3f}, below {minimum:g}")
+        return texts
+
+    # Texts
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a table of the scores, with a header: all rows first, then each tag."""
+        repeats = max((outcome.repeat for outcome in self.outcomes), default=0) + 1
+        head = ["score", "rows", "mean", "95 %"]
+        if repeats > 1:
+            head += [f"pass@{repeats}", f"pass^{repeats}"]
+        table = [tuple(head)]
+        for name in self.score_names:
+            for tag in (None, *self.tags):
+                summary = self.summary(name, tag)
+                interval = summary.interval
+                label = name if tag is None else f"{name} ({tag})"
+                cells = [label, str(summary.rows), f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}"]
+                if repeats > 1:
+                    cells += [_number(each.get(repeats)) for each in (summary.pass_at, summary.pass_all)]
+                table.append(tuple(cells))
+        return table
+
+    def __str__(self) -> str:
+        """Return the table of the scores as text."""
+        table = self.rows()
+        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        lines = ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in table]
+        return "\n".join([line.rstrip() for line in lines])
+
+    def markdown(self) -> str:
+        """Return the report as Markdown: the table of the scores, the costs, and the rows with the lowest scores."""
+        table = self.rows()
+        lines = [_markdown_row(table[0]), _markdown_row(["---"] * len(table[0])), *map(_markdown_row, table[1:])]
+        lines += ["", f"{len(self.outcomes)} runs of {self.agent}; {self._costs()}; {len(self.failures)} runs failed."]
+        worst = self._worst()
+        if worst:
+            lines += ["", "| row | score | value | reason |", "| --- | --- | --- | --- |"]
+            lines += [
+                _markdown_row((outcome.row.id, name, f"{score.value:g}", _short(outcome.error or score.reason)))
+                for outcome, name, score in worst
+            ]
+        return "\n".join(lines) + "\n"
+
+    def junit(self, thresholds: Mapping[str, float]) -> str:
+        """Return the report as JUnit XML: one test per threshold, which fails if the mean of the score is lower.
+
+        Args:
+            thresholds: Minimum mean by the name of the score.
+
+        Raises:
+            EvaluationError: A score is unknown.
+        """
+        cases: list[str] = []
+        failed = 0
+        for name, minimum in thresholds.items():
+            problems = self.below({name: minimum})
+            body = ""
+            if problems:
+                failed += 1
+                reasons = [(outcome.row.id, outcome.error or score.reason) for outcome, _, score in self._worst(name)]
+                text = _xml_text("\n".join([f"{row}: {_short(reason)}" for row, reason in reasons]))
+                body = f"<failure message={quoteattr(problems[0])}>{text}</failure>"
+            cases.append(f"<testcase classname={quoteattr(self.agent)} name={quoteattr(name)}>{body}</testcase>")
+        counts = f'tests="{len(cases)}" failures="{failed}"'
+        suite = f"<testsuite name={quoteattr(self.agent)} {counts}>{''.join(cases)}</testsuite>"
+        return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{suite}</testsuites>\n'
+
+    def _costs(self) -> str:
+        usage = self.usage
+        money = "cost unknown" if usage.money is None else f"{usage.money:.4g} US dollars"
+        return f"{usage.input_tokens + usage.output_tokens:,} tokens, {money}"
+
+    def _worst(self, name: str | None = None) -> list[tuple[Outcome, str, Score]]:
+        """Return the lowest scores below 1, at most one page."""
+        scores = [
+            (outcome, score_name, score)
+            for outcome in self.outcomes
+            for score_name, score in outcome.scores.items()
+            if score.value < 1 and name in (None, score_name)
+        ]
+        return sorted(scores, key=lambda entry: entry[2].value)[:_MAX_ROWS]
+
+
+class ScoresFailed(EvaluationError):
+    """Scores raised an exception or returned no number for some rows. All rows were run.
+
+    Attributes:
+        report: The report, without the missing values.
+    """
+
+    def __init__(self, report: EvaluationReport) -> None:
+        texts = [f"row {row}, score {score}: {problem}" for row, score, problem in report.problems]
+        places = [f"row {row}" for row, _, _ in report.problems]
+        super().__init__(f"scores failed: {listed(texts)}", problems=list(zip(places, texts, strict=True)))
+        self.report = report
+
+
+class EvaluationStopped(EvaluationError):
+    """The evaluation reached its limit of money before all rows were run. The same call with a higher limit continues.
+
+    Attributes:
+        report: The report of the rows that were run.
+    """
+
+    def __init__(self, report: EvaluationReport, money: float, limit: float) -> None:
+        super().__init__(
+            f"the evaluation stopped at {money:.4g} of {limit:g} US dollars after {len(report.outcomes)} runs: raise "
+            "money=, and call it again with the same out=, which runs only the other rows",
+            name="money",
+        )
+        self.report = report
+
+
+def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {row: math.fsum(each) / len(each) for row, each in values.items()}
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_CELL else line[: _MAX_CELL - 3] + "..."
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join([cell.replace('|', chr(92) + '|') for cell in cells])} |"
+
+
+def _xml_text(text: str) -> str:
+    """Return text for XML: control characters, which XML cannot contain, become spaces."""
+    printable = "".join([char if char.isprintable() or char == "\n" else " " for char in text])
+    return printable.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

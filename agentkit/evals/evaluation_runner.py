@@ -1,0 +1,286 @@
+"""`evaluate`: runs an agent on rows, and scores the results."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from typing_extensions import Unpack
+
+from agentkit.agent.agent import Agent
+from agentkit.durable.agent_version import version_of
+from agentkit.errors import AgentDefinitionError, DepsMismatch
+from agentkit.evals.eval_row import EvalRow, Rows, read_rows
+from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoresFailed
+from agentkit.evals.outcome_file import OutcomeFile
+from agentkit.evals.run_scores import Score, ScoreFunction, json_of
+from agentkit.ground.sync_driver import run_blocking
+from agentkit.model_evaluation.evaluation_result import EvaluationProgress
+from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
+from agentkit.model_evaluation.request_pace import RequestPace
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.engine.run_options import RUN, RunOptions, check_options
+from agentkit.run.engine.run_result import RunResult
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import InContextError
+
+__all__ = ["evaluate", "evaluate_sync"]
+
+_OPTIONS = RUN - {"journal", "run_id", "history", "session"}
+"""Options of runs that an evaluation accepts: it sets the other options for each row."""
+_DEFINITION_ERRORS = (AgentDefinitionError, DepsMismatch)
+"""Errors of the agent and of the options, which all runs have in common."""
+_ROWS_AT_A_TIME = 64
+"""Number of runs of a worker after which other tasks can run, even if nothing waits."""
+
+
+async def evaluate(
+    agent: Agent[Any, Any],
+    rows: Rows,
+    scores: Sequence[ScoreFunction],
+    *,
+    repeats: int = 1,
+    concurrency: int = 8,
+    rate: float | None = None,
+    money: float | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | OnProgress = False,
+    **options: Unpack[RunOptions[Any, Any]],
+) -> EvaluationReport:
+    """Run an agent on every row, and return the outcomes with their scores.
+
+    A run that fails is an outcome with an error, and each of its scores is 0.
+
+    Args:
+        agent: The agent.
+        rows: A file of rows (`.yaml`, `.jsonl`, `.json`, `.csv`, `.tsv`), or rows: each an `EvalRow`, or a mapping with
+            its fields.
+        scores: Functions of a row and the result of its run, with different names; also async functions.
+        repeats: Runs of each row.
+        concurrency: Maximum number of concurrent runs.
+        rate: Maximum number of runs that start per second; None for no limit.
+        money: Maximum US dollars of all runs: no further run starts after it is spent. None for no limit.
+        out: File of JSON lines that stores every outcome at once, and next to it a folder `NAME.runs` with a journal
+            per run. A call with an existing file continues: stored outcomes are not run again, and a run that was
+            interrupted, such as by a kill, continues from its journal.
+        progress: True for a progress bar on stderr (extra `cli`); or a function that receives an `EvaluationProgress`
+            after every run.
+        **options: Options of each run, such as `deps`; see `RunOptions`. A row with a user sets `user`.
+
+    Raises:
+        RowsError: Rows are invalid; nothing was sent. The error lists all problems.
+        EvaluationError: Another argument is invalid, or the file belongs to another evaluation; nothing was sent.
+        ScoresFailed: A score raised an exception or returned no number. The error contains the report.
+        EvaluationStopped: The limit of money was reached. The error contains the report.
+    """
+    functions = _named_scores(scores)
+    check_options("evaluate", options, _OPTIONS)
+    for name, value in (("repeats", repeats), ("concurrency", concurrency)):
+        if type(value) is not int or value < 1:
+            raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
+    if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
+        raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
+    valid_rows = read_rows(rows, agent.chain.preflight)
+    try:
+        pace = RequestPace(rate)
+        with ExitStack() as stack:
+            file = None
+            if out is not None:
+                conditions = {"agent": agent.name, "version": version_of(agent), "scores": sorted(functions)}
+                file = stack.enter_context(OutcomeFile(out, conditions))
+            listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
+            evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, options)
+            return await evaluation.report(repeats, concurrency)
+    except InContextError as error:
+        raise EvaluationError(str(error), name=error.name, path=error.path) from error
+
+
+def evaluate_sync(
+    agent: Agent[Any, Any], rows: Rows, scores: Sequence[ScoreFunction], **options: Any
+) -> EvaluationReport:
+    """Evaluate an agent from code that is not async; see `evaluate`."""
+    return run_blocking(evaluate(agent, rows, scores, **options))
+
+
+class _Evaluation:
+    """The runs of one evaluation.
+
+    Args:
+        agent: The agent.
+        rows: The rows.
+        scores: The scores by name.
+        pace: Limit of the runs that start per second.
+        money: Maximum US dollars; None for no limit.
+        file: File of the outcomes; None without a file.
+        listener: Receives the progress; None without a listener.
+        options: Options of each run.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Any, Any],
+        rows: Sequence[EvalRow],
+        scores: Mapping[str, ScoreFunction],
+        pace: RequestPace,
+        money: float | None,
+        file: OutcomeFile | None,
+        listener: OnProgress | None,
+        options: Any,
+    ) -> None:
+        self._agent, self._rows, self._scores = agent, rows, scores
+        self._pace, self._money, self._file, self._listener, self._options = pace, money, file, listener, options
+        self._outcomes: dict[tuple[int, int], Outcome] = {}
+        self._problems: list[tuple[str, str, str]] = []
+        self._reused = self._failed = 0
+        self._spent = 0.0
+
+    async def report(self, repeats: int, concurrency: int) -> EvaluationReport:
+        """Run all rows that the file does not contain, and return the report."""
+        keys = [(number, repeat) for number in range(len(self._rows)) for repeat in range(repeats)]
+        if self._file is not None:
+            for key in keys:
+                self._reuse(key, self._file)
+        missing = [key for key in keys if key not in self._outcomes]
+        total = len(keys)
+        waiting = iter(missing)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(concurrency, len(missing))):
+                    group.create_task(self._work(waiting, total))
+        except* (EvaluationError, *_DEFINITION_ERRORS) as errors:
+            # All workers fail for the same reason.
+            raise next(iter(_leaves(errors))) from None
+        outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
+        report = EvaluationReport(self._agent.name, outcomes, tuple(sorted(self._problems)), self._reused)
+        if len(outcomes) < total:
+            assert self._money is not None
+            raise EvaluationStopped(report, self._spent, self._money)
+        if self._problems:
+            raise ScoresFailed(report)
+        return report
+
+    def _reuse(self, key: tuple[int, int], file: OutcomeFile) -> None:
+        """Take the outcome of a run from the file, if it is stored."""
+        outcome = file.stored(key, self._rows[key[0]])
+        if outcome is not None:
+            self._outcomes[key] = outcome
+            self._reused += 1
+            self._spent += outcome.usage.money or 0.0
+
+    async def _work(self, waiting: Iterator[tuple[int, int]], total: int) -> None:
+        for count, key in enumerate(waiting, 1):
+            if self._money is not None and self._spent >= self._money:
+                return
+            await self._pace.wait()
+            outcome = await self._outcome(key)
+            self._outcomes[key] = outcome
+            self._spent += outcome.usage.money or 0.0
+            self._failed += bool(outcome.error)
+            if self._file is not None:
+                self._file.store(key, outcome)
+            if self._listener is not None:
+                self._listener(EvaluationProgress(len(self._outcomes), total, self._failed))
+            if count % _ROWS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    async def _outcome(self, key: tuple[int, int]) -> Outcome:
+        number, repeat = key
+        row = self._rows[number]
+        start = time.perf_counter()
+        usage, steps, run_id = NO_USAGE, 0, ""
+        result: RunResult[Any] | None = None
+        output, error_text = None, ""
+        try:
+            result = await self._result(row, key)
+            output, usage, steps, run_id = json_of(result.output), result.usage, result.steps, result.run_id
+        except _DEFINITION_ERRORS:
+            raise
+        except Exception as error:
+            # Any error of the run is an outcome: one failing row does not stop the others.
+            error_text = f"{type(error).__name__}: {error}"
+            spent = getattr(error, "usage", None)
+            if isinstance(spent, Usage):
+                usage = spent
+            run_id = getattr(getattr(error, "journal", None), "run_id", "")
+        seconds = time.perf_counter() - start
+        if self._money is not None and usage.money is None and usage != NO_USAGE:
+            raise EvaluationError("money: the price of the model is unknown; pass the price to the model", name="money")
+        values: dict[str, Score] = {}
+        for name, function in self._scores.items():
+            if result is None:
+                values[name] = Score(0.0, error_text)
+            else:
+                await self._add_score(row, name, function, result, values)
+        return Outcome(row, repeat, run_id, output, error_text, values, usage, steps, seconds)
+
+    async def _result(self, row: EvalRow, key: tuple[int, int]) -> RunResult[Any]:
+        """Run the row, or continue its interrupted run."""
+        options = dict(self._options)
+        if row.user:
+            options["user"] = row.user
+        if self._file is not None:
+            journal = self._file.journal(key)
+            options["journal"] = journal
+            if journal.exists() and journal.stat().st_size:
+                for name in ("user", "tenant", "scope", "history", "run_id"):
+                    options.pop(name, None)
+                return await self._agent.resume(journal, **options)
+            options["run_id"] = self._file.run_id(key)
+        user_input: Any = row.user_input
+        if row.history:
+            user_input = PromptContext(user_input=row.user_input, conversation=Conversation(row.history))
+        return await self._agent.run(user_input, **options)
+
+    async def _add_score(
+        self, row: EvalRow, name: str, function: ScoreFunction, result: RunResult[Any], values: dict[str, Score]
+    ) -> None:
+        """Add the value of a score, or the problem of a score that has no value."""
+        try:
+            value: Any = function(row, result)
+            if inspect.isawaitable(value):
+                value = await value
+            score = value
+            if not isinstance(score, Score):
+                score = Score(value)
+            if not isinstance(score.value, int | float) or not math.isfinite(score.value):
+                self._problems.append((row.id, name, f"expected a number, got {score.value!r:.60}"))
+                return
+            values[name] = Score(float(score.value), str(score.reason))
+        except Exception as error:
+            self._problems.append((row.id, name, f"{type(error).__name__}: {error}"))
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    """Yield the errors of a group and of the groups inside of it."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:
+    """Return the scores by name."""
+    functions: dict[str, ScoreFunction] = {}
+    for function in scores:
+        if not callable(function):
+            raise EvaluationError(
+                f"scores: expected functions of a row and a result, got {function!r:.60}", name="scores"
+            )
+        name = getattr(function, "__name__", None) or type(function).__name__
+        if name in functions:
+            raise EvaluationError(
+                f"scores: two scores have the name {name!r:.60}: give one another name", name="scores", value=name
+            )
+        functions[name] = function
+    if not functions:
+        raise EvaluationError("scores: expected at least one score, such as scores=[exact]", name="scores")
+    return functions

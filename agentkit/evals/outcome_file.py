@@ -1,0 +1,125 @@
+"""`OutcomeFile`: the outcomes of an evaluation in a file of JSON lines, and the journals of its runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentkit.evals.eval_row import EvalRow
+from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.evals.evaluation_report import Outcome
+from agentkit.evals.run_scores import Score
+from agentkit.model_evaluation.answer_file import AnswerFile, Key, as_json
+from agentkit.models.model import Usage
+from agentkit_prompts.errors import InContextError
+
+__all__ = ["OutcomeFile"]
+
+_SALT_KEY = (-1, 0)
+"""Key of the line with the random part of the ids of the runs."""
+
+
+class OutcomeFile:
+    """The file of the outcomes of one evaluation, locked against other processes.
+
+    Args:
+        path: Path of the file, which is created if missing.
+        conditions: Name and version of the agent, and names of the scores; they must be the same in each call.
+
+    Raises:
+        InContextError: The file belongs to another evaluation, is corrupt, cannot be written, or is locked.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], conditions: dict[str, Any]) -> None:
+        self._file = AnswerFile(path, conditions)
+        self.path = self._file.path
+        self._runs = self.path.with_name(f"{self.path.name}.runs")
+        try:
+            self._runs.mkdir(mode=0o700, exist_ok=True)
+            line = self._file.answers.get(_SALT_KEY)
+            if line is None:
+                line = {"row": _SALT_KEY[0], "part": _SALT_KEY[1], "salt": os.urandom(16).hex()}
+                self._file.write(as_json(line))
+            self._salt = str(line["salt"])
+        except OSError as error:
+            self._file.close()
+            raise InContextError(f"out: {self._runs}: {error.strerror}", path=str(self._runs)) from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def run_id(self, key: Key) -> str:
+        """Return the id of a run: the same after a restart, so that idempotency keys are the same too."""
+        return hashlib.blake2b(f"{self._salt}\0{key[0]}\0{key[1]}".encode(), digest_size=16).hexdigest()
+
+    def journal(self, key: Key) -> Path:
+        """Return the file of the journal of a run."""
+        return self._runs / f"{key[0] + 1}-{key[1] + 1}.jsonl"
+
+    def stored(self, key: Key, row: EvalRow) -> Outcome | None:
+        """Return the stored outcome of a run; None if it is not stored.
+
+        Raises:
+            EvaluationError: The row was changed since, or the stored outcome is invalid.
+        """
+        line = self._file.answers.get(key)
+        if line is None:
+            return None
+        if line.get("digest") != _digest(row):
+            raise EvaluationError(
+                f"{self.path}: row {row.id!r:.60} was changed since its run: pass another out=, or restore the row",
+                path=str(self.path),
+                name="rows",
+            )
+        try:
+            scores = {name: Score(float(value), str(reason)) for name, (value, reason) in line["scores"].items()}
+            usage = Usage(**line["usage"])
+            return Outcome(
+                row,
+                key[1],
+                str(line["run_id"]),
+                line["output"],
+                str(line["error"]),
+                scores,
+                usage,
+                int(line["steps"]),
+                float(line["seconds"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise EvaluationError(
+                f"{self.path}: the stored outcome of row {row.id!r:.60} is invalid ({error}): remove its line",
+                path=str(self.path),
+            ) from error
+
+    def store(self, key: Key, outcome: Outcome) -> None:
+        """Write an outcome, which survives a kill of this process."""
+        line = {
+            "row": key[0],
+            "part": key[1],
+            "id": outcome.row.id,
+            "digest": _digest(outcome.row),
+            "run_id": outcome.run_id,
+            "output": outcome.output,
+            "error": outcome.error,
+            "scores": {name: [score.value, score.reason] for name, score in outcome.scores.items()},
+            "usage": asdict(outcome.usage),
+            "steps": outcome.steps,
+            "seconds": outcome.seconds,
+        }
+        self._file.write(as_json(line))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+def _digest(row: EvalRow) -> str:
+    """Return a hash of the fields of a row that an outcome depends on."""
+    fields = (row.id, row.input, row.expected, row.additional_kwargs, row.user, [repr(each) for each in row.history])
+    return hashlib.blake2b(as_json(fields), digest_size=8).hexdigest()

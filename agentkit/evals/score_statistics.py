@@ -1,0 +1,68 @@
+"""Statistics of scores: means with confidence intervals, repeats, and paired differences."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Interval", "mean_interval", "pass_all", "pass_at"]
+
+_RESAMPLES = 2_000
+_MAX_DRAWS = 4_000_000
+"""Maximum number of drawn values of one interval: many rows need fewer resamples for the same accuracy."""
+
+
+class Interval(NamedTuple):
+    """A mean and its confidence interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def mean_interval(values: Sequence[float], seed: int = 0) -> Interval:
+    """Return the mean of values, one per row, and its interval by the percentile bootstrap over rows.
+
+    Args:
+        values: The values; NaN and an empty list give NaN.
+        seed: Seed of the resamples: the same values always have the same interval.
+    """
+    count = len(values)
+    if not count:
+        return Interval(math.nan, math.nan, math.nan)
+    mean = math.fsum(values) / count
+    if len(set(values)) == 1:
+        return Interval(mean, mean, mean)
+    resamples = max(200, min(_RESAMPLES, _MAX_DRAWS // count))
+    draw = random.Random(seed)
+    means = sorted([sum(draw.choices(values, k=count)) / count for _ in range(resamples)])
+    return Interval(mean, _quantile(means, 0.025), _quantile(means, 0.975))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile by linear interpolation, as numpy does by default."""
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def pass_at(successes: int, repeats: int, tries: int) -> float:
+    """Return the unbiased estimate of the probability that at least one of `tries` runs succeeds (pass@k).
+
+    Args:
+        successes: Number of runs of the row that succeeded.
+        repeats: Number of runs of the row.
+        tries: The k of pass@k, at most `repeats`.
+    """
+    return 1 - math.comb(repeats - successes, tries) / math.comb(repeats, tries)
+
+
+def pass_all(successes: int, repeats: int, tries: int) -> float:
+    """Return the unbiased estimate of the probability that all of `tries` runs succeed (pass^k); see `pass_at`."""
+    return math.comb(successes, tries) / math.comb(repeats, tries)

@@ -1,0 +1,68 @@
+"""`agentkit eval --agent`: rows of an agent file, scores, thresholds and reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import Run
+
+AGENT = "from agentkit import Agent, ScriptedModel\nclerk = Agent(ScriptedModel.repeat('yes'), 'x', name='clerk')\n"
+MODULE = "def long(row, result):\n    return len(result.output) > 2\n"
+
+
+@pytest.fixture
+def rows(folder: Path) -> str:
+    """Rows of an agent that always answers `yes`, in the working folder."""
+    (folder / "clerk.py").write_text(AGENT + MODULE)
+    (folder / "cases.yaml").write_text(
+        "- {input: Is it open, expected: 'yes', tags: [hours]}\n- {input: Is it closed, expected: 'no'}\n"
+    )
+    return "--agent ./clerk.py:clerk --rows cases.yaml"
+
+
+def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: Path) -> None:
+    scores = "--score exact --score ./clerk.py:long --score not_called:pay"
+    done = run("eval", *rows.split(), *scores.split(), "--fail-under", "long=0.9", "--repeats", "2")
+    assert done.exit_code == 0, done
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0][-2:] == ["pass@2", "pass^2"]
+    assert [line[:3] for line in lines[1:]] == [
+        ["exact", "2", "0.500"],
+        ["exact", "(hours)", "1"],
+        ["long", "2", "1.000"],
+        ["long", "(hours)", "1"],
+        ["not_called:pay", "2", "1.000"],
+        ["not_called:pay", "(hours)", "1"],
+    ]
+    options = "--score exact --fail-under exact=0.9 --junit out.xml --markdown out.md --json --out out.jsonl"
+    failed = run("eval", *rows.split(), *options.split())
+    assert failed.exit_code == 1 and "exact is 0.500, below 0.9" in failed.stderr
+    assert json.loads(failed.stdout)["scores"]["exact"]["mean"] == 0.5
+    assert ElementTree.parse(folder / "out.xml").getroot()[0].get("failures") == "1"
+    assert (folder / "out.md").read_text().startswith("| score |")
+    again = run("eval", *rows.split(), "--score", "exact", "--out", "out.jsonl")
+    assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
+
+
+def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, rows: str, folder: Path) -> None:
+    (folder / "wrong.yaml").write_text("- {inptu: x}\n")
+    for options, problem in (
+        (f"{rows} --score exat", "did you mean 'exact'"),
+        (f"{rows} --score max_steps:many", "max_steps:many"),
+        (f"{rows} --score matches:(", "matches:("),
+        (rows, "--score"),
+        (f"{rows} --score exact --fail-under exact", "NAME=VALUE"),
+        (f"{rows} --score exact --temperature 0", "--temperature"),
+        (f"config.py {rows} --score exact", "not both"),
+        ("cases.yaml --repeats 2", "--repeats"),
+        ("", "CONFIG"),
+        ("--agent ./clerk.py:clerk --rows wrong.yaml --score exact", "inptu"),
+        ("--agent ./clerk.py:clerk --rows missing.yaml --score exact", "missing.yaml"),
+        (f"{rows} --score exact --fail-under other=1", "unknown score 'other'"),
+    ):
+        done = run("eval", *options.split())
+        assert done.exit_code in (1, 2) and problem in done.stderr, (options, done)

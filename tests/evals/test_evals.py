@@ -1,0 +1,400 @@
+"""Agents are run on rows, scored, and reported; an interrupted evaluation continues."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from agentkit import Agent, Message, ScriptedModel, ToolCall, ToolContext, tool
+from agentkit.errors import DepsMismatch, UnknownOption
+from agentkit.evals import (
+    EvalRow,
+    EvaluationError,
+    EvaluationReport,
+    EvaluationStopped,
+    RowsError,
+    Score,
+    ScoresFailed,
+    called,
+    choice,
+    cites,
+    contains,
+    evaluate,
+    evaluate_sync,
+    exact,
+    json_equal,
+    matches,
+    max_money,
+    max_steps,
+    max_tokens,
+    mean_interval,
+    no_tool_errors,
+    not_called,
+    numeric,
+    pass_all,
+    pass_at,
+    recalled,
+)
+from agentkit.models import Price, Reply, Usage
+from agentkit.prompts import AdditionalInfoPrompt, Layers, Template
+from tests.raising import raises
+
+OF_SHOP = Layers(AdditionalInfoPrompt(Template("You work for {{ shop }}.")))
+ROWS: list[dict[str, Any]] = [
+    {"input": "1+1", "expected": "2", "tags": ["sum"]},
+    {"input": "2*3", "expected": "6", "tags": ["product"], "id": "six"},
+    {"input": "fail", "expected": "?"},
+]
+
+
+def answer(composition: Any) -> Any:
+    text = composition.messages[-1].text
+    if text == "fail":
+        raise ConnectionError("no network")
+    return {"1+1": "2", "2*3": "5"}[text]
+
+
+def calculator(**options: Any) -> Agent[Any, Any]:
+    return Agent(ScriptedModel.repeat(answer), "You calculate.", name="calculator", **options)
+
+
+def test_each_row_is_run_and_scored_and_a_failed_run_has_the_score_0() -> None:
+    def short(row: EvalRow, result: Any) -> bool:
+        return len(result.output) < 3
+
+    async def later(row: EvalRow, result: Any) -> Score:
+        return Score(0.5, "half")
+
+    report = evaluate_sync(calculator(), ROWS, [exact, short, later], repeats=2, concurrency=3)
+    assert [(each.row.id, each.repeat) for each in report.outcomes] == [
+        (row, repeat) for row in ("1", "six", "3") for repeat in (0, 1)
+    ]
+    assert report.values("exact") == {"1": [1, 1], "six": [0, 0], "3": [0, 0]}
+    assert report.values("short", "sum") == {"1": [1, 1]}
+    assert report.summary("later").interval.mean == pytest.approx(1 / 3)
+    (failed, _) = report.failures
+    assert failed.error == "ConnectionError: no network" and failed.scores["later"].value == 0
+    assert report.outcomes[2].scores["exact"].reason == "expected '6', got '5'"
+    assert report.score_names == ["exact", "short", "later"] and report.tags == ["product", "sum"]
+
+
+SCORED: list[tuple[Any, Any, Any, float]] = [
+    (exact, "Paris", " Paris\n", 1),
+    (exact, ["Paris", "paris"], "paris", 1),
+    (exact, "Paris", "It is Paris.", 0),
+    (numeric, "1,000", "about 1e3", 1),
+    (numeric, 7, "8", 0),
+    (choice, "B", "The answer is (B).", 1),
+    (contains, ["red", "Blue"], "A RED car.", 0.5),
+    (contains, "red", "A red car.", 1),
+    (json_equal, {"a": 1, "b": [True]}, '{"b": [true], "a": 1.0}', 1),
+    (json_equal, {"a": 1}, '{"a": true}', 0),
+    (json_equal, {"a": 1}, "no JSON", 0),
+    (json_equal, '{"a": 1}', '{"a": 1}', 1),
+    (matches(r"^\d+ items$"), None, "12 items", 1),
+    (matches(r"^\d+ items$"), None, "no items", 0),
+    (max_steps(1), None, "x", 1),
+    (max_tokens(30), None, "x", 1),
+    (max_tokens(29), None, "x", 0),
+    (max_money(0.0001), None, "x", 1),
+    (max_money(0.00001), None, "x", 0),
+    (no_tool_errors, None, "x", 1),
+    (not_called("pay"), None, "x", 1),
+    (called("pay"), None, "x", 0),
+    (cites, None, "x", 0),
+    (cites, None, "It costs 5 [a.md#1].", 0),
+    (recalled("a.md"), None, "x", 0),
+]
+
+
+def test_scores_of_answers() -> None:
+    for score, expected, text, value in SCORED:
+        reply = Reply(Message("assistant", text), usage=Usage(20, 10))
+        agent = Agent(ScriptedModel([reply], price=Price(input=1, output=4)), "x")
+        report = evaluate_sync(agent, [{"input": "Hi", "expected": expected}], [score])
+        (outcome,) = report.outcomes
+        (result,) = outcome.scores.values()
+        assert result.value == value, (report.score_names, expected, text, result)
+
+
+@tool
+def with_deps(context: ToolContext[Path]) -> str:
+    """Return the deps."""
+    return str(context.deps)
+
+
+@tool
+def whoami(context: ToolContext) -> str:
+    """Return the user."""
+    return context.user
+
+
+def calls(*queries: str) -> list[Any]:
+    return [ToolCall(name="search", arguments={"query": query, "limit": 3}) for query in queries]
+
+
+def test_scores_of_trajectories() -> None:
+    @tool
+    def search(query: str, limit: int) -> str:
+        """Search."""
+        if query == "broken":
+            raise OSError("the disk is full")
+        return "found"
+
+    cases: list[tuple[Any, list[Any], float]] = [
+        (called("search"), [calls("a")[0], "ok"], 1),
+        (called("search", times=2), [calls("a", "b"), "ok"], 1),
+        (called("search", times=1), [calls("a", "b"), "ok"], 0),
+        (called("search", order=2, arguments={"query": "b"}), [calls("a")[0], calls("b")[0], "ok"], 1),
+        (called("search", order=1, arguments={"query": "b"}), [calls("a")[0], calls("b")[0], "ok"], 0),
+        (called("search", arguments={"limit": 3.0}), [calls("a")[0], "ok"], 1),
+        (called("search", arguments={"limit": 4}), [calls("a")[0], "ok"], 0),
+        (not_called("search"), [calls("a")[0], "ok"], 0),
+        (no_tool_errors, [calls("a")[0], "ok"], 1),
+        (no_tool_errors, [calls("a", "broken"), "ok"], 0),
+        (max_steps(1), [calls("a")[0], "ok"], 0),
+    ]
+    for score, replies, value in cases:
+        report = evaluate_sync(Agent(ScriptedModel(replies), "x", tools=[search]), [{"input": "Hi"}], [score])
+        (result,) = report.outcomes[0].scores.values()
+        assert result.value == value, (score.__name__, replies, result)
+
+
+def test_rows_are_read_from_files_and_reach_the_run(tmp_path: Path) -> None:
+    history = [{"role": "user", "content": "I am Ada."}, {"role": "assistant", "content": "Hello."}]
+    entry = {"input": "Who?", "additional_kwargs": {"shop": "z"}, "history": history, "user": "ada", "tags": ["a", "b"]}
+    files = {
+        "rows.jsonl": json.dumps(entry),
+        "rows.json": json.dumps([entry]),
+        "rows.yaml": json.dumps([entry]),
+        "rows.csv": "input,kwargs.shop,user,tags,id\nWho?,z,ada,a b,\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        model = ScriptedModel([ToolCall(name="whoami", arguments={}), "ok"])
+        agent = Agent(model, layers=OF_SHOP, tools=[whoami])
+        report = evaluate_sync(agent, tmp_path / name, [exact])
+        assert report.outcomes[0].row.tags == ("a", "b"), name
+        texts = [message.text for message in model.requests[-1].messages]
+        assert "You work for z." in texts[0] and texts[-1] == "ada", name
+        assert ("I am Ada." in texts) == (name != "rows.csv")
+
+
+def test_all_problems_of_rows_are_reported_before_anything_is_sent(tmp_path: Path) -> None:
+    model = ScriptedModel(["never"])
+    agent = Agent(model, layers=OF_SHOP)
+    rows: list[Any] = [
+        {"input": "x", "additional_kwargs": {"shop": "z"}, "id": "a"},
+        {"input": "x", "additional_kwargs": {"shop": "z"}, "id": "a"},
+        {"input": "x"},
+        {"inptu": "x", "input": "x", "additional_kwargs": {"shop": "z"}},
+        {"additional_kwargs": {"shop": "z"}},
+        "text",
+        {"input": "x", "additional_kwargs": {"shop": "z"}, "history": [{"role": "cook", "content": "x"}]},
+    ]
+    with pytest.raises(RowsError) as caught:
+        evaluate_sync(agent, rows, [exact])
+    assert [place for place, _ in caught.value.problems] == [
+        "row 2.id",
+        "row 3.additional_kwargs.shop",
+        "row 4.inptu",
+        "row 5.input",
+        "row 6",
+        "row 7.history",
+    ]
+    (tmp_path / "broken.yaml").write_text("- [")
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "map.yaml").write_text("input: x")
+    for name in ("broken.yaml", "empty.jsonl", "map.yaml", "missing.csv", "rows.txt"):
+        with pytest.raises(RowsError):
+            print(name, evaluate_sync(agent, tmp_path / name, [exact]))
+    assert not model.requests
+
+
+def test_invalid_arguments_are_refused_before_anything_is_sent() -> None:
+    agent: Any = Agent(ScriptedModel(["never"]), "x")
+    row = [{"input": "x"}]
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("scores", lambda: evaluate_sync(agent, row, [])),
+        ("scores", lambda: evaluate_sync(agent, row, [exact, exact])),
+        ("scores", lambda: evaluate_sync(agent, row, ["exact"])),  # type: ignore[list-item]
+        ("repeats", lambda: evaluate_sync(agent, row, [exact], repeats=0)),
+        ("concurrency", lambda: evaluate_sync(agent, row, [exact], concurrency=True)),
+        ("money", lambda: evaluate_sync(agent, row, [exact], money=-1)),
+        ("rate", lambda: evaluate_sync(agent, row, [exact], rate=0)),
+        ("rows", lambda: evaluate_sync(agent, [], [exact])),
+    ]
+    for name, call in calls:
+        with raises(EvaluationError, name=name):
+            print(call())
+    for options in ({"seed": 3}, {"session": None}, {"journal": "x"}):
+        with pytest.raises(UnknownOption):
+            print(options, evaluate_sync(agent, row, [exact], **options))
+    broken = Agent(ScriptedModel(["never"]), "x", tools=[with_deps])
+    with pytest.raises(DepsMismatch):
+        evaluate_sync(broken, row * 3, [exact])
+
+
+def test_a_score_that_fails_names_its_row_and_the_other_rows_are_scored() -> None:
+    def wrong(row: EvalRow, result: Any) -> Any:
+        return {"1": math.nan, "2": "good", "3": None, "4": True}[row.id]
+
+    def raising(row: EvalRow, result: Any) -> Any:
+        return 1 / (4 - int(row.id))
+
+    rows = [{"input": "x"}] * 4
+    with pytest.raises(ScoresFailed) as caught:
+        evaluate_sync(Agent(ScriptedModel.repeat("ok"), "x"), rows, [wrong, raising])
+    report: EvaluationReport = caught.value.report
+    assert [(row, score) for row, score, _ in report.problems] == [
+        ("1", "wrong"),
+        ("2", "wrong"),
+        ("3", "wrong"),
+        ("4", "raising"),
+    ]
+    assert report.values("wrong") == {"4": [1]} and list(report.values("raising")) == ["1", "2", "3"]
+
+
+def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    asked: list[str] = []
+    keys: list[str] = []
+
+    @tool
+    def act(context: ToolContext) -> str:
+        """Act."""
+        keys.append(context.idempotency_key)
+        return "done"
+
+    class Killed(BaseException):
+        pass
+
+    def reply(composition: Any) -> Any:
+        texts = [message.text for message in composition.messages]
+        asked.append(texts[1])
+        if texts[-1] != "done":
+            return ToolCall(name="act", arguments={})
+        if kill and texts[1] == "third":
+            raise Killed
+        return texts[1]
+
+    agent = Agent(ScriptedModel.repeat(reply), "x", tools=[act], name="worker")
+    rows = [{"input": text, "expected": text} for text in ("first", "second", "third", "fourth")]
+    kill = True
+    with pytest.raises(BaseExceptionGroup):
+        evaluate_sync(agent, rows, [exact], out=out, concurrency=1)
+    with out.open("ab") as file:
+        file.write(b'{"row": 9, "pa')  # a line that a kill cut
+    kill = False
+    report = evaluate_sync(agent, rows, [exact], out=out, concurrency=1)
+    assert report.reused == 2 and report.summary("exact").interval.mean == 1
+    # The third run continued after its tool, which acted once.
+    assert asked == ["first"] * 2 + ["second"] * 2 + ["third"] * 3 + ["fourth"] * 2
+    assert len(keys) == len(set(keys)) == 4
+    again = evaluate_sync(agent, rows, [exact], out=out)
+    assert again.reused == 4 and again.outcomes == report.outcomes and len(asked) == 9
+    changes: list[Callable[[], Any]] = [
+        lambda: evaluate_sync(agent, [{**rows[0], "expected": "other"}, *rows[1:]], [exact], out=out),
+        lambda: evaluate_sync(agent, rows, [contains], out=out),
+        lambda: evaluate_sync(agent.with_changes(instructions="y"), rows, [exact], out=out),
+    ]
+    for change in changes:
+        with pytest.raises(EvaluationError):
+            change()
+    assert len(asked) == 9
+
+
+def test_no_run_starts_after_the_money_is_spent(tmp_path: Path) -> None:
+    reply = Reply(Message("assistant", "ok"), usage=Usage(1_000_000, 0))
+    agent = Agent(ScriptedModel.repeat(reply, price=Price(input=1, output=1)), "x")
+    rows = [{"input": "x", "expected": "ok"}] * 5
+    with raises(EvaluationStopped, name="money") as caught:
+        evaluate_sync(agent, rows, [exact], money=2.5, concurrency=1, out=tmp_path / "out.jsonl")
+    assert len(caught.value.report.outcomes) == 3
+    report = evaluate_sync(agent, rows, [exact], money=10, out=tmp_path / "out.jsonl")
+    assert report.reused == 3 and report.usage.money == pytest.approx(5)
+    unpriced = Agent(ScriptedModel.repeat(reply), "x")
+    with raises(EvaluationError, name="money"):
+        evaluate_sync(unpriced, rows, [exact], money=1)
+
+
+def reported(values: dict[str, list[float]], name: str = "right") -> EvaluationReport:
+    """Return the report of an agent whose runs have these values."""
+    waiting = {row: iter(each) for row, each in values.items()}
+
+    def score(row: EvalRow, result: Any) -> float:
+        return next(waiting[row.id])
+
+    score.__name__ = name
+    rows = [{"input": "x", "id": row} for row in values]
+    repeats = len(next(iter(values.values())))
+    return evaluate_sync(Agent(ScriptedModel.repeat("ok"), "x"), rows, [score], repeats=repeats, concurrency=1)
+
+
+def test_two_versions_are_compared_row_by_row() -> None:
+    before = reported({"a": [0], "b": [1], "c": [0.5], "d": [0]})
+    after = reported({"b": [0], "a": [1], "c": [0.5], "e": [1]})
+    (difference,) = after.compare(before)
+    assert difference.better == ("a",) and difference.worse == ("b",)
+    assert (difference.before, difference.after, difference.interval.mean) == (0.5, 0.5, 0)
+    assert -1 <= difference.interval.low <= 0 <= difference.interval.high <= 1
+    with raises(EvaluationError, name="before"):
+        after.compare(reported({"z": [1]}))
+    with raises(EvaluationError, name="before"):
+        after.compare(reported({"a": [1]}, "other"))
+
+
+def test_repeats_give_pass_at_k_and_pass_all_k() -> None:
+    summary = reported({"a": [1, 0, 1], "b": [0, 0, 0]}).summary("right")
+    assert summary.pass_at == pytest.approx({1: 1 / 3, 2: 1 / 2, 3: 1 / 2})
+    assert summary.pass_all == pytest.approx({1: 1 / 3, 2: 1 / 6, 3: 0})
+    assert reported({"a": [0.5, 1]}).summary("right").pass_at == {}
+    for successes in range(6):
+        for tries in range(1, 6):
+            runs = [1] * successes + [0] * (5 - successes)
+            draws = [random.Random(seed).sample(runs, tries) for seed in range(3000)]
+            assert pass_at(successes, 5, tries) == pytest.approx(statistics.mean(map(max, draws)), abs=0.03)
+            assert pass_all(successes, 5, tries) == pytest.approx(statistics.mean(map(min, draws)), abs=0.03)
+
+
+def test_intervals_cover_the_mean_as_often_as_they_claim() -> None:
+    draw = random.Random(3)
+    hits = 0
+    for seed in range(200):
+        values = [float(draw.random() < 0.3) for _ in range(60)]
+        interval = mean_interval(values, seed)
+        assert interval.low <= interval.mean <= interval.high
+        hits += interval.low <= 0.3 <= interval.high
+    assert 176 <= hits <= 199
+    assert mean_interval([1, 1]) == (1, 1, 1) and math.isnan(mean_interval([]).mean)
+
+
+def test_reports_for_people_and_for_ci() -> None:
+    report = evaluate_sync(calculator(), ROWS, [exact, contains])
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["score", "rows", "mean", "95", "%"] and lines[1].split()[:3] == ["exact", "3", "0.333"]
+    assert "| exact (sum) | 1 | 1.000 |" in report.markdown() and "no network" in report.markdown()
+    assert report.below({"exact": 0.5, "contains": 0.3}) == ["exact is 0.333, below 0.5"]
+    suite = ElementTree.fromstring(report.junit({"exact": 0.5, "contains": 0.3}))[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    failure = suite[0].find("failure")
+    assert failure is not None and "six" in (failure.text or "")
+    with raises(EvaluationError, name="score", suggestion=None):
+        report.below({"exat": 1})
+    hostile = Agent(ScriptedModel(["</failure>\x00\ud800|`"]), "x")
+    broken = evaluate_sync(hostile, [{"input": "x", "expected": "<&|"}], [exact])
+    assert ElementTree.fromstring(broken.junit({"exact": 1})) is not None and broken.markdown()
+
+
+async def test_progress_is_reported_after_every_run() -> None:
+    seen: list[tuple[int, int, int]] = []
+    await evaluate(calculator(), ROWS, [exact], progress=lambda now: seen.append((now.done, now.total, now.failed)))
+    assert seen[-1] == (3, 3, 1) and [done for done, *_ in seen] == [1, 2, 3]
