@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from harness import Figure, figures, interleave, main
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import Memory
 from agentkit_memory.database.tables import branches, messages
 from agentkit_memory.index.qdrant_edge import EdgeIndex
@@ -131,7 +132,7 @@ def recall(rounds: int) -> Iterator[Figure]:
                 (docs / "a.md").write_text("\n".join(parts))
                 memory.within(f"tenant {tenant}").ingest(docs)
             reader = memory.within("tenant 1")
-            index, scope = memory._store.indexes.get(), reader._own_scope()
+            index, scope = memory._store.indexes.get(), StoreProbe(reader).scope_number
 
             def bare(n: int) -> None:
                 for _ in range(n):

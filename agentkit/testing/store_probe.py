@@ -53,7 +53,9 @@ class StoreProbe:
     @property
     def scope_number(self) -> int:
         """Number of the scope of the memory in rows and points; the scope is added if it is not stored."""
-        return self._memory._own_scope()
+        from agentkit_memory.store.scope_rows import scope_id
+
+        return scope_id(self._store.database, self._memory.scope)
 
     def items(self, kind: str | None = None) -> Sequence[Row[Any]]:
         """Return the items that recall can find: the rows of the table `items`, by scope, kind, owner and position.

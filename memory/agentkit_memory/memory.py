@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, visible_messages
@@ -186,8 +185,6 @@ class Memory(metaclass=Hinted):
         where: RecallFilter | None = None,
     ) -> Recall:
         """Return the chunks, turns and facts for a question, best first, from the scopes that this scope may read.
-
-        Without a user and a session in the scope, they are read for the user `local`.
 
         A recall reads the current index, and waits a short time for the vector of the question. Items that are not
         indexed yet are found by their words; a thread of this memory indexes these items later, and writes the log. A
@@ -412,7 +409,9 @@ class Memory(metaclass=Hinted):
         separate threads, so that an append does not wait for recalls. If the caller is cancelled, a started call is
         finished first.
         """
-        return await self._store.database.threads[_pool_name(function)].finish(function, *args, **kwargs)
+        from agentkit_memory.open_store import pool_name
+
+        return await self._store.database.threads[pool_name(function)].finish(function, *args, **kwargs)
 
     aingest, arecall, asession = async_method(ingest), async_method(recall), async_method(session)
     adelete_session, aerase = async_method(delete_session), async_method(erase)
@@ -444,23 +443,8 @@ class Memory(metaclass=Hinted):
         """Close the database and the index. A second call does nothing."""
         self._store.close()
 
-    def _own_scope(self) -> int:
-        from agentkit_memory.store.scope_rows import scope_id
-
-        # The number is not cached: an erasure may have removed the scope.
-        return scope_id(self._store.database, self.scope)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _pool_name(function: object) -> str:
-    """Return the name of the thread pool of the store that runs a function: `sessions` or `memory`."""
-    while isinstance(function, partial):
-        function = function.func
-    if isinstance(getattr(function, "__self__", None), StoredSession):
-        return "sessions"
-    return "memory"

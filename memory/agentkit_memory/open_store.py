@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.conversations.removal import resume_removals
+from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from agentkit_memory.ingest.report import IngestProgress, IngestReport
     from agentkit_memory.scope import Scope, SharedScope
 
-__all__ = ["OpenStore"]
+__all__ = ["OpenStore", "pool_name"]
 
 _MAX_WAIT = 2.0
 """Maximum seconds that `close` waits for a running batch. A longer batch, such as a hanging model, fails afterwards."""
@@ -165,3 +166,12 @@ class OpenStore:
             self.indexes.close()
         finally:
             self.database.close()
+
+
+def pool_name(function: object) -> str:
+    """Return the name of the thread pool of the store that runs a function: `sessions` or `memory`."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(getattr(function, "__self__", None), StoredSession):
+        return "sessions"
+    return "memory"

@@ -112,6 +112,39 @@ def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path)
     assert run("recall", "axolotl", "--user", "a\0").exit_code == 1
 
 
+def test_commands_without_a_user_share_a_memory_and_open_sessions_of_a_server(run: Run, folder: Path) -> None:
+    """Conversations of commands belong to the user `local`, and a server stores separate ones without a user."""
+    assert run("chat", "--once", "I live in Bern.", "--session", "b").exit_code == 0
+    asked = "Where do I live?"
+    for command in (
+        ("chat", "--once", asked, "--session", "x"),
+        ("run", asked),
+        ("recall", asked),
+        ("compose", asked, "--json"),
+    ):
+        assert "Bern" in run(*command).stdout, command
+        if command[0] != "chat":
+            assert "Bern" not in run(*command, "--user", "bob").stdout, command
+    with Memory(folder / ".agentkit") as memory:
+        for name in ("a", "b"):
+            separate = memory.within(Scope("local", session=name))
+            separate.session(name).append(Message("user", f"Separate {name}."), Message("assistant", "Yes."))
+    listed = json.loads(run("sessions", "list", "--json").stdout)
+    assert [(info["name"], info["messages"]) for info in listed] == [("a", 2), ("b", 2), ("x", 2)]
+    assert json.loads(run("sessions", "list", "--json", "--user", "local").stdout) == listed[1:]
+    shown = {name: run("sessions", "show", name).stdout.splitlines()[0] for name in ("a", "b")}
+    assert shown == {"a": "user: Separate a.", "b": "user: I live in Bern."}
+    assert len(run("sessions", "export").stdout.splitlines()) == len(run("export").stdout.splitlines()) == 3
+    assert run("chat", "--once", "Go on.", "--session", "a").exit_code == 0
+    assert json.loads(run("sessions", "list", "--json").stdout)[0]["messages"] == 4
+    forks = run("chat", "--session", "x", stdin="/fork a\n")
+    assert "the conversation 'a' already exists" in forks.stderr
+    for name in "abb":
+        assert run("memory", "erase", "--conversation", name, "--yes").exit_code == 0, name
+    assert [info["name"] for info in json.loads(run("sessions", "list", "--json").stdout)] == ["x"]
+    assert "Separate" not in run("recall", "Separate").stdout
+
+
 def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
     (folder / "docs/trap.md").write_text("# Trap \x1b]0;title\x07\n\nA walrus \x1b[31mred [bold]x[/bold].\n", "utf-8")
     run("ingest", "docs")

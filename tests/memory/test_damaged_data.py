@@ -24,7 +24,7 @@ from tests.memory.stored_bytes import files_with
 from tests.raising import raises
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
-BAD, GOOD = Scope("bad"), Scope("good")
+BAD, GOOD = Scope("bad", user="local"), Scope("good", user="local")
 PIXEL = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 DEEP = "[" * 330 + "]" * 330
 ALL = {"zebra turn", "zebra of t", "zebra document", "zebra image", "zebra that waits"}

@@ -226,6 +226,8 @@ def test_messages_without_a_user_are_recalled_in_their_own_session_only(tmp_path
             chat = {"model": "desk", "messages": [{"role": "user", "content": "What is my card number?"}]}
             client.post("/v1/chat/completions", chat, token)
             assert "4711" not in "\n".join(message.text for message in model.requests[-1].messages)
+            found = client.post("/inspector/api/recall", {"agent": "desk", "query": "card number"}, token).text
+            assert "4711" not in found and "5555" not in found and "back of the card" in found
             _ask(client, token, "What is my card number?", user="local")
             assert "5555" in "\n".join(message.text for message in model.requests[-1].messages)
             # The session itself continues, and is listed, read, forked and deleted.

@@ -5,19 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from types import EllipsisType
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from agentkit_memory.checks import check_limit, is_time, is_whole
 from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft, text_error
+from agentkit_memory.facts.fact_reading import ANY_FACT, FACT_SOURCES, FIND_OWN, OWN_FACT, read_facts, read_own
 from agentkit_memory.scope import LOCAL_USER, Scope
 from agentkit_memory.store.item_removal import forget_embeddings, forget_items
 from agentkit_memory.store.item_rows import (
@@ -25,12 +23,10 @@ from agentkit_memory.store.item_rows import (
     FACT,
     NAMESPACE,
     in_batches,
-    is_current,
-    is_valid_now,
     storable,
     text_columns,
 )
-from agentkit_memory.store.metadata import read_metadata, written_metadata
+from agentkit_memory.store.metadata import written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import (
@@ -45,30 +41,12 @@ from agentkit_memory.store.scope_rows import (
 from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted, with_option_hints
 
-__all__ = ["Facts", "ends_of", "newest_facts"]
+__all__ = ["Facts"]
 
-_FACT = select(
-    *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
-).where(items.c.kind == FACT)
-_ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
-_FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
-_ID = _FIND.with_only_columns(items.c.id)
-_FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
-_LISTED = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
+_ID = FIND_OWN.with_only_columns(items.c.id)
+_FIND_READABLE = ANY_FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
+_LISTED = OWN_FACT.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _LISTED.where(items.c.superseded_by.is_(None))
-_NEWEST = (
-    _ROW.where(is_current(), or_(is_valid_now(), items.c.valid_from > bindparam("now")))
-    .order_by(items.c.position.desc())
-    .limit(bindparam("most"))
-)
-_SOURCES = (
-    select(item_sources.c.item_id, item_sources.c.source_id)
-    .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)))
-    .order_by(item_sources.c.item_id, item_sources.c.source_id)
-)
-_ENDS = select(items.c.id, items.c.valid_to).where(
-    items.c.id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None)
-)
 _IN_SCOPES = select(items.c.id).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True))
 )
@@ -108,7 +86,7 @@ def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[
     """Return sources plus, for sources that are facts, the sources of these facts."""
     ids = set(sources)
     for batch in in_batches(sorted(ids)):
-        ids.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
+        ids.update(source for _, source in connection.execute(FACT_SOURCES, {"ids": batch}))
     return sorted(ids)
 
 
@@ -193,7 +171,7 @@ class Facts(metaclass=Hinted):
         if superseded_ids:
             connection.execute(_SUPERSEDE, {"ids": superseded_ids, "new": fact_id})
             withdraw(connection, superseded_ids)
-        return _read(connection, [fact_id], [scope_number])[0]
+        return read_own(connection, [fact_id], [scope_number])[0]
 
     @staticmethod
     def _insert(
@@ -213,7 +191,7 @@ class Facts(metaclass=Hinted):
     ) -> tuple[str, StoredFact | None]:
         """Return the id of a fact with a text and sources, and the stored fact, or None if it is not stored yet."""
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, scope.key, text, *sources))))
-        while stored := _read(connection, [fact], [scope_number]):
+        while stored := read_own(connection, [fact], [scope_number]):
             if stored[0].text == text:
                 return fact, stored[0]
             # The fact was updated, so that its id belongs to another text now.
@@ -250,7 +228,7 @@ class Facts(metaclass=Hinted):
             hold_spaces(connection)
             numbers = self._hold(connection)
             own = self._own(numbers)
-            stored = _read(connection, [fact], own)
+            stored = read_own(connection, [fact], own)
             if not stored:
                 raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
             new = old = stored[0]
@@ -264,7 +242,7 @@ class Facts(metaclass=Hinted):
                 new = replace(new, metadata=metadata)
             meta = self._checked_metadata(new.text, new.valid_from, new.valid_to, new.metadata)
             self._change(connection, numbers[self._scope_of(connection, [old.id], numbers)], old, new, meta)
-            return _read(connection, [old.id], own)[0]
+            return read_own(connection, [old.id], own)[0]
 
         return self._database.change(write)
 
@@ -298,7 +276,7 @@ class Facts(metaclass=Hinted):
         """Return the facts with these ids that the scope may read."""
         bound = {"ids": ids, **self._reader.readable_names()}
         with self._database.read() as connection:
-            return _read_facts(connection, _FIND_READABLE, bound)
+            return read_facts(connection, _FIND_READABLE, bound)
 
     def get(self, fact: str) -> StoredFact | None:
         """Return a fact that this scope may read, even if expired or superseded; None for an unknown id."""
@@ -324,7 +302,7 @@ class Facts(metaclass=Hinted):
         scope_ids = [number for scope in {self._reader, self._scope} for number in known_ids(self._database, scope)]
         bound = {"scopes": scope_ids, "after": after, "most": limit}
         with self._database.read() as connection:
-            return tuple(_read_facts(connection, statement, bound))
+            return tuple(read_facts(connection, statement, bound))
 
     def __iter__(self) -> Iterator[StoredFact]:
         """Yield all facts that `list` returns page by page, except superseded facts."""
@@ -401,7 +379,7 @@ class Facts(metaclass=Hinted):
         self, connection: Connection, own: Sequence[int], facts: Sequence[str], sources: Sequence[str]
     ) -> None:
         """Check that facts are stored in the scope, and that the scope may read the sources; lock the sources."""
-        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], own)]
+        unknown = [f"fact {each}" for each in facts if not read_own(connection, [each], own)]
         readable = readable_ids(connection, self._reader)
         known_ids: set[str] = set()
         for batch in in_batches(sources):
@@ -420,12 +398,6 @@ def _numbered_together(scope: Scope) -> tuple[Scope, ...]:
     return reader, replace(reader, user="")
 
 
-def newest_facts(connection: Connection, scope_number: int, now: float, limit: int) -> list[StoredFact]:
-    """Return the facts of exactly one scope that are valid now or later, newest first, without corrupt rows."""
-    bound = {"scopes": required([scope_number]), "now": now, "most": limit}
-    return _decode_facts(connection, _NEWEST, bound).sound
-
-
 def _ids(name: str, argument: object) -> list[str]:
     """Return the sorted ids of an argument that is one id or several ids.
 
@@ -441,55 +413,3 @@ def _ids(name: str, argument: object) -> list[str]:
     if not all(isinstance(each, str) for each in ids):
         raise InvalidArgument(f"a fact: expected text ids as {name!r}, got {ids!r}", name=name)
     return sorted({storable(each) for each in ids})
-
-
-def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence[str]]]) -> list[float]:
-    """Return, for each fact, the earliest end of validity of the fact and its sources; infinity without an end."""
-    ends: dict[str, float] = {}
-    for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
-        rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound
-        ends |= {source: float(end) for source, end in rows}
-    earliest = []
-    for valid_to, sources in facts:
-        times = [ends.get(source, inf) for source in sources]
-        if valid_to is not None:
-            times.append(valid_to)
-        earliest.append(min(times, default=inf))
-    return earliest
-
-
-def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:
-    bound = {"ids": [storable(str(each)) for each in ids], "scopes": required(scope_ids)}
-    return _read_facts(connection, _FIND, bound)
-
-
-def _read_facts(connection: Connection, statement: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
-    """Return facts with their sources.
-
-    Raises:
-        StoreCorrupt: A row is corrupt.
-    """
-    facts, corrupt = _decode_facts(connection, statement, bound)
-    if corrupt:
-        raise corrupt[0]
-    return facts
-
-
-def _decode_facts(connection: Connection, statement: Select[Any], bound: Mapping[str, Any]) -> Rows:
-    """Return facts with their sources, and the errors of corrupt rows."""
-    rows, corrupt = decode_rows(connection, statement, bound, items.c.id)
-    sources: dict[str, list[str]] = {row.id: [] for row in rows}
-    for batch in in_batches(sources):
-        for fact, source in sound_rows(connection, _SOURCES, {"ids": batch}, item_sources.c.item_id):
-            sources[fact].append(source)
-    facts: list[StoredFact] = []
-    for row in rows:
-        try:
-            metadata = read_metadata(row.meta)
-        except ValueError as error:
-            corrupt.append(corrupt_row("items", row.id, "meta", str(error)))
-            continue
-        times = row.valid_from, row.valid_to, row.superseded_by
-        taken_from = tuple(sources[row.id])
-        facts.append(StoredFact(row.id, row.text, row.position, *times, taken_from, metadata, row.created_at))
-    return Rows(facts, corrupt)

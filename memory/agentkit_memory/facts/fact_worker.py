@@ -22,7 +22,8 @@ from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import branches, items, scopes, vector_spaces, vector_state
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, check_draft, type_error, type_problems
-from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
+from agentkit_memory.facts.fact_reading import ends_of, newest_facts
+from agentkit_memory.facts.fact_rows import Facts
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.item_rows import TURN, is_current

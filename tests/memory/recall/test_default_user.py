@@ -61,6 +61,7 @@ def test_facts_from_a_conversation_without_a_user_belong_to_its_user(either: Mem
     (turn,) = either.recall("card number", limit=1).recalled
     private = either.within(Scope("local", user="local"))
     (extracted,) = private.facts.list()
+    assert either.facts.list() == (*shared, extracted)
     by_hand = either.facts.add("Ada pays by card.", sources=[turn.id])
     shared.append(either.facts.add("The shop closes at 18."))
     newer = either.facts.add("Ada has the card 6666.", supersedes=extracted.id)
