@@ -104,6 +104,11 @@ def plain(text: str) -> str:
     return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
+def _without_tabs(text: str) -> str:
+    # Rich expands tabs piece by piece, which takes a second for 200,000 tabs.
+    return plain(text).expandtabs()
+
+
 def put(text: str, *, end: str = "\n") -> None:
     """Print text on stdout without control characters."""
     sys.stdout.write(plain(text) + end)
@@ -128,12 +133,12 @@ def put_json(data: Any) -> None:
 
 def note(text: str) -> None:
     """Print a note on stderr."""
-    _errors().print(Text(plain(text)), style="dim", soft_wrap=True)
+    _errors().print(Text(_without_tabs(text)), style="dim", soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print an error on stderr."""
-    _errors().print(Text.assemble(("agentkit: ", "bold red"), plain(text)), soft_wrap=True)
+    _errors().print(Text.assemble(("agentkit: ", "bold red"), _without_tabs(text)), soft_wrap=True)
 
 
 def fail(text: str, *, code: int = 1) -> NoReturn:

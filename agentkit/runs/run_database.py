@@ -322,9 +322,9 @@ class RunDatabase:
         )
         if objects:
             raise RunStoreError(
-                f"{self.name}: {', '.join(map(str, objects)):.600} would run in this process, and agentkit creates no "
-                "such object: do not open a database of a person whom you do not trust; in a database that you trust, "
-                f"remove it first: {'; '.join([each.removal for each in objects]):.600}",
+                f"{self.name}: {', '.join(map(str, objects)):.600} would act on reads or writes, and agentkit creates "
+                "no such object: do not open a database of a person whom you do not trust; in a database that you "
+                f"trust, remove it first: {'; '.join([each.removal for each in objects]):.600}",
                 path=self.name,
                 name=objects[0].name,
                 value=objects[0].table,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
+from sqlalchemy.schema import CreateIndex
 
 from agentkit_memory.database.conversions import CONVERSIONS
 from agentkit_memory.database.tables import METADATA
@@ -32,10 +33,12 @@ def check_objects(connection: Connection, where: str, *, is_sqlite: bool) -> Non
     Raises:
         StoreCorrupt: The database has such a trigger, view, rule or virtual table. No statement of it ran.
     """
-    objects = acting_objects(partial(rows_of, connection), TABLES, is_sqlite=is_sqlite)
+    indexes = [index for table in METADATA.tables.values() for index in table.indexes if index.unique]
+    statements = [str(CreateIndex(index).compile(dialect=connection.dialect)) for index in indexes]
+    objects = acting_objects(partial(rows_of, connection), TABLES, is_sqlite=is_sqlite, unique_indexes=statements)
     if objects:
         raise StoreCorrupt(
-            f"{where}: {', '.join(map(str, objects)):.600} would run in this process, and agentkit creates no such "
+            f"{where}: {', '.join(map(str, objects)):.600} would act on reads or writes, and agentkit creates no such "
             "object: do not open a file of a person whom you do not trust; in a file that you trust, remove it first: "
             f"{'; '.join([each.removal for each in objects]):.600}",
             path=where,

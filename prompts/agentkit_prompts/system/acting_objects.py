@@ -24,6 +24,8 @@ _TABLE = "CREATE TABLE "
 _EXPRESSION = re.compile(r"\b(?:as|check|collate|conflict|generated)\b|\bdefault\s*+[^\s'\w]|--|/\*", re.I)
 """Parts of the statement of a table that execute an expression or replace rows. Our tables have none of them; after a
 comment, `default` could precede an expression."""
+_UNIQUE = re.compile(r"\s*+create\s++unique\b", re.I)
+"""Start of the statement of an index that refuses rows."""
 _PLAIN_INDEX = re.compile(r"[^()]*+\([^()]*+\)[^()]*+")
 """Statement of an index without an expression, except comparisons of its columns."""
 # PostgreSQL records that a default, a constraint, an index or a policy uses a function only for functions that are not
@@ -96,7 +98,12 @@ class ActingObject(NamedTuple):
 
 
 def acting_objects(
-    rows_of: RowsOf, tables: Collection[str], *, is_sqlite: bool, with_expressions: Collection[str] = ()
+    rows_of: RowsOf,
+    tables: Collection[str],
+    *,
+    is_sqlite: bool,
+    with_expressions: Collection[str] = (),
+    unique_indexes: Collection[str] = (),
 ) -> list[ActingObject]:
     """Return the objects of other authors that act when the given tables are read or written.
 
@@ -108,13 +115,15 @@ def acting_objects(
         tables: Names of the tables, none of which has a trigger.
         is_sqlite: True for SQLite, False for PostgreSQL.
         with_expressions: Names of the tables that another library creates with expressions, which are not refused.
+        unique_indexes: Statements that create the unique indexes of the tables. On SQLite another unique index is
+            returned, because it refuses rows.
     """
     if not is_sqlite:
         rows_of_server = rows_of(_POSTGRES_OBJECTS)
         objects = [ActingObject(kind, name, table, kind in _PARTS_OF_TABLES) for kind, name, table in rows_of_server]
         return [each for each in objects if each.table in tables]
     ours = {_folded(name) for name in tables}
-    objects = [*_sqlite_objects(rows_of)]
+    objects = [*_sqlite_objects(rows_of, {_words(statement) for statement in unique_indexes})]
     referring: set[str] = set()
     if any(each.kind == "trigger" for each in objects):
         referring = _referring(rows_of, ours)
@@ -133,7 +142,7 @@ def other_tables(rows_of: RowsOf, tables: Collection[str]) -> list[str]:
     return sorted([name for name in names if _folded(name) not in ours and not _folded(name).startswith("sqlite_")])
 
 
-def _sqlite_objects(rows_of: RowsOf) -> Iterator[ActingObject]:
+def _sqlite_objects(rows_of: RowsOf, unique_indexes: Collection[str]) -> Iterator[ActingObject]:
     for row in rows_of(_SQLITE_OBJECTS):
         kind, name, table, statement = map(_read, row)
         kind = _folded(kind)
@@ -142,8 +151,18 @@ def _sqlite_objects(rows_of: RowsOf) -> Iterator[ActingObject]:
                 yield ActingObject("virtual table", name, name)
             elif _EXPRESSION.search(statement):
                 yield ActingObject(_DEFINITION, name, name)
-        elif kind != "index" or (statement and not _PLAIN_INDEX.fullmatch(statement)):
+        elif kind != "index" or _is_acting_index(statement, unique_indexes):
             yield ActingObject(kind, name, table)
+
+
+def _is_acting_index(statement: str, unique_indexes: Collection[str]) -> bool:
+    """True if an index executes an expression, or refuses rows and is not in `unique_indexes`."""
+    # An index of a constraint has no statement.
+    if not statement:
+        return False
+    if _UNIQUE.match(statement) and _words(statement) not in unique_indexes:
+        return True
+    return not _PLAIN_INDEX.fullmatch(statement)
 
 
 def _referring(rows_of: RowsOf, tables: Collection[str]) -> set[str]:
@@ -162,6 +181,11 @@ def _read(value: object) -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return str(value or "").partition("\0")[0]
+
+
+def _words(statement: str) -> str:
+    """Return a statement with single spaces."""
+    return " ".join(statement.split())
 
 
 def _folded(name: object) -> str:

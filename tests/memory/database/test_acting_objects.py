@@ -44,6 +44,12 @@ REFUSED = {
     ),
     f"DROP TABLE recall_logs; CREATE VIRTUAL TABLE recall_logs USING fts5(x); {FORGE} type = 'TABLE', rootpage = 2 "
     "WHERE name = 'recall_logs'": "recall_logs",
+    # A unique index refuses rows, which would look like a write of another process.
+    "CREATE UNIQUE INDEX i ON messages (body)": "i",
+    "create  unique index i on messages (branch_id) where body = 'user'": "i",
+    "DROP INDEX uq_messages_branch_id_key; CREATE UNIQUE INDEX uq_messages_branch_id_key ON messages (body)": (
+        "uq_messages_branch_id_key"
+    ),
     # Expressions run with each write, and can take all time and memory.
     f"CREATE INDEX i ON messages ({SLOW})": "i",
     f"CREATE INDEX i ON messages (body) WHERE {SLOW} > 0": "i",
