@@ -13,10 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from agentkit.runs.leg import Leg, QueueLeg
-from agentkit.runs.run_database import lock_writers, runs_table
+from agentkit.runs.run_database import runs_table
 
 __all__ = ["admit", "held_since"]
 
+_WRITERS_LOCK = 7_239_116_025_340_178
+"""Key of the PostgreSQL advisory lock under which a process admits runs; an arbitrary number."""
 _row = runs_table.c
 _IS_ACTIVE = sa.and_(_row.executor == "dbos", _row.state.in_(("queued", "running")), _row.top.is_(None))
 _HAS_PLACE = sa.and_(_IS_ACTIVE, _row.session.is_not(None), _row.held_until.is_(None))
@@ -48,7 +50,7 @@ def admit(
     if connection.execute(owners.limit(1)).first() is None:
         return
     # Otherwise two workers could give one free place to two runs.
-    lock_writers(connection)
+    _lock_writers(connection)
     for owner in connection.execute(owners).all():
         free = places
         if places is not None:
@@ -77,6 +79,15 @@ def _released(connection: sa.Connection, is_due: sa.ColumnElement[bool], limit: 
     released = sa.update(runs_table).where(_row.number.in_(numbers), is_due).values(held_until=None)
     rows = connection.execute(released.returning(_row.number, _row.run_id, _row.leg, _row.request))
     return sorted([Leg(*row) for row in rows])
+
+
+def _lock_writers(connection: sa.Connection) -> None:
+    """Wait until no other transaction that called this function is active."""
+    if connection.dialect.name == "sqlite":
+        # The first change of a transaction takes the lock of all writers, also without a changed row.
+        connection.execute(sa.update(runs_table).where(sa.false()).values(held_until=None))
+    else:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITERS_LOCK)))
 
 
 def _is_of(owner: Any) -> sa.ColumnElement[bool]:

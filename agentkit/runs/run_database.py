@@ -32,7 +32,6 @@ __all__ = [
     "finite_number",
     "keys_table",
     "lines_table",
-    "lock_writers",
     "runs_table",
     "shown_url",
     "sqlite_engine",
@@ -48,8 +47,8 @@ _RECONNECT_SECONDS = 5.0
 """Seconds that an operation waits for an unavailable database, such as a server that restarts."""
 _PAUSE = 0.2
 """Seconds between two tries of an operation."""
-_CREATION_LOCK, _WRITERS_LOCK = 7_239_116_025_340_177, 7_239_116_025_340_178
-"""Keys of the PostgreSQL advisory locks under which a process creates the tables or admits runs; arbitrary numbers."""
+_CREATION_LOCK = 7_239_116_025_340_177
+"""Key of the PostgreSQL advisory lock under which a process creates the tables; an arbitrary number."""
 _SQLITE_WAIT = 30_000
 """Milliseconds that a writer waits for the other writers of a file."""
 _CACHED_STATEMENTS = 16
@@ -329,15 +328,6 @@ class RunDatabase:
                 name=objects[0].name,
                 value=objects[0].table,
             )
-
-
-def lock_writers(connection: sa.Connection) -> None:
-    """Wait until no other transaction that called this function is active."""
-    if connection.dialect.name == "sqlite":
-        # The first change of a transaction takes the lock of all writers, also without a changed row.
-        connection.execute(sa.update(runs_table).where(sa.false()).values(held_until=None))
-    else:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITERS_LOCK)))
 
 
 def _rows_of(connection: sa.Connection, statement: str) -> list[Any]:
