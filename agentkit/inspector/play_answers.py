@@ -34,7 +34,8 @@ async def ask_answer(source: InspectorSource, request: CompositionRequest) -> Js
     except ModelError as error:
         raise AgentError(f"the model returned no reply: {error}") from error
     except TimeoutError as error:
-        raise AgentError(f"the model returned no reply within {model_call.agent.limits.seconds} seconds") from error
+        seconds = model_call.agent.definition.limits.seconds
+        raise AgentError(f"the model returned no reply within {seconds} seconds") from error
     return {
         **reply_view(reply.message),
         "model": reply.model or prompt.model.name,

@@ -95,8 +95,8 @@ async def asked(agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
         TimeoutError: The reply took longer than the limit.
         AgentDefinitionError: The agent limits money, and the price of the model is unknown.
     """
-    spending = Spending(agent.limits, prompt.model, "", ())
-    async with asyncio.timeout(agent.limits.seconds):
+    spending = Spending(agent.definition.limits, prompt.model, "", ())
+    async with asyncio.timeout(agent.definition.limits.seconds):
         reply = await prompt.model.request(prompt.composition)
     if spending.price is None:
         return reply
