@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from starlette.requests import Request
@@ -13,12 +13,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from agentkit.ground.threads import in_thread
 from agentkit.runs.executor import Executor
+from agentkit.runs.open_runs import open_runs
+from agentkit.runs.run_errors import RunStoreError
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import JSONAnswer
 from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import usage_form
+from agentkit.server.served_runs.run_measures import Metric, stored_metrics
 from agentkit.server.served_runs.tenant_limits import TenantLimits, today
 
 __all__ = ["Measures", "OperationEndpoints"]
@@ -50,23 +53,16 @@ class Measures:
         counts[bisect_left(_BUCKETS, seconds)] += 1
         self.sums[path] += seconds
 
-    def lines(self) -> list[str]:
-        """Return the counts in the text format of Prometheus."""
-        lines = ["# HELP agentkit_requests_total Requests answered.", "# TYPE agentkit_requests_total counter"]
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the counts."""
+        requests = Metric("requests_total", "counter", "Requests answered.")
         for (method, path, status), count in sorted(self.requests.items()):
-            lines.append(f'agentkit_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}')
-        lines += [
-            "# HELP agentkit_request_seconds Seconds until an answer started.",
-            "# TYPE agentkit_request_seconds histogram",
-        ]
+            requests.add(count, method=method, path=path, status=str(status))
+        yield requests
+        seconds = Metric("request_seconds", "histogram", "Seconds until an answer started.")
         for path, counts in sorted(self.bucket_counts.items()):
-            total = 0
-            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
-                total += count
-                lines.append(f'agentkit_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}')
-            lines.append(f'agentkit_request_seconds_sum{{path="{path}"}} {self.sums[path]:.6f}')
-            lines.append(f'agentkit_request_seconds_count{{path="{path}"}} {total}')
-        return lines
+            seconds.add_histogram(_BUCKETS, counts, self.sums[path], path=path)
+        yield seconds
 
 
 class OperationEndpoints:
@@ -175,18 +171,25 @@ class OperationEndpoints:
     async def metrics(self, request: Request, caller: Caller) -> Response:
         """Return metrics in the text format of Prometheus."""
         del request, caller
-        lines = self._measures.lines()
+        metrics = [*self._measures.metrics(), *self._limits.measures.metrics()]
         for name, description, value in (
             ("requests_running", "Requests that run agents now.", self._limits.running),
-            ("runs_live", "Running and queued background runs.", self._runs.live),
-            ("up_seconds", "Seconds since the start of the server.", round(time.time() - self._started_at, 3)),
+            ("runs_live", "Running and queued background runs of this server.", self._runs.live),
+            ("up_seconds", "Seconds since the start of the server.", time.time() - self._started_at),
         ):
-            lines += [
-                f"# HELP agentkit_{name} {description}",
-                f"# TYPE agentkit_{name} gauge",
-                f"agentkit_{name} {value}",
-            ]
-        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+            metrics.append(Metric(name, "gauge", description))
+            metrics[-1].add(value)
+        store_up = Metric("store_up", "gauge", "1 if the store of the runs can be read; without it, no metric of it.")
+        try:
+            stored = await in_thread(open_runs, self._store.database)
+            metrics += stored_metrics(stored, [loaded.name for loaded in self._agents])
+            store_up.add(1)
+        except RunStoreError:
+            # The other metrics are needed most while the database does not respond.
+            store_up.add(0)
+        metrics.append(store_up)
+        text = "\n".join([line for metric in metrics for line in metric.lines()])
+        return PlainTextResponse(text + "\n", media_type="text/plain; version=0.0.4")
 
     async def description(self, request: Request, caller: Caller) -> Response:
         """Return the OpenAPI document."""

@@ -61,9 +61,12 @@ class RequestRunner:
                 run.requeue()
             raise
         finally:
-            # Without a journal the run was refused before it started: it is not counted.
+            # Without a journal the run was refused before it started: only its error is counted.
+            record = run.record()
             if run.journal is not None:
-                self._limits.add_usage(caller.tenant, run.usage, has_ended=run.has_ended)
+                self._limits.add_run(record, run.usage)
+            elif record.error is not None:
+                self._limits.measures.count_error(record.agent, record.error.type)
             if run.journal is not None and run.is_stored:
                 self._unstored.append(run)
                 if self._storing is None or self._storing.done():

@@ -164,7 +164,7 @@ class DurableExecutor:
             existing = await in_thread(self._existing, record)
             if existing is not None:
                 return existing
-        tenants = [*self._starting, *(live.tenant for live in self._live.values())]
+        tenants = [*self._starting, *(live.record.tenant for live in self._live.values())]
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         self._starting.append(record.tenant)
         try:
@@ -276,7 +276,7 @@ class DurableExecutor:
         if live is not None:
             counted = live.counted
         # A new object, so that `_count_finished` detects a run that was resumed during its queries.
-        self._live[record.run_id] = _LiveRun(record.tenant, counted)
+        self._live[record.run_id] = _LiveRun(record, counted)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._count())
 
@@ -299,14 +299,15 @@ class DurableExecutor:
 
     async def _count_if_finished(self, run_id: str, live: _LiveRun, record: RunRecord | None) -> None:
         """Count a run that is finished, paused or deleted (`record` is None)."""
-        has_ended = record is None or record.has_ended
-        if not has_ended and record is not None and record.state != "waiting":
+        if record is not None and not record.has_ended and record.state != "waiting":
             return
         usage = await in_thread(self._usage, run_id, record)
         # Otherwise a request resumed the run during the queries: it is counted at its next end.
         if self._live[run_id] is live:
             del self._live[run_id]
-            self._limits.add_usage(live.tenant, usage_since(live.counted, usage), has_ended=has_ended)
+            if record is None:
+                record = replace(live.record, state="finished")
+            self._limits.add_run(record, usage_since(live.counted, usage))
 
     def _usage(self, run_id: str, record: RunRecord | None) -> Usage:
         try:
@@ -323,7 +324,7 @@ class DurableExecutor:
 
 
 class _LiveRun(NamedTuple):
-    tenant: str
+    record: RunRecord
     counted: Usage
     """Usage that was counted before."""
 

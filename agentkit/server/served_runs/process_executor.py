@@ -179,7 +179,7 @@ class ProcessExecutor:
                 if await in_thread(self._store.cancel, run_id):
                     await in_thread(self._store.events.add, run_id, [RunEvent(last + 1, "run_cancelled", {})])
                     # Counts the run; its usage was counted when it paused.
-                    self._limits.add_usage(record.tenant, NO_USAGE)
+                    self._limits.add_run(replace(record, state="cancelled"), NO_USAGE)
                 return await in_thread(self._store.get, run_id)
 
     async def delete(self, record: RunRecord) -> None:
@@ -270,7 +270,7 @@ class ProcessExecutor:
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(storing)
             usage = usage_since(before, live.record.usage)
-            self._limits.add_usage(live.record.tenant, usage, has_ended=live.record.has_ended)
+            self._limits.add_run(live.record, usage)
         finally:
             # A run that stays live would keep its session, and a cancellation would wait for it without end.
             self._forget(live)

@@ -13,7 +13,7 @@ from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["is_public", "public_error", "with_public_error"]
+__all__ = ["is_public", "public_error", "with_public_error", "with_subclasses"]
 
 _PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
@@ -41,14 +41,15 @@ def with_public_error(record: RunRecord) -> RunRecord:
     # Only workers of durable runs store internal errors as they are.
     if error is None or record.executor != "dbos":
         return record
-    public_names = {kind.__name__ for kind in _with_subclasses(_PUBLIC_ERRORS)}
-    if error.type in public_names.difference(kind.__name__ for kind in _with_subclasses(_INTERNAL_ERRORS)):
+    public_names = {kind.__name__ for kind in with_subclasses(_PUBLIC_ERRORS)}
+    if error.type in public_names.difference(kind.__name__ for kind in with_subclasses(_INTERNAL_ERRORS)):
         return record
     message = "internal error; see `agentkit runs show`"
     return replace(record, error=RunError(error.type, message))
 
 
-def _with_subclasses(kinds: tuple[type[BaseException], ...]) -> Iterator[type[BaseException]]:
+def with_subclasses(kinds: tuple[type[BaseException], ...]) -> Iterator[type[BaseException]]:
+    """Yield classes of errors, each with all its subclasses."""
     for kind in kinds:
         yield kind
-        yield from _with_subclasses(tuple(kind.__subclasses__()))
+        yield from with_subclasses(tuple(kind.__subclasses__()))

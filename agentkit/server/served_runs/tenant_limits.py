@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.runs.run_record import RunRecord
 from agentkit.runs.run_store import RunStore
 from agentkit.runs.usage_counts import DayUsage
 from agentkit.server.access import Caller
+from agentkit.server.served_runs.run_measures import RunMeasures
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 
@@ -44,12 +46,16 @@ class TenantLimits:
     Args:
         options: Limits of the server.
         store: Store of the usage, so that a quota survives restarts.
+
+    Attributes:
+        measures: Counts for `/metrics`.
     """
 
     def __init__(self, options: ServerOptions, store: RunStore) -> None:
         self._options = options
         self._store = store
         self._buckets: dict[str, _Bucket] = {}
+        self.measures = RunMeasures()
         self._running: Counter[str] = Counter()
         self._used: dict[str, tuple[str, Usage]] = {}
         """The last day with its usage, by tenant."""
@@ -142,9 +148,13 @@ class TenantLimits:
             retry_after=seconds_left,
         )
 
-    def add_usage(self, tenant: str, usage: Usage, *, has_ended: bool = True) -> None:
-        """Count the usage of a run, and the run if it has ended. A thread writes the counts soon."""
-        day = today()
+    def add_run(self, record: RunRecord, usage: Usage) -> None:
+        """Count the usage of a run since it was counted before, and the run if it has ended.
+
+        A thread writes the counts soon.
+        """
+        self.measures.count(record, usage)
+        tenant, has_ended, day = record.tenant, record.has_ended, today()
         last = self._used.get(tenant)
         if last is not None and last[0] == day:
             self._used[tenant] = (day, last[1] + usage)
