@@ -45,7 +45,12 @@ def ask(client: Client, agent: str) -> dict[str, Any]:
 
 def test_metrics_count_runs_tokens_money_errors_and_waits(run_service: RunService) -> None:
     usage = Usage(100, 20, 40, money=0.5, reasoning_tokens=5)
-    script: list[Any] = [Reply(Message("assistant", "ok"), usage), ModelRateLimited("slow down"), calling("pay"), "done"]
+    script: list[Any] = [
+        Reply(Message("assistant", "ok"), usage),
+        ModelRateLimited("slow down"),
+        calling("pay"),
+        "done",
+    ]
     agent = Agent(ScriptedModel(script), "x", tools=[pay], name="desk")
     with run_service(agent) as client:
         assert ask(client, "desk")["status"] == "finished"
