@@ -34,7 +34,7 @@ def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path
         url = stack.enter_context(postgres_server(tmp_path / "database"))
         restored = url.replace("/postgres?", "/restored?", 1)
         assert restored != url, url
-        tools = Path(pgserver.__file__).parent / "pginstall" / "bin"
+        tools = next(iter(pgserver.PostgresServer._instances.values())).bin_path
         env = {
             **os.environ,
             "PATH": f"{tools}:{os.environ['PATH']}",
