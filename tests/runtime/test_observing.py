@@ -132,6 +132,12 @@ def shop(**options: Any) -> Agent[Any, Any]:
     return Agent(ScriptedModel(script), "You look.", tools=[look, ask], name="shop", **options)
 
 
+async def test_the_span_of_a_run_names_its_user(spans: Spans) -> None:
+    with observe(**spans.providers):
+        await Agent(ScriptedModel(["ok"]), "x", name="desk").run("Hi", tenant="acme", user="ada")
+    assert spans.one("invoke_agent desk")["user.id"] == "ada"
+
+
 async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spans: Spans, tmp_path: Path) -> None:
     LOOKING[:] = [spans]
     with Memory(tmp_path / "home", scope="acme") as memory, observe(**spans.providers):
@@ -155,6 +161,7 @@ async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spa
     ]
     run = spans.one("invoke_agent shop")
     assert run["gen_ai.operation.name"] == "invoke_agent" and run["gen_ai.conversation.id"] == session.id
+    assert run["session.id"] == session.id and "user.id" not in run
     assert run["agentkit.run.id"] == result.run_id
     assert run["gen_ai.usage.input_tokens"] == 340 == result.usage.input_tokens
     call = spans.one("chat scripted")
