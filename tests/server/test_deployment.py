@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -62,7 +62,7 @@ def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path
             stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONG)) for port in ports
         ]
         for client in (first, second):
-            until(lambda client=client: _is_ready(client))
+            until(partial(_is_ready, client))
         own = {"Authorization": f"Bearer {web}"}
         run = first.post("/runs", json={"agent": "shop", "input": "Hi", "session": "s"}, headers=own).json()["id"]
         until(lambda: second.get(f"/runs/{run}", headers=own).json()["status"] == "finished")
@@ -75,7 +75,6 @@ def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path
         bash(f'createdb --maintenance-db="{url}" restored')
         (restore,) = commands("pg_restore")
         assert run[:8] in bash(restore)
-    assert urlsplit(url).scheme == "postgresql"
 
 
 def _is_ready(client: httpx.Client) -> bool:
