@@ -165,7 +165,7 @@ class CallerSource:
                     usage = getattr(error, "usage", NO_USAGE)
                     raise
                 finally:
-                    self._limits.add_usage(self._caller.tenant, usage, has_ended=False)
+                    self._limits.add_call(self._caller.tenant, agent.name, usage)
         except ServerError as error:
             raise as_http(error) from error
         return reply

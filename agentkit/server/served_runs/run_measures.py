@@ -84,14 +84,7 @@ class RunMeasures:
             record: The run.
             usage: Its usage since it was counted before.
         """
-        for kind, tokens in (
-            ("input", usage.input_tokens),
-            ("cached", usage.cached_tokens),
-            ("output", usage.output_tokens),
-            ("reasoning", usage.reasoning_tokens),
-        ):
-            self._tokens[record.agent, kind] += tokens
-        self._money[record.agent] += usage.money or 0.0
+        self.count_usage(record.agent, usage)
         if not record.has_ended:
             return
         self._ended[record.agent, record.state] += 1
@@ -101,6 +94,17 @@ class RunMeasures:
         self._total_seconds[record.agent] += seconds
         if record.error is not None:
             self.count_error(record.agent, record.error.type)
+
+    def count_usage(self, agent: str, usage: Usage) -> None:
+        """Count tokens and money of an agent."""
+        for kind, tokens in (
+            ("input", usage.input_tokens),
+            ("cached", usage.cached_tokens),
+            ("output", usage.output_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        ):
+            self._tokens[agent, kind] += tokens
+        self._money[agent] += usage.money or 0.0
 
     def count_error(self, agent: str, error: str) -> None:
         """Count an error that ended a run, or refused a run before its start; `error` is the name of its class."""

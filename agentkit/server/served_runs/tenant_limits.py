@@ -154,7 +154,15 @@ class TenantLimits:
         A thread writes the counts soon.
         """
         self.measures.count(record, usage)
-        tenant, has_ended, day = record.tenant, record.has_ended, today()
+        self._add(record.tenant, usage, has_ended=record.has_ended)
+
+    def add_call(self, tenant: str, agent: str, usage: Usage) -> None:
+        """Count the usage of a model call without a run, such as of a question in the inspector."""
+        self.measures.count_usage(agent, usage)
+        self._add(tenant, usage, has_ended=False)
+
+    def _add(self, tenant: str, usage: Usage, *, has_ended: bool) -> None:
+        day = today()
         last = self._used.get(tenant)
         if last is not None and last[0] == day:
             self._used[tenant] = (day, last[1] + usage)
