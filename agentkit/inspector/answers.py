@@ -118,6 +118,7 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
         "runs": [run_summary(run) for run in runs.runs],
         "older": runs.older,
         "sessions": list(sessions),
+        "names_users": source.names_users,
         "has_more_sessions": not is_whole and len(sessions) >= limit,
         "play": {
             "allowed": source.can_play,
@@ -277,7 +278,8 @@ async def recall_answer(source: InspectorSource, request: RecallNow) -> Json:
 async def start_answer(source: InspectorSource, request: Start) -> Json:
     """Start a run."""
     await _agent(source, request.agent)
-    return {"run": await source.start(request.agent, UserInput(request.input, request.kwargs), request.session)}
+    user_input = UserInput(request.input, request.kwargs)
+    return {"run": await source.start(request.agent, user_input, request.session, request.user or None)}
 
 
 async def decide_answer(source: InspectorSource, request: Decide) -> Json:

@@ -149,7 +149,9 @@ class LocalSource:
             return None
         return self._agents[agent].memory
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
+    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
+        if user is not None:
+            raise AgentError("user: the inspector of a program starts runs without a user: remove it")
         run_agent = self._agent(agent)
         run_agent.chain.preflight(user_input)
         opened = None
@@ -177,6 +179,10 @@ class LocalSource:
 
         self._begin(run, run_agent.run(user_input, run_id=run_id, session=opened, journal=add_line))
         return run_id
+
+    @property
+    def names_users(self) -> bool:
+        return False
 
     @property
     def can_play(self) -> bool:

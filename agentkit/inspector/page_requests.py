@@ -127,6 +127,8 @@ class Start(_Body):
     input: str
     kwargs: dict[str, Any] = {}
     session: Name | None = None
+    user: Name | None = None
+    """User for whom the run acts; only for a caller that may name users."""
 
 
 class Decided(_Body):

@@ -65,6 +65,11 @@ class InspectorSource(Protocol):
         ...
 
     @property
+    def names_users(self) -> bool:
+        """True if the caller may name the user of a new run."""
+        ...
+
+    @property
     def can_play(self) -> bool:
         """True if the caller may send changed prompts to models."""
         ...
@@ -90,8 +95,10 @@ class InspectorSource(Protocol):
         """
         ...
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
+    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
         """Start a run in the background and return its id. A new name of a session creates the session.
+
+        `user` is the user for whom the run acts; None for a run without a user, or for the user of the caller.
 
         Raises:
             AgentError: The run cannot start, such as when another run uses the session.

@@ -97,3 +97,37 @@ def test_only_a_token_with_the_scope_play_asks_and_its_tenant_pays(tmp_path: Pat
         assert client.post("/inspector/api/case", case, tokens["plays"]).status_code == 422
         days = client.get("/usage", tokens["plays"]).json()["days"]
         assert [(day["runs"], day["input_tokens"]) for day in days] == [(1, 1000)]
+
+
+def test_a_run_of_the_form_acts_for_the_named_user(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    acme = add_token(path, "a", "acme", scopes=("run", "read"))
+    ada = add_token(path, "b", "acme", scopes=("run", "read"), user="ada")
+    cases: tuple[tuple[str, dict[str, Any], int, tuple[str | None, str | None]], ...] = (
+        (acme, {}, 200, (None, None)),
+        (acme, {"user": ""}, 200, (None, None)),
+        (acme, {"user": None, "session": "s"}, 200, (None, "s")),
+        (acme, {"user": "ada"}, 200, ("ada", None)),
+        (acme, {"user": "ada", "session": "t"}, 200, ("ada", "t")),
+        (acme, {"user": "ada", "session": "ada/t"}, 200, ("ada", "t")),
+        (acme, {"session": "bob/t"}, 200, ("bob", "t")),
+        (acme, {"user": "bob", "session": "ada/t"}, 422, (None, None)),
+        (acme, {"user": "bob/ada"}, 422, (None, None)),
+        (acme, {"user": 3}, 422, (None, None)),
+        (ada, {}, 200, ("ada", None)),
+        (ada, {"user": "ada"}, 200, ("ada", None)),
+        (ada, {"user": "bob"}, 403, (None, None)),
+        (ada, {"session": "bob/t"}, 403, (None, None)),
+    )
+    wrong = []
+    with served(Agent(ScriptedModel.repeat("ok"), "x", name="a"), access=Access(path)) as client:
+        named = [client.get("/inspector/api/overview", token).json()["names_users"] for token in (acme, ada)]
+        for token, fields, status, expected in cases:
+            answer = client.post("/inspector/api/start", {"agent": "a", "input": "Hi", **fields}, token)
+            owner: tuple[Any, Any] = (None, None)
+            if answer.status_code == 200:
+                run = ended(client, answer.json()["run"], token)
+                owner = (run["user"], run["session"])
+            if (answer.status_code, owner) != (status, expected):
+                wrong.append((fields, answer.status_code, owner, answer.text))
+    assert (named, wrong) == ([True, False], [])

@@ -508,6 +508,7 @@ function create(place) {
     agents,
     choose: (name) => go({ create: name }),
     sessions: state.overview.sessions,
+    namesUsers: state.overview.names_users,
     canRecall: agent.memory,
     compose: (body, signal) => post("compose", body, signal),
     load: post,

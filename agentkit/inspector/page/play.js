@@ -10,7 +10,7 @@ const WAIT = 220;
 
 export class PlayView {
   // With `start`, a button starts a run with the input and the kwargs.
-  constructor(panel, { base, data, agent, agents, choose, sessions, compose, load, canRecall, start, play, whole }) {
+  constructor(panel, { base, data, agent, agents, choose, sessions, namesUsers, compose, load, canRecall, start, play, whole }) {
     Object.assign(this, { base, compose, load, original: data, agent });
     this.edits = new Map();
     this.input = h("textarea", { rows: "3", "aria-label": "Input" });
@@ -58,7 +58,7 @@ export class PlayView {
           h("p", { class: "quiet" }, start ? "Check the prompt, then run it." : this.asking ? "Changes are sent only by Ask. Tools are not run." : "Changes are not sent: that needs a token with the scope play."),
           agents?.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => choose(event.target.value) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : null,
           h("label", { class: "block" }, h("span", null, "Input"), this.input),
-          start ? this.runRow(start, sessions) : null,
+          start ? this.runRow(start, sessions, namesUsers) : null,
           this.recall ? h("label", { class: "inline" }, this.recall, " Ask memory for this input") : null,
           h("div", { class: "budget" }, h("label", { class: "block" }, h("span", null, "Budget, tokens"), this.budget), this.slider),
           (this.kwargs = h("details", { class: "block", open: Boolean(start) }, h("summary", null, "Additional kwargs"), this.form.element)),
@@ -78,7 +78,8 @@ export class PlayView {
     }
   }
 
-  runRow(start, sessions) {
+  runRow(start, sessions, namesUsers) {
+    const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200" }) : null;
     const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200" });
     const button = h("button", { type: "button", class: "primary" }, "Run");
     const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
@@ -97,7 +98,7 @@ export class PlayView {
       button.disabled = true;
       replace(notes);
       try {
-        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}) });
+        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}), ...(user?.value ? { user: user.value } : {}) });
       } catch (error) {
         this.kwargs.open = true;
         const left = this.form.mark(error.problems, { all: true });
@@ -106,7 +107,7 @@ export class PlayView {
       }
       button.disabled = false;
     });
-    return h("div", { class: "block" }, h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
+    return h("div", { class: "block" }, user ? h("label", { class: "block" }, h("span", null, "User"), user) : null, h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
   }
 
   destroy() {

@@ -145,6 +145,10 @@ class CallerSource:
         return memory
 
     @property
+    def names_users(self) -> bool:
+        return not self._caller.user
+
+    @property
     def can_play(self) -> bool:
         return "play" in self._caller.permissions
 
@@ -179,18 +183,21 @@ class CallerSource:
         except AccessDenied as error:
             raise as_http(error) from error
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
+    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
         self._check("run")
         if not isinstance(user_input.input, str):
             raise AgentError("expected text as the input of a run of the inspector")
-        user = ""
         if session is not None:
-            user, _, session = session.rpartition("/")
+            # A session of the list has the name `user/name`.
+            session_user, slash, session = session.rpartition("/")
+            if slash and user not in (None, session_user):
+                raise AgentError(f"the session belongs to the user {session_user!r:.80}, not to {user!r:.80}")
+            user = session_user or user
         body = StartRun(
             agent=agent,
             input=user_input.input,
             session=session,
-            user=user or None,
+            user=user,
             additional_kwargs=dict(user_input.additional_kwargs),
         )
         try:
