@@ -10,6 +10,7 @@ import typer
 
 from agentkit.cli.screen import complain, fail, note
 from agentkit_memory import EmbedderError, Scope
+from agentkit_memory.scope import check_name
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory, StoredSession
@@ -111,6 +112,7 @@ def memory_with(memory: Memory, name: str) -> Memory:
 
     A server opens the conversations of requests without a user in separate scopes.
     """
+    check_name("session id", name)
     if memory.scope.user or memory.sessions(name=name) or not memory.sessions(name=name, separate=True):
         return memory
     return memory.within(memory.scope.narrow(session=name))
