@@ -3,6 +3,8 @@
 The server is a separate process. Chromium (or the browser in `CHROMIUM`) opens the page with an empty cache, at the
 last turn and at a turn in the middle. The page is usable when it displays the list of turns and the prompt of the turn;
 the time starts at the first request. An empty page of the same server measures the start of the browser.
+
+A list of 100,000 stored runs is compared with a list of ten runs, without a server and a browser.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
+from pathlib import Path
 
+import sqlalchemy as sa
 from harness import Figure, main
 from playwright.sync_api import Browser, sync_playwright
 
+from agentkit.models.model import Usage
+from agentkit.prompts import UserInput
+from agentkit.runs.run_database import runs_table
+from agentkit.runs.run_record import RunError, RunRecord, RunsWanted
+from agentkit.runs.run_rows import run_row
+from agentkit.runs.run_store import RunStore
+
 TURNS = 1_000
+RUNS = 100_000
 _SERVER = """
 import sys
 from pathlib import Path
@@ -96,6 +109,61 @@ def _load_empty_page(browser: Browser, address: str) -> float:
     return milliseconds
 
 
+def _stored_runs(folder: Path, count: int) -> RunStore:
+    """Return a store with runs of two agents and fifty users; every thousandth run failed."""
+    store = RunStore(folder / f"{count}.db")
+    for start in range(0, count, 2_000):
+        rows = [run_row(_run(at)) for at in range(start, min(count, start + 2_000))]
+        store.database.work(lambda connection, rows=rows: connection.execute(sa.insert(runs_table), rows))
+    return store
+
+
+def _run(at: int) -> RunRecord:
+    has_failed = at % 1_000 == 3
+    return RunRecord(
+        run_id=f"r{at}",
+        tenant="local",
+        agent="ab"[at % 2],
+        user=f"u{at % 50}",
+        state="failed" if has_failed else "finished",
+        error=RunError("ModelError", "refused") if has_failed else None,
+        created_at=at,
+        updated_at=at + at % 97,
+        input=UserInput(f"Where is parcel {at}?"),
+        output="x" * 500,
+        usage=Usage(at % 991, at % 13, 0, at * 7 % 1009 / 100),
+    )
+
+
+def _list_milliseconds(store: RunStore, rounds: int, wanted: RunsWanted) -> float:
+    """Return the CPU milliseconds of one part of a list, the best of the rounds."""
+    times: list[float] = []
+    for _ in range(max(rounds, 30)):
+        begun = time.process_time()
+        store.listed(wanted)
+        times.append(time.process_time() - begun)
+    return min(times) * 1000
+
+
+def runs(rounds: int) -> Iterable[Figure]:
+    """Read ten rows of a list of 100,000 runs, and of a list of ten runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = [_stored_runs(Path(folder), count) for count in (10, RUNS)]
+        for order in ("newest", "longest", "tokens", "cost"):
+            wanted = RunsWanted(tenant="local", order=order, limit=10, is_short=True)
+            small, large = [_list_milliseconds(store, rounds, wanted) for store in (few, many)]
+            title = f"list of {RUNS:,} runs, {order}"
+            ratio = large / small
+            yield Figure(title, "CPU time against ten runs", ratio, "x", None, "at most 1.5", ratio <= 1.5)
+        # A filter without a match examines the maximum of runs.
+        longest = _list_milliseconds(many, rounds, RunsWanted(tenant="local", text="nowhere", order="cost"))
+        yield Figure(
+            f"list of {RUNS:,} runs, no match", "CPU time of a part", longest, "ms", None, "under 150 ms", longest < 150
+        )
+        few.close()
+        many.close()
+
+
 def session(rounds: int) -> Iterable[Figure]:
     """Open the session at the last turn and at a turn in the middle."""
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -127,4 +195,4 @@ def session(rounds: int) -> Iterable[Figure]:
 
 
 if __name__ == "__main__":
-    main(__doc__, {"session": session})
+    main(__doc__, {"session": session, "runs": runs})

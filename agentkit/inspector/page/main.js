@@ -423,7 +423,7 @@ async function changes() {
       if (mine !== turnNumber) return;
       against = known ? { run: known } : { session: place.session, turn: at, agent: agentName() };
     }
-    pair.hidden = !run || !against?.run;
+    pair.hidden = !run || !against?.run || against.run === run.id;
     if (!pair.hidden) pair.href = address({ compare: [against.run, run.id] });
     if (!against) return changesView(state.panel, null, picker);
     const isFocused = document.activeElement;
