@@ -9,9 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.runs.run_database import runs_table, stored_text
+from agentkit.runs.run_database import runs_table
 from agentkit.runs.run_record import RunError, RunRecord, RunState
 from agentkit.runs.run_rows import ended_row, run_row
+from agentkit.runs.stored_values import stored_text
 
 __all__ = ["InnerRuns"]
 

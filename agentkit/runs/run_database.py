@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import time
 from collections.abc import Callable
@@ -25,18 +24,14 @@ __all__ = [
     "DATABASE_ERRORS",
     "DBOS_TABLES",
     "RunDatabase",
-    "call_of",
     "database_error",
     "decisions_table",
     "events_table",
-    "finite_number",
     "keys_table",
     "lines_table",
     "runs_table",
     "shown_url",
     "sqlite_engine",
-    "stored_call",
-    "stored_text",
     "usage_table",
     "workers_table",
 ]
@@ -417,28 +412,3 @@ def _is_lost(error: DBAPIError) -> bool:
     text = str(error.orig).lower()
     parts = ("connection", "starting up", "shutting down", "server closed", "terminating", "locked")
     return isinstance(error, OperationalError) and any(part in text for part in parts)
-
-
-def stored_call(call_id: str) -> str:
-    """Return the id of a call in ASCII, because a model can invent ids that a database cannot store."""
-    return call_id.encode("unicode_escape").decode("ascii")
-
-
-def call_of(stored: str) -> str:
-    """Return the id of a call that `stored_call` wrote; a corrupt id is returned unchanged."""
-    try:
-        return stored.encode("ascii").decode("unicode_escape")
-    except UnicodeError:
-        return stored
-
-
-def stored_text(text: str) -> str:
-    """Return text that both databases store: without NUL and halves of surrogate pairs."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def finite_number(value: object) -> float:
-    """Return a stored number; 0 if it is corrupt."""
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    return 0.0

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from agentkit.errors import ApprovalError
 from agentkit.run.parts.decisions import Approved, Decision, decision_data
-from agentkit.runs.run_database import decisions_table, runs_table, stored_call, stored_text
+from agentkit.runs.run_database import decisions_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
 from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
+from agentkit.runs.stored_values import stored_call, stored_text
 
 __all__ = ["CallDecisions", "calls_of", "decision_error", "store_decisions", "store_waiting_calls"]
 

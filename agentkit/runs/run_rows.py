@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.parts.decisions import Decision, Denied, read_decision
-from agentkit.runs.run_database import call_of, finite_number, runs_table, stored_call, stored_text
+from agentkit.runs.run_database import runs_table
 from agentkit.runs.run_record import (
     RunError,
     RunEvent,
@@ -22,6 +22,7 @@ from agentkit.runs.run_record import (
     searched_words,
     tokens_of,
 )
+from agentkit.runs.stored_values import call_of, finite_number, stored_call, stored_text
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.runs.run_database import RunDatabase, finite_number, workers_table
+from agentkit.runs.run_database import RunDatabase, workers_table
+from agentkit.runs.stored_values import finite_number
 
 __all__ = ["WorkerRow", "WorkerRows"]
 

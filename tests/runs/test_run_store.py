@@ -421,7 +421,7 @@ def test_a_store_of_format_2_gets_the_columns_of_lists(opened: Any) -> None:
     def downgrade(connection: sa.Connection) -> None:
         for name in conversions.LISTED:
             connection.execute(sa.text(f"DROP INDEX ix_agentkit_runs_{name}"))
-        for name in ("error", "tokens", "cost", "seconds", "words"):
+        for name in ("error", "tokens", "cost", "seconds", "words", "locale"):
             connection.execute(sa.text(f"ALTER TABLE agentkit_runs DROP COLUMN {name}"))
         connection.execute(sa.text("UPDATE agentkit_runs SET usage = '{' WHERE run_id = 'corrupt'"))
         connection.execute(sa.text("UPDATE agentkit_store SET format = 2"))

@@ -1,0 +1,32 @@
+"""Conversion of ids, texts and numbers that a database cannot store unchanged, and back."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["call_of", "finite_number", "stored_call", "stored_text"]
+
+
+def stored_call(call_id: str) -> str:
+    """Return the id of a call in ASCII, because a model can invent ids that a database cannot store."""
+    return call_id.encode("unicode_escape").decode("ascii")
+
+
+def call_of(stored: str) -> str:
+    """Return the id of a call that `stored_call` wrote; a corrupt id is returned unchanged."""
+    try:
+        return stored.encode("ascii").decode("unicode_escape")
+    except UnicodeError:
+        return stored
+
+
+def stored_text(text: str) -> str:
+    """Return text that both databases store: without NUL and halves of surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def finite_number(value: object) -> float:
+    """Return a stored number; 0 if it is corrupt."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return 0.0
