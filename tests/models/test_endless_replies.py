@@ -238,7 +238,8 @@ def messages_done(count: int) -> tuple[Reader, list[Event]]:
 
 
 def calls_done(count: int) -> tuple[Reader, list[Event]]:
-    return responses("function_call", "function_call_arguments", *[{"name": "add", "call_id": "c"}] * count)
+    calls = [{"name": "add", "call_id": f"c{number}", "arguments": "{}"} for number in range(count)]
+    return responses("function_call", "function_call_arguments", *calls)
 
 
 def keys_of_an_item(count: int) -> tuple[Reader, list[Event]]:
