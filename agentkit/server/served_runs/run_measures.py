@@ -152,7 +152,7 @@ def stored_metrics(stored: OpenRuns, agents: Iterable[str]) -> Iterator[Metric]:
     names = set(agents)
     # A series with the value 0 exists before the first run, so that an alert can compare it.
     counts: Counter[tuple[str, str]] = Counter({(agent, state): 0 for agent in names for state in _OPEN})
-    oldest = dict.fromkeys(_OPEN, 0.0)
+    oldest: dict[str, float] = dict.fromkeys(_OPEN, 0.0)
     for group in stored.groups:
         agent = group.agent
         if agent not in names:
