@@ -196,7 +196,9 @@ class _AgentFileLoader:
         agent: Any = None
         with self._collecting(file, ()):
             agent = Agent(model, **options)
-        if spec.deps is not None and agent is not None:
+        if agent is None:
+            return None
+        if spec.deps is not None:
             with self._collecting(file, ("deps",)):
                 agent = agent.with_deps(self._imported(spec.deps))
         source, files = self._path.as_posix(), tuple(self._files)

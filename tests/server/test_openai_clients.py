@@ -74,6 +74,19 @@ def text_of(stream: Any) -> str:
     return "".join([chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices])
 
 
+def test_a_model_that_reports_no_tokens_has_an_estimate_in_the_answer_only() -> None:
+    agent = Agent(ScriptedModel.repeat("Four words are here."), "x", name="a")
+    with served(agent) as client:
+        sdk = client.openai()
+        messages: Any = [{"role": "user", "content": "Hi there"}]
+        chat = sdk.chat.completions.create(model="a", messages=messages)
+        assert chat.usage is not None and chat.usage.prompt_tokens > 2 and 3 < chat.usage.completion_tokens < 9
+        assert chat.usage.total_tokens == chat.usage.prompt_tokens + chat.usage.completion_tokens
+        response = sdk.responses.create(model="a", input="Hi there")
+        assert response.usage is not None and response.usage.total_tokens == chat.usage.total_tokens
+        assert sum(day["input_tokens"] for day in client.get("/usage").json()["days"]) == 0
+
+
 def test_messages_of_the_client_stand_behind_the_prompt_of_the_agent() -> None:
     for one in shop(Reply(Message("assistant", "Hello."), Usage(12, 3, 8))):
         done = one.openai.chat.completions.create(

@@ -26,6 +26,7 @@ from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.owner import Owner
+from agentkit.server.request_runs.answer_usage import answer_usage
 from agentkit.server.request_runs.client_tools import (
     ClientTool,
     pause_at_client_calls,
@@ -65,7 +66,7 @@ class RequestAnswer:
     """Calls of client tools; empty if the run finished with an answer."""
     finish_reason: str
     usage: Usage
-    """Usage of the model calls of this request."""
+    """Usage of the model calls of this request, for the client; see `answer_usage`."""
     refusal: bool = False
     output: Any = None
     """The output of the agent as JSON data."""
@@ -210,6 +211,7 @@ class RequestRun:
             Exception: The error that ended the run.
         """
         answer = await self._answer(on_event)
+        answer.usage = answer_usage(self.usage, self.messages, answer.text)
         if self.form is not None:
             self._outcome["response"] = self.form.whole(answer)
         return answer
