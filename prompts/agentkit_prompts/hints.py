@@ -37,6 +37,7 @@ DOORS = (
     "agentkit.testing",
     "agentkit.observing",
     "agentkit.agent_files",
+    "agentkit.evals",
     "agentkit.inspector",
     "agentkit.memory.recall",
     "agentkit.prompts.chat_templates",

@@ -93,6 +93,7 @@ def test_no_field_is_red_before_an_input(page: Page, serve: Serve) -> None:
 
 def test_the_text_at_a_cache_border_has_no_empty_lines(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(shop())}#/session/ada/3?tab=layers")
+    page.locator(".cache-mark").first.wait_for(state="attached")
     distances = page.locator(".cache-mark").evaluate_all(
         """(marks) => marks.map((mark) => {
           const shown = (one, next) => { while ((one = one[next]) && !one.matches(".piece")); return one; };

@@ -213,4 +213,4 @@ def test_a_memory_that_no_prompt_shows_and_options_without_one_are_refused() -> 
         placed.run_sync("x", memory="folder")  # type: ignore[arg-type]
     limited = Agent(model, "x", memory=lambda query: [], recall=RecallOptions(roles=("assistant",)))
     assert limited.with_changes(memory=None).memory is None
-    assert limited.with_changes(memory=lambda query: []).recall == limited.recall
+    assert limited.with_changes(memory=lambda query: []).definition.recall == limited.definition.recall

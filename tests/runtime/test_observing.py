@@ -161,7 +161,7 @@ async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spa
     ]
     run = spans.one("invoke_agent shop")
     assert run["gen_ai.operation.name"] == "invoke_agent" and run["gen_ai.conversation.id"] == session.id
-    assert run["session.id"] == session.id and "user.id" not in run
+    assert run["session.id"] == session.id and run["user.id"] == "local"
     assert run["agentkit.run.id"] == result.run_id
     assert run["gen_ai.usage.input_tokens"] == 340 == result.usage.input_tokens
     call = spans.one("chat scripted")

@@ -104,7 +104,7 @@ def test_a_time_limit_of_a_request_is_finite(value: float) -> None:
         lambda: Price(-1, 2, None, None, 5, 6),  # type: ignore[call-arg]
         lambda: ModelSettings("x"),  # type: ignore[misc]
         lambda: Summarise(ScriptedModel(["x"]), 5),  # type: ignore[misc]
-        lambda: Limits(1, 2, 3, 4, 5, 6, 7, 8, 9, "raise", 11, step=3),  # type: ignore[call-arg]
+        lambda: Limits(1, 2, 3, 4, 5, 6, 7, 8, 9, "raise", "report", 12, step=3),  # type: ignore[call-arg]
     ],
 )
 def test_too_many_positional_arguments_are_no_unknown_options(make: Callable[[], Any]) -> None:

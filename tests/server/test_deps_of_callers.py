@@ -97,7 +97,7 @@ def test_a_run_that_waits_gets_new_deps_of_the_same_caller(run_service: RunServi
         (call,) = ended(client, run["id"])["waiting"]
         client.post(f"/runs/{run['id']}/decisions", {"decisions": {call["id"]: {"approve": True}}})
         assert ended(client, run["id"])["status"] == "finished"
-        everything = "approve+metrics+read+run"
+        everything = "approve+metrics+play+read+run"
         assert seen(agent) == f"local|ada|s|{everything}|{{}}|desk local|ada|s"
 
 

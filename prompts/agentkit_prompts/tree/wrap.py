@@ -29,8 +29,8 @@ _NOTHING = Rendered.from_text("")
 class WrapPrompt(BasePrompt):
     """Prompts inside a template, which shows their renderings, joined by line breaks, as `wrapped_str`.
 
-    The text of the renderings is never compiled; their media and origins are kept. If all renderings are empty, or
-    white space only, the wrapper renders nothing, unless `keep_empty` is True.
+    The text of the renderings is never compiled; their media and origins are kept. If all renderings are empty,
+    the wrapper renders nothing, unless `keep_empty` is True.
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
@@ -107,7 +107,7 @@ class WrapPrompt(BasePrompt):
 def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
     """Join the renderings of the wrapped prompts, and render the template around them; see `WrapPrompt.keep_empty`."""
     # Media have markers in the text.
-    if not wrap.keep_empty and not any(child.text and not child.text.isspace() for child in children):
+    if not wrap.keep_empty and not any(child.text for child in children):
         return _NOTHING
     around = wrap.template.around("wrapped_str", ctx.locale)
     # Most templates are text around `wrapped_str`. Rendering them by the engine would double the time of a turn with a

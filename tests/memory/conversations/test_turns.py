@@ -167,7 +167,7 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory, databa
     item_ids = {item.text: item.id for item in StoreProbe(either).items()}
     ids, aside = [item_ids["three"], item_ids["theirs"]], item_ids["aside"]
     with database.read() as connection:
-        scopes = readable_ids(connection, either.scope)
+        scopes = readable_ids(connection, session.scope)
         (three,) = read_items(connection, ids, scopes, 0.0)
         assert (three.kind, three.conversation, three.branch, three.position) == ("turn", "chat", "main", 3)
         around = read_around(connection, [three], scopes, 0.0)

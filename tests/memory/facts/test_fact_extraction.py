@@ -237,8 +237,9 @@ def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp
 
 
 def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memory) -> None:
+    facts = either.within(either.session("s").scope).facts
     for number in range(120):
-        either.facts.add(f"Fact number {number} is about {'zebras' if number == 3 else 'tea'}.")
+        facts.add(f"Fact number {number} is about {'zebras' if number == 3 else 'tea'}.")
     reader = Reader()
     say(either, "What do zebras eat?")
     either.worker(reader).drain()

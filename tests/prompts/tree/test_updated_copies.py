@@ -95,6 +95,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "name": st.sampled_from([None, "a name"]),
     "volatility": st.sampled_from([None, "static", "turn"]),
     "fence": st.booleans(),
+    "keep_empty": st.booleans(),
     "size": some.sizes(maximum=True),
     "wrapped_prompts": st.lists(some.prompts(max_leaves=2), max_size=3).map(tuple),
     "examples": st.lists(st.builds(Example, some.hostile_texts(1), some.hostile_texts(1)), max_size=2).map(tuple),
