@@ -419,7 +419,7 @@ def test_a_wrapper_of_empty_prompts_renders_nothing_unless_it_is_kept() -> None:
         (WrapPrompt([], tags), ""),
         (WrapPrompt([], tags, keep_empty=True), "<docs></docs>"),
         (WrapPrompt([memo, KnowledgePrompt(), TextPrompt("")], tags), ""),
-        (WrapPrompt([TextPrompt(" \n")], tags), "<docs> \n</docs>"),
+        (WrapPrompt([TextPrompt(" ")], tags), "<docs> </docs>"),
         (WrapPrompt([memo, TextPrompt("x")], tags), "<docs>\nx</docs>"),
         (WrapPrompt([inner], tags), ""),
         (WrapPrompt([kept_inner], tags), "<docs><i></i></docs>"),
