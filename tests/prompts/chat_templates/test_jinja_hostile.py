@@ -184,7 +184,7 @@ def little_memory() -> Iterator[None]:
 
 @pytest.mark.untraced  # as many steps as the limits allow, each of them traced
 @pytest.mark.parametrize(
-    "source", spread(thinned([*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())]), 4)
+    "source", spread(thinned([*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())], 4), 2)
 )
 def test_a_hostile_template_ends_in_a_typed_error(source: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
@@ -236,7 +236,7 @@ WORKS = {
 
 
 @pytest.mark.untraced
-@for_cases("source", thinned([*WORKS.values()]))
+@for_cases("source", thinned([*WORKS.values()], 3))
 def test_work_that_is_done_in_one_place_and_repeated_in_another_ends_soon(source: str) -> None:
     start = thread_time()
     with suppress(ChatTemplateError):
