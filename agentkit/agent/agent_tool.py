@@ -111,8 +111,8 @@ class AgentAsTool:
             "deps": context.deps,
             "on_event": self._listener(outer, context),
             "approve": _no_approver,
+            "outer": getattr(context.run, "as_outer", None),
         }
-        options["outer"] = getattr(context.run, "as_outer", None)
         inner = None
         if outer is not None:
             inner = outer.inner_run(context.call_id)

@@ -23,10 +23,11 @@ from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
+from agentkit.model_evaluation.evaluation_run import first_error
 from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.engine.run_options import RUN, RunOptions, check_options
+from agentkit.run.engine.run_options import RESUME, RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -68,9 +69,9 @@ async def evaluate(
         concurrency: Maximum number of concurrent runs.
         rate: Maximum number of runs that start per second; None for no limit.
         money: Maximum US dollars of all runs: no further run starts after it is spent. None for no limit.
-        out: File of JSON lines that stores every outcome at once, and next to it a folder `NAME.runs` with a journal
-            per run. A call with an existing file continues: stored outcomes are not run again, and a run that was
-            interrupted, such as by a kill, continues from its journal.
+        out: File of JSON lines that stores the outcome of every finished run at once, and next to it a folder
+            `NAME.runs` with a journal per run. A call with an existing file continues: stored outcomes are not run
+            again, and a run that failed or was interrupted, such as by a kill, continues from its journal.
         progress: True for a progress bar on stderr (extra `cli`); or a function that receives an `EvaluationProgress`
             after every run.
         **options: Options of each run, such as `deps`; see `RunOptions`. A row with a user sets `user`.
@@ -157,7 +158,7 @@ class _Evaluation:
                     group.create_task(self._work(waiting, total))
         except* (EvaluationError, *_DEFINITION_ERRORS) as errors:
             # All workers fail for the same reason.
-            raise next(iter(_leaves(errors))) from None
+            raise first_error(errors) from None
         outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
         report = EvaluationReport(self._agent.name, outcomes, tuple(sorted(self._problems)), self._reused)
         if len(outcomes) < total:
@@ -170,7 +171,8 @@ class _Evaluation:
     def _reuse(self, key: tuple[int, int], file: OutcomeFile) -> None:
         """Take the outcome of a run from the file, if it is stored."""
         outcome = file.stored(key, self._rows[key[0]])
-        if outcome is not None:
+        # A score without a value failed: the run is scored again from its journal, without a model call.
+        if outcome is not None and outcome.scores.keys() == self._scores.keys():
             self._outcomes[key] = outcome
             self._reused += 1
             self._spent += outcome.usage.money or 0.0
@@ -184,7 +186,8 @@ class _Evaluation:
             self._outcomes[key] = outcome
             self._spent += outcome.usage.money or 0.0
             self._failed += bool(outcome.error)
-            if self._file is not None:
+            # The next call with this file continues the failed run: its error can be temporary.
+            if self._file is not None and not outcome.error:
                 self._file.store(key, outcome)
             if self._listener is not None:
                 self._listener(EvaluationProgress(len(self._outcomes), total, self._failed))
@@ -230,9 +233,9 @@ class _Evaluation:
             journal = self._file.journal(key)
             options["journal"] = journal
             if journal.exists() and journal.stat().st_size:
-                for name in ("user", "tenant", "scope", "history", "run_id"):
-                    options.pop(name, None)
-                return await self._agent.resume(journal, **options)
+                # The journal contains the other options, such as the user.
+                resume_options: Any = {name: value for name, value in options.items() if name in RESUME}
+                return await self._agent.resume(journal, **resume_options)
             options["run_id"] = self._file.run_id(key)
         user_input: Any = row.user_input
         if row.history:
@@ -256,15 +259,6 @@ class _Evaluation:
             values[name] = Score(float(score.value), str(score.reason))
         except Exception as error:
             self._problems.append((row.id, name, f"{type(error).__name__}: {error}"))
-
-
-def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    """Yield the errors of a group and of the groups inside of it."""
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
 
 
 def _named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:

@@ -87,7 +87,9 @@ def choice(row: EvalRow, result: RunResult[Any]) -> Score:
 
 def contains(row: EvalRow, result: RunResult[Any]) -> Score:
     """Return the share of the texts in `expected` (a text or a list) that the answer contains, in any case."""
-    texts = row.expected if isinstance(row.expected, list | tuple) else [row.expected]
+    texts = _expected(row)
+    if not isinstance(texts, list | tuple):
+        texts = [texts]
     answer = text_of(result).casefold()
     missing = [str(text) for text in texts if str(text).casefold() not in answer]
     reason = ""
@@ -98,16 +100,17 @@ def contains(row: EvalRow, result: RunResult[Any]) -> Score:
 
 def json_equal(row: EvalRow, result: RunResult[Any]) -> Score:
     """Return 1 if the answer is JSON data that equals `expected`, in any order of names."""
-    answer = json_of(result.output)
+    expected, answer = _expected(row), json_of(result.output)
+    if isinstance(expected, str):
+        expected = json.loads(expected)
     if isinstance(answer, str):
         try:
             answer = json.loads(answer)
         except ValueError as error:
             return Score(0, f"the answer is not JSON: {error}")
-    expected = row.expected
-    if isinstance(expected, str):
-        expected = json.loads(expected)
-    return _equal(answer, expected)
+    if _same(answer, expected):
+        return Score(1)
+    return Score(0, f"expected {expected!r:.200}, got {answer!r:.200}")
 
 
 def matches(pattern: str) -> ScoreFunction:
@@ -140,8 +143,8 @@ def called(
 
     def score(row: EvalRow, result: RunResult[Any]) -> Score:
         calls = list(enumerate(_calls(result), 1))
-        right = [call for at, call in calls if _is_call(call, tool, arguments) and order in (None, at)]
-        if (times is None and right) or (times is not None and len(right) == times):
+        count = sum(_is_call(call, tool, arguments) and order in (None, at) for at, call in calls)
+        if count == times or (times is None and count):
             return Score(1)
         return Score(0, f"calls: {', '.join(_shown(call) for _, call in calls) or 'none'}")
 
@@ -155,9 +158,7 @@ def not_called(tool: str) -> ScoreFunction:
 
 def no_tool_errors(row: EvalRow, result: RunResult[Any]) -> Score:
     """Return 1 if no tool call failed."""
-    results = [step.answer[0] for step in result.journal.steps() if step.kind == "tool" and step.has_result]
-    failed = [each.name for each in results if each.status == "error"]
-    return Score(float(not failed), ", ".join(failed))
+    return Score(float(not result.tool_errors), "; ".join(map(str, result.tool_errors)))
 
 
 def max_steps(steps: int) -> ScoreFunction:
@@ -216,21 +217,26 @@ def _named(name: str, function: Callable[[EvalRow, RunResult[Any]], Any]) -> Sco
     return score
 
 
+def _expected(row: EvalRow) -> Any:
+    """Return the expected answer of a row.
+
+    Raises:
+        ValueError: The row has no expected answer, or an empty list.
+    """
+    if row.expected is None or row.expected in ([], ()):
+        raise ValueError("the row has no `expected`: add the answer, or use a score that does not compare it")
+    return row.expected
+
+
 def _compared(compare: Callable[[str, Any], float], row: EvalRow, result: RunResult[Any]) -> Score:
     answer = text_of(result)
     try:
-        value = compare(answer, row.expected)
+        value = compare(answer, _expected(row))
     except InContextError as error:
         raise ValueError(str(error)) from error
     if value:
         return Score(value)
     return Score(value, f"expected {row.expected!r:.200}, got {answer!r:.200}")
-
-
-def _equal(answer: Any, expected: Any) -> Score:
-    if _same(answer, expected):
-        return Score(1)
-    return Score(0, f"expected {expected!r:.200}, got {answer!r:.200}")
 
 
 def _same(first: Any, second: Any) -> bool:

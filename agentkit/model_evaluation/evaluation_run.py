@@ -28,7 +28,7 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.problems import at_row
 from agentkit_prompts.tokens.counter import TokenCounter, prompt_count
 
-__all__ = ["EvaluationRun"]
+__all__ = ["EvaluationRun", "first_error"]
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class EvaluationRun:
                 for _ in range(min(concurrency, len(self._rows))):
                     group.create_task(self._work(waiting))
         except* Exception as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         rows = [result for result in self._results if result is not None]
         evaluation = Evaluation(rows, self._usage, reused=len(self._reused))
         if self._failures:
@@ -337,7 +337,7 @@ def _has_no_connection(error: ModelError) -> bool:
     return isinstance(error, ModelUnavailable) and error.status is None
 
 
-def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
+def first_error(errors: BaseExceptionGroup[Any]) -> BaseException:
     """Return the first error of a group, which may contain groups."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):

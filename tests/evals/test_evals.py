@@ -181,7 +181,7 @@ def test_rows_are_read_from_files_and_reach_the_run(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         model = ScriptedModel([ToolCall(name="whoami", arguments={}), "ok"])
         agent = Agent(model, layers=OF_SHOP, tools=[whoami])
-        report = evaluate_sync(agent, tmp_path / name, [exact])
+        report = evaluate_sync(agent, tmp_path / name, [max_steps(2)])
         assert report.outcomes[0].row.tags == ("a", "b"), name
         texts = [message.text for message in model.requests[-1].messages]
         assert "You work for z." in texts[0] and texts[-1] == "ada", name
@@ -310,6 +310,42 @@ def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path)
         with pytest.raises(EvaluationError):
             change()
     assert len(asked) == 9
+
+
+def test_failed_runs_and_failed_scores_are_done_again_and_nothing_else(tmp_path: Path) -> None:
+    is_broken = True
+    asked: list[str] = []
+
+    def reply(composition: Any) -> Any:
+        text = composition.messages[-1].text
+        asked.append(text)
+        if is_broken and text == "second":
+            raise ConnectionError("no network")
+        return text
+
+    def strict(row: EvalRow, result: Any) -> float:
+        if is_broken and row.input == "third":
+            raise ZeroDivisionError
+        return 1
+
+    agent = Agent(ScriptedModel.repeat(reply), "x")
+    rows = [{"input": text, "expected": text} for text in ("first", "second", "third")]
+    options: Any = {"out": tmp_path / "out.jsonl", "concurrency": 1, "locale": "de", "tenant": "acme"}
+    with pytest.raises(ScoresFailed) as caught:
+        evaluate_sync(agent, rows, [exact, strict], **options)
+    assert [each.row.id for each in caught.value.report.failures] == ["2"]
+    is_broken = False
+    report = evaluate_sync(agent, rows, [exact, strict], **options)
+    assert report.reused == 1 and report.values("strict") == report.values("exact") == {"1": [1], "2": [1], "3": [1]}
+    assert asked == ["first", "second", "third", "second"]
+
+
+def test_a_row_without_an_expected_answer_has_no_value_of_scores_that_compare_it() -> None:
+    agent = Agent(ScriptedModel.repeat("None"), "x")
+    for score in (exact, contains, numeric, choice, json_equal):
+        for row in ({"input": "x"}, {"input": "x", "expected": []}):
+            with pytest.raises(ScoresFailed):
+                print(score, row, evaluate_sync(agent, [row], [score]))
 
 
 def test_no_run_starts_after_the_money_is_spent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`run_scope`: the tenant, the user and the memory for whom and in which a run acts."""
+"""`run_scope`: the scope of a run, which names its tenant and its user, and the memory in this scope."""
 
 from __future__ import annotations
 
