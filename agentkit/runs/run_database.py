@@ -70,6 +70,8 @@ _lenient_text = partial(str, encoding="utf-8", errors="replace")
 """Decoder of text, so that bytes that are no UTF-8 do not abort a statement."""
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
 _metadata = sa.MetaData()
+_LISTED = ("user", "agent", "tokens", "cost", "seconds")
+"""Columns of runs that have an index with the tenant and the number, for the filters and orders of lists."""
 runs_table = sa.Table(
     "agentkit_runs",
     _metadata,
@@ -107,7 +109,7 @@ runs_table = sa.Table(
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
-    *[sa.Index(f"ix_agentkit_runs_{name}", "tenant", name, "number") for name in conversions.LISTED],
+    *[sa.Index(f"ix_agentkit_runs_{name}", "tenant", name, "number") for name in _LISTED],
     sa.Index("ix_agentkit_runs_state", "state", "worker"),
     sqlite_autoincrement=True,
 )

@@ -398,39 +398,14 @@ def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.
         connection.execute(sa.text("UPDATE agentkit_runs SET agent = 'renamed'"))
         converted.append(1)
 
-    monkeypatch.setattr(conversions, "FORMAT", 5)
-    monkeypatch.setattr(conversions, "CONVERSIONS", {4: convert})
+    monkeypatch.setattr(conversions, "FORMAT", 2)
+    monkeypatch.setattr(conversions, "CONVERSIONS", {1: convert})
     for _ in range(2):
         assert RunStore(target).get("r").agent == "renamed"
     assert converted == [1]
-    monkeypatch.setattr(conversions, "FORMAT", 4)
-    with raises(RunStoreError, value=5):
+    monkeypatch.setattr(conversions, "FORMAT", 1)
+    with raises(RunStoreError, value=2):
         RunStore(target)
-
-
-def test_a_store_of_format_2_gets_the_columns_of_lists(opened: Any) -> None:
-    store = opened()
-    whole = run(
-        user="ada", state="failed", error=RunError("Bad", "x"), usage=Usage(1, 2, 3, 0.5), input=UserInput("Ä\0")
-    )
-    store.add(whole)
-    store.add(run("corrupt"))
-    columns = sa.select(run_database.runs_table).order_by(run_database.runs_table.c.number)
-    stored = store.database.work(lambda connection: connection.execute(columns).mappings().all())
-
-    def downgrade(connection: sa.Connection) -> None:
-        for name in conversions.LISTED:
-            connection.execute(sa.text(f"DROP INDEX ix_agentkit_runs_{name}"))
-        for name in ("error", "tokens", "cost", "seconds", "words", "locale"):
-            connection.execute(sa.text(f"ALTER TABLE agentkit_runs DROP COLUMN {name}"))
-        connection.execute(sa.text("UPDATE agentkit_runs SET usage = '{' WHERE run_id = 'corrupt'"))
-        connection.execute(sa.text("UPDATE agentkit_store SET format = 2"))
-
-    store.database.work(downgrade)
-    reopened = RunStore(store.database.engine)
-    converted = reopened.database.work(lambda connection: connection.execute(columns).mappings().all())
-    assert dict(converted[0]) == dict(stored[0]) and converted[1]["words"] == stored[1]["words"]
-    assert [one.run_id for one in reopened.listed(RunsWanted(tenant="acme", text="ä", order="cost")).runs] == ["r"]
 
 
 def test_the_newest_runs_of_a_tenant_are_read_by_an_index(tmp_path: Path) -> None:
