@@ -330,10 +330,11 @@ class Tool(ToolForms, Generic[P, R, D]):
             ToolArgumentError: The arguments are invalid; the message lists all problems.
             ToolError: `arguments` is neither text nor a mapping.
         """
-        check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
-        text = arguments or "{}"
-        if not isinstance(text, str):
-            text = text_of_arguments(self.name, text)
+        if isinstance(arguments, str):
+            text = arguments or "{}"
+        else:
+            check_types(ToolError, "Tool.validate", arguments=(arguments, Mapping, "JSON text or a mapping"))
+            text = text_of_arguments(self.name, arguments)
         valid = self._read_at_once(text)
         if valid is not None:
             return valid
