@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from time import process_time
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from agentkit.tools import (
     ToolResult,
 )
 from agentkit_tools.mcp.content import to_result
-from agentkit_tools.mcp.remote_tools import _Output
 from tests.tools.mcp.mcp_running import command, raw_command
 from tests.waiting import until
 
@@ -72,21 +70,6 @@ async def test_a_result_that_does_not_match_its_output_schema_is_an_error(
     assert result.status == "error"
     assert type(result.error) is MCPServerError
     assert told in str(result.content)
-
-
-def test_the_patterns_of_an_output_schema_are_compiled_once() -> None:
-    names = [f"x{number}" for number in range(100)]
-    patterns = {name: {"pattern": rf"^\p{{L}}{{1,{1 + number}}}$"} for number, name in enumerate(names)}
-    output = _Output({"type": "object", "properties": patterns})
-    answer = CallToolResult(content=[], structured_content=dict.fromkeys(names, "h"))
-
-    def seconds() -> float:
-        start = process_time()
-        assert output.problems(answer) == ""
-        return process_time() - start
-
-    first = seconds()
-    assert min(seconds() for _ in range(5)) < first / 10
 
 
 def test_a_number_that_no_json_has_is_shown_as_text() -> None:
