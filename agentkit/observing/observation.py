@@ -165,7 +165,7 @@ class Observation:
         names = model_attributes(model)
         attributes = {**run_attributes(journal.agent, journal.run_id, journal.session), **names}
         # Langfuse and Phoenix group traces by these two general names, and not by `gen_ai.conversation.id`.
-        if journal.session is not None:
+        if journal.session:
             attributes["session.id"] = journal.session
         if journal.scope is not None and journal.scope[1]:
             attributes["user.id"] = journal.scope[1]

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
-from agentkit.server.client_names import checked_name
+from agentkit.server.client_names import NAME_PATTERN, checked_name
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
@@ -39,6 +39,7 @@ _MAX_TOKEN = 512
 """Maximum characters of a token."""
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$")]
+_User = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 
 
 class _Part(BaseModel):
@@ -60,7 +61,7 @@ class TokenPart(_Part):
     name: _Name
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(repr=False)
     tenant: _Name
-    user: _Name | None = None
+    user: _User | None = None
     agents: list[_Name] | None = None
     scopes: list[Permission] = Field(min_length=1)
 
@@ -249,7 +250,7 @@ def add_token(
 
 def _with_token(text: str, fields: Mapping[str, Any]) -> str:
     """Return the text of an access file with one more token; comments and order of the file stay."""
-    rows = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
+    rows = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value is not None]
     entry = "  - " + "\n    ".join(rows) + "\n"
     # Text is inserted instead of a YAML dump, which would lose the comments of the file.
     if text and not text.endswith("\n"):

@@ -6,9 +6,11 @@ import re
 
 from agentkit.server.server_errors import Unprocessable
 
-__all__ = ["checked_name"]
+__all__ = ["NAME_PATTERN", "checked_name"]
 
-_NAME = re.compile(r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}")
+NAME_PATTERN = r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}"
+"""Pattern of the names of users and sessions."""
+_NAME = re.compile(NAME_PATTERN)
 
 
 def checked_name(name: str, param: str) -> str:

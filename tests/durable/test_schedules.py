@@ -31,7 +31,9 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
     agent = Agent(ScriptedModel.repeat(lambda sent: f"did {sent.user.text}"), "You work.", name="nightly")
     runs = working(agent)
     await runs.schedule(agent, "the old work", name="often", cron="0 0 1 1 *")
-    await runs.schedule("nightly", "the work", name="often", cron="* * * * * *", tenant="acme", priority=7)
+    await runs.schedule(
+        "nightly", "the work", name="often", cron="* * * * * *", tenant="acme", user="ada", locale="de", priority=7
+    )
     await runs.schedule(agent, "rare work", name="rarely", cron="0 6 29 2 *", timezone="Europe/Berlin")
     often, rarely = await runs.schedules()
     assert (often.name, often.agent, often.cron, often.timezone) == ("often", "nightly", "* * * * * *", "UTC")
@@ -49,6 +51,7 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
     assert await asyncio.to_thread(command, url, "unschedule", "often") == [{"unscheduled": "often"}]
     assert [one.name for one in await runs.schedules()] == ["rarely"]
     assert len({info.run_id for info in found}) == len(found)
+    assert {(info.tenant, info.user, info.locale) for info in found} == {("acme", "ada", "de")}
     for info in found:
         assert info.run_id.startswith("often/20") and (await runs.handle(info.run_id).result()).output == "did the work"
 

@@ -13,6 +13,7 @@ from agentkit.agent_files import load_agent
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.server import Access, Server, add_token
+from agentkit.server.server_errors import AccessFileError
 from tests.raising import raises
 from tests.runtime.scripts import calling
 from tests.server.conftest import RunService
@@ -88,6 +89,35 @@ def test_deps_are_created_for_the_verified_caller_of_each_endpoint(tmp_path: Pat
         for address, body in (("/v1/chat/completions", {**chat, "user": "bob"}), ("/runs", {**run, "user": "bob"})):
             assert client.post(address, body, ada).status_code == 403
         assert len(agent.chain.model.requests) == before  # type: ignore[attr-defined]
+
+
+def test_a_request_with_results_of_client_tools_has_no_session() -> None:
+    """The conversation of such a request is a session of its run, which no client and no tool knows."""
+    client_tool = {"type": "function", "function": {"name": "theirs", "parameters": {"type": "object"}}}
+    agent = Agent(ScriptedModel([calling("theirs"), calling("look"), "ok"]), "x", tools=[look], name="desk")
+    with served(agent, deps=Shop) as client:
+        body = {"model": "desk", "user": "ada", "tools": [client_tool]}
+        asked = [{"role": "user", "content": "Hi"}]
+        reply = client.post("/v1/chat/completions", {**body, "messages": asked}).json()["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": reply["tool_calls"][0]["id"], "content": "x"}
+        answer = client.post("/v1/chat/completions", {**body, "messages": [*asked, reply, result]})
+        assert answer.status_code == 200, answer.text
+    everything = "approve+metrics+play+read+run"
+    assert seen(agent) == f"local|ada||{everything}|{{}}|desk local|ada|"
+
+
+def test_a_token_can_belong_to_each_user_that_a_request_can_name(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    agent = Agent(ScriptedModel.repeat("ok"), "x", name="desk")
+    users = ("auth0:17", "~ada", "=a+b", "@ada", "_", "a" * 128)
+    tokens = {user: add_token(path, f"t{at}", "acme", user=user) for at, user in enumerate(users)}
+    with served(agent, access=Access(path)) as client:
+        for user, token in tokens.items():
+            assert client.post("/runs", {"agent": "desk", "input": "Hi", "user": user}, token).status_code == 202, user
+    # An empty name, such as of an empty variable of a shell, must not become a token of all users.
+    for user in ("", " ", ".ada", "a|b", "a/b", "ada\n", "a" * 129):
+        with raises(AccessFileError, path=str(path)):
+            add_token(path, "other", "acme", user=user)
 
 
 def test_a_run_that_waits_gets_new_deps_of_the_same_caller(run_service: RunService) -> None:

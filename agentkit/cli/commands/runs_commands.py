@@ -55,6 +55,7 @@ def list_(
     ] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     inside: Annotated[str | None, typer.Option(metavar="RUN", help="Only runs of inner agents of this run.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
@@ -64,7 +65,7 @@ def list_(
 
     Example: agentkit runs list --url sqlite:///runs.db --state waiting
     """
-    filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
+    filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "user": user, "session": session}
     if inside is None:
         records = run_blocking(_runs(url).list_runs(**filters, limit=limit))
     else:
@@ -78,9 +79,9 @@ def list_(
         return
     rows = []
     for record in records:
-        owner = record.agent, record.tenant or "", record.session or ""
+        owner = record.agent, record.tenant, record.user, record.session or ""
         rows.append((record.run_id, record.state, *owner, _time(record.created_at), _reason(record)))
-    put_table(("run", "state", "agent", "tenant", "session", "started", "reason"), rows)
+    put_table(("run", "state", "agent", "tenant", "user", "session", "started", "reason"), rows)
 
 
 def _reason(record: RunRecord) -> str:

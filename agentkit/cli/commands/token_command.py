@@ -22,7 +22,9 @@ def token(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="User that the token is bound to.")] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="SCOPE", help="run, read, approve or metrics. Repeatable; `run` and `read` by default."),
+        typer.Option(
+            metavar="SCOPE", help="run, read, approve, play or metrics. Repeatable; `run` and `read` by default."
+        ),
     ] = None,
     access: Annotated[Path | None, typer.Option(metavar="FILE", help="The access file.")] = None,
     as_json: AsJson = False,

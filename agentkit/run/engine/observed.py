@@ -87,7 +87,7 @@ class ObservedSteps(RunSteps):
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         session = None
         if self._setup.session is not None:
-            session = self._setup.session.id
+            session = self._setup.session.id or None
         is_streamed = self._run.sink is not None and step is not None
         with self._observer.model_call(model, composition, session=session, is_streamed=is_streamed) as call:
             self._model_call = call

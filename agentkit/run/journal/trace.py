@@ -101,7 +101,7 @@ def _span(step: JournalStep) -> TraceSpan | None:
 def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:
     """Return the attributes of a run at its start."""
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
-    if session is not None:
+    if session:
         attributes["gen_ai.conversation.id"] = session
     return attributes
 

@@ -388,8 +388,9 @@ class RequestRun:
                 param="messages",
                 code="invalid_messages",
             )
-        # A run without input continues a session, so the messages of the request become a session of this run.
-        session = Session(conversation=Conversation(self.messages))
+        # A run without input continues a session, so the messages of the request become a session of this run. It has
+        # no id: tools and spans must not report a session that the client does not have.
+        session = Session("", Conversation(self.messages))
         if self.kwargs:
             session.keep_kwargs(self.kwargs)
         options["session"] = session
