@@ -9,6 +9,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import AgentTools
+from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits, checked_limits
 from agentkit.run.parts.run_context import with_memory_prompts
@@ -217,5 +218,14 @@ def _checked_definition(
         )
     agent_tools = AgentTools(tools, chain.answer)
     return AgentDefinition(
-        name, chain, agent_tools, checked_limits(limits), memory, recall, compaction, instructions, settings
+        name,
+        chain,
+        agent_tools,
+        checked_limits(limits),
+        memory,
+        recall,
+        compaction,
+        instructions,
+        settings,
+        AgentVersion(chain, agent_tools),
     )

@@ -12,7 +12,6 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
-from agentkit.durable.agent_version import version_of
 from agentkit.durable.mapping import MapReport, mapped
 from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
@@ -111,7 +110,7 @@ class Runs(metaclass=Hinted):
         if deps is not None or agent.definition.deps is None:
             source = DepsSource(deps)
             source.check(agent.definition.tools.tools.values())
-        self.agents.add(AddedAgent(agent, version or version_of(agent), source, sessions, approval_timeout))
+        self.agents.add(AddedAgent(agent, version or agent.definition.version.id, source, sessions, approval_timeout))
         agent.runs = self
 
     # Runs

@@ -14,7 +14,6 @@ from typing import Any
 from typing_extensions import Unpack
 
 from agentkit.agent.agent import Agent
-from agentkit.durable.agent_version import version_of
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.evals.eval_row import EvalRow, Rows, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError
@@ -95,7 +94,7 @@ async def evaluate(
         with ExitStack() as stack:
             file = None
             if out is not None:
-                conditions = {"agent": agent.name, "version": version_of(agent), "scores": sorted(functions)}
+                conditions = {"agent": agent.name, "version": agent.definition.version.id, "scores": sorted(functions)}
                 file = stack.enter_context(OutcomeFile(out, conditions))
             listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
             evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, options)

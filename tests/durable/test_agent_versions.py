@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from agentkit import Agent, Layers, ScriptedModel, Tool
-from agentkit.durable.agent_version import version_of
 from agentkit.prompts import Example, ExamplesPrompt, Size, Template, TextPrompt, WrapPrompt
 from agentkit.prompts.example_selectors import KeywordSelector
 
 LONG = "Say more. " * 50
 PROGRAM = """
 from agentkit import Agent, Layers, ScriptedModel
-from agentkit.durable.agent_version import version_of
 from agentkit.prompts import ExamplesPrompt
 
 class Latest:
@@ -23,13 +21,13 @@ class Latest:
         return pool[-1:]
 
 layers = Layers(before_input=ExamplesPrompt(selector=Latest()))
-print(version_of(Agent(ScriptedModel(["x"]), layers=layers, name="a")))
+print(Agent(ScriptedModel(["x"]), layers=layers, name="a").definition.version.id)
 """
 
 
 def version(layers: Any, **options: Any) -> str:
     options["layers" if isinstance(layers, Layers) else "instructions"] = layers
-    return version_of(Agent(ScriptedModel(["x"]), name="a", **options))
+    return Agent(ScriptedModel(["x"]), name="a", **options).definition.version.id
 
 
 def test_a_change_far_inside_of_a_prompt_is_another_version(tmp_path: Path) -> None:

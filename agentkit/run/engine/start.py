@@ -139,7 +139,15 @@ def new_journal(
         names = scope.names
     if session is not None:
         session_id = session.id
-    return Journal(definition.name, run_id, ctx, session=session_id, continues_session=user_input is None, scope=names)
+    return Journal(
+        definition.name,
+        run_id,
+        ctx,
+        session=session_id,
+        continues_session=user_input is None,
+        scope=names,
+        version=definition.version,
+    )
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:

@@ -26,6 +26,7 @@ from agentkit.run.journal.journal_lines import (
 from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps, unfinished_calls
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import TraceSpan, run_attributes, trace, usage_attributes
+from agentkit.run.parts.agent_version import AgentVersion, RecordedVersion
 from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -37,6 +38,7 @@ __all__ = ["Journal", "inner_id", "inner_line", "tool_error_count"]
 
 _MAX_DEPTH = 100
 """Maximum depth of journals inside of each other."""
+_UNKNOWN_VERSION = RecordedVersion()
 _new = tuple.__new__
 _FILE_ADVICE = "; a file is read with Journal.read(path)"
 
@@ -77,6 +79,7 @@ class Journal(metaclass=Hinted):
 
     __slots__ = (
         "_pickling_problem",
+        "_version",
         "_write",
         "agent",
         "context",
@@ -99,6 +102,7 @@ class Journal(metaclass=Hinted):
         session: str | None = None,
         continues_session: bool = False,
         scope: tuple[str, ...] | None = None,
+        version: AgentVersion | RecordedVersion = _UNKNOWN_VERSION,
     ) -> None:
         self.agent = agent
         self.run_id = run_id
@@ -111,6 +115,7 @@ class Journal(metaclass=Hinted):
         self.file: Path | None = None
         self.lines = 0
         self.has_layers = False
+        self._version = version
         self._write: Callable[[str, tuple[str, ...]], object] | None = None
         self._pickling_problem = ""
 
@@ -160,10 +165,23 @@ class Journal(metaclass=Hinted):
             session=self.session,
             continues_session=self.continues_session,
             scope=self.scope,
+            version=self._version,
         )
         copied.entries = [*self.entries]
         copied.inner = {call: journal.copy() for call, journal in self.inner.items()}
         return copied
+
+    @property
+    def version(self) -> str:
+        """Version of the agent: a hash of its prompts, tools, output type, model and settings; see `Runs.add`."""
+        return self._version.id
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """Hash of each prompt and of each tool schema, by the name of the part, such as `system.persona` or
+        `tools.search`. Tools that each run creates are left out.
+        """
+        return self._version.hashes
 
     @property
     def unfinished(self) -> tuple[ToolCall, ...]:
@@ -262,6 +280,8 @@ class Journal(metaclass=Hinted):
             "session": self.session,
             "continues_session": self.continues_session,
             "scope": self.scope,
+            "version": self.version,
+            "parts": dict(self.parts),
         }
         return head_line(names, context)
 
@@ -335,6 +355,7 @@ class Journal(metaclass=Hinted):
             session=session,
             continues_session=bool(head["continues_session"]),
             scope=scope,
+            version=RecordedVersion(str(head.get("version", "")), dict(head.get("parts", {}))),
         )
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from agentkit.run.parts.agent_tools import AgentTools
+from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.limits import Limits
 from agentkit_prompts.tree.leaves import AnyPrompt
@@ -36,6 +37,8 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """System prompt, from which the layers are built again if memory or compaction change; None if layers are set."""
     settings: ModelSettings
     """Default settings of the model; `chain.model` has them already."""
+    version: AgentVersion
+    """Versions of the agent and of its parts."""
     deps: DepsSource | None = None
     """Deps of runs without the option `deps`; None if these runs have no deps."""
 
