@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,7 @@ def _form(report: EvaluationReport) -> dict[str, Any]:
     return {
         "agent": report.agent,
         "reused": report.reused,
+        "overhead": asdict(report.overhead),
         "scores": {
             name: {
                 "rows": summary.rows,

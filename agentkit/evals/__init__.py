@@ -7,10 +7,11 @@ __getattr__, __dir__, __all__ = exports(
     {
         "agentkit.evals.eval_row": "EvalRow",
         "agentkit.evals.evaluation_runner": "evaluate evaluate_sync",
-        "agentkit.evals.evaluation_errors": "EvaluationError RowsError",
+        "agentkit.evals.evaluation_errors": "EvaluationError JudgeError RowsError",
         "agentkit.evals.evaluation_report": (
-            "EvaluationReport EvaluationStopped Outcome ScoreDifference ScoreSummary ScoresFailed"
+            "EvaluationReport EvaluationStopped Outcome ScoreDifference ScoreProblem ScoreSummary ScoresFailed"
         ),
+        "agentkit.evals.model_judge": "Judge judge",
         "agentkit.evals.run_scores": (
             "Score called choice cites contains exact json_equal matches max_money max_steps max_tokens "
             "no_tool_errors not_called numeric recalled"

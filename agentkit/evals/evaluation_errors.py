@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit.errors import AgentError
+from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["EvaluationError", "RowsError", "listed"]
+__all__ = ["EvaluationError", "JudgeError", "RowsError", "listed"]
 
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
@@ -26,6 +27,19 @@ class RowsError(EvaluationError):
     def __init__(self, problems: Sequence[tuple[str, str]], path: str | None = None) -> None:
         text = listed([f"{place}: {problem}" for place, problem in problems])
         super().__init__(f"invalid rows: {text}", path=path, name=problems[0][0], problems=problems)
+
+
+class JudgeError(EvaluationError):
+    """A judge answered without a valid verdict, also after a repair. The other rows were judged.
+
+    Attributes:
+        usage: Usage of the calls of the judge.
+    """
+
+    def __init__(self, judge: str, error: Exception) -> None:
+        super().__init__(f"the judge {judge!r:.60} returned no valid verdict: {error}", name=judge)
+        usage = getattr(error, "usage", None)
+        self.usage = usage if isinstance(usage, Usage) else NO_USAGE
 
 
 def listed(texts: Sequence[str]) -> str:

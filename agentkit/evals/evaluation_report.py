@@ -12,10 +12,18 @@ from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError, listed
 from agentkit.evals.run_scores import Score
 from agentkit.evals.score_statistics import Interval, mean_interval, pass_all, pass_at
-from agentkit.models.model import Usage
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.names import nearest
 
-__all__ = ["EvaluationReport", "EvaluationStopped", "Outcome", "ScoreDifference", "ScoreSummary", "ScoresFailed"]
+__all__ = [
+    "EvaluationReport",
+    "EvaluationStopped",
+    "Outcome",
+    "ScoreDifference",
+    "ScoreProblem",
+    "ScoreSummary",
+    "ScoresFailed",
+]
 
 _MAX_CELL = 60
 """Maximum characters of a cell of a table."""
@@ -41,6 +49,31 @@ class Outcome:
     steps: int
     """Number of model calls."""
     seconds: float
+    overhead: Usage = NO_USAGE
+    """Usage of the judges, which is no part of `usage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreProblem:
+    """A score without a value for one run."""
+
+    row: str
+    """Id of the row."""
+    repeat: int
+    """Number of the run of the row, from 0."""
+    score: str
+    """Name of the score."""
+    error: Exception
+    """The exception of the score, such as a `JudgeError`."""
+
+    def __str__(self) -> str:
+        place = f"row {self.row}"
+        if self.repeat:
+            place += f", repeat {self.repeat}"
+        text = str(self.error)
+        if not isinstance(self.error, EvaluationError):
+            text = f"{type(self.error).__name__}: {text}"
+        return f"{place}, score {self.score}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +113,8 @@ class EvaluationReport:
     agent: str
     """Name of the agent."""
     outcomes: Sequence[Outcome]
-    problems: Sequence[tuple[str, str, str]] = ()
-    """Id of the row, name of the score and problem of each score that raised an exception or returned no number."""
+    problems: Sequence[ScoreProblem] = ()
+    """Scores that raised an exception or returned no number."""
     reused: int = 0
     """Number of outcomes that the file contained already."""
 
@@ -99,6 +132,11 @@ class EvaluationReport:
     def usage(self) -> Usage:
         """Usage of all runs."""
         return sum((outcome.usage for outcome in self.outcomes), Usage())
+
+    @property
+    def overhead(self) -> Usage:
+        """Usage of the judges, which is no part of `usage`."""
+        return sum((outcome.overhead for outcome in self.outcomes), Usage())
 
     @property
     def failures(self) -> list[Outcome]:
@@ -250,9 +288,11 @@ class EvaluationReport:
         return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{suite}</testsuites>\n'
 
     def _costs(self) -> str:
-        usage = self.usage
-        money = "cost unknown" if usage.money is None else f"{usage.money:.4g} US dollars"
-        return f"{usage.input_tokens + usage.output_tokens:,} tokens, {money}"
+        costs = _cost(self.usage)
+        overhead = self.overhead
+        if overhead != NO_USAGE:
+            costs += f"; judges: {_cost(overhead)}"
+        return costs
 
     def _worst(self, name: str | None = None) -> list[tuple[Outcome, str, Score]]:
         """Return the lowest scores below 1, at most one page."""
@@ -273,8 +313,8 @@ class ScoresFailed(EvaluationError):
     """
 
     def __init__(self, report: EvaluationReport) -> None:
-        texts = [f"row {row}, score {score}: {problem}" for row, score, problem in report.problems]
-        places = [f"row {row}" for row, _, _ in report.problems]
+        texts = [str(problem) for problem in report.problems]
+        places = [f"row {problem.row}" for problem in report.problems]
         super().__init__(f"scores failed: {listed(texts)}", problems=list(zip(places, texts, strict=True)))
         self.report = report
 
@@ -297,6 +337,11 @@ class EvaluationStopped(EvaluationError):
 
 def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {row: math.fsum(each) / len(each) for row, each in values.items()}
+
+
+def _cost(usage: Usage) -> str:
+    money = "cost unknown" if usage.money is None else f"{usage.money:.4g} US dollars"
+    return f"{usage.input_tokens + usage.output_tokens:,} tokens, {money}"
 
 
 def _number(value: float | None) -> str:

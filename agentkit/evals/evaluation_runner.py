@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import Unpack
@@ -17,16 +18,18 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.evals.eval_row import EvalRow, Rows, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError
-from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoresFailed
+from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoreProblem, ScoresFailed
+from agentkit.evals.model_judge import Judge
 from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
+from agentkit.evals.stored_run import StoredRun, run_or_resume
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.model_evaluation.evaluation_run import first_error
 from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.engine.run_options import RESUME, RUN, RunOptions, check_options
+from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -67,7 +70,7 @@ async def evaluate(
         repeats: Runs of each row.
         concurrency: Maximum number of concurrent runs.
         rate: Maximum number of runs that start per second; None for no limit.
-        money: Maximum US dollars of all runs: no further run starts after it is spent. None for no limit.
+        money: Maximum US dollars of all runs and judges: no further run starts after it is spent. None for no limit.
         out: File of JSON lines that stores the outcome of every finished run at once, and next to it a folder
             `NAME.runs` with a journal per run. A call with an existing file continues: stored outcomes are not run
             again, and a run that failed or was interrupted, such as by a kill, continues from its journal.
@@ -94,7 +97,8 @@ async def evaluate(
         with ExitStack() as stack:
             file = None
             if out is not None:
-                conditions = {"agent": agent.name, "version": agent.definition.version.id, "scores": sorted(functions)}
+                version = agent.definition.version.id
+                conditions = {"agent": agent.name, "version": version, "scores": _score_names(functions)}
                 file = stack.enter_context(OutcomeFile(out, conditions))
             listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
             evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, options)
@@ -136,9 +140,11 @@ class _Evaluation:
         options: Any,
     ) -> None:
         self._agent, self._rows, self._scores = agent, rows, scores
+        self._positions = {name: number for number, name in enumerate(sorted(scores), 1)}
         self._pace, self._money, self._file, self._listener, self._options = pace, money, file, listener, options
         self._outcomes: dict[tuple[int, int], Outcome] = {}
-        self._problems: list[tuple[str, str, str]] = []
+        self._problems: list[ScoreProblem] = []
+        self._unscored: dict[tuple[int, int], Outcome] = {}
         self._reused = self._failed = 0
         self._spent = 0.0
 
@@ -159,7 +165,9 @@ class _Evaluation:
             # All workers fail for the same reason.
             raise first_error(errors) from None
         outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
-        report = EvaluationReport(self._agent.name, outcomes, tuple(sorted(self._problems)), self._reused)
+        order = {row.id: number for number, row in enumerate(self._rows)}
+        problems = sorted(self._problems, key=lambda each: (order[each.row], each.repeat, each.score))
+        report = EvaluationReport(self._agent.name, outcomes, tuple(problems), self._reused)
         if len(outcomes) < total:
             assert self._money is not None
             raise EvaluationStopped(report, self._spent, self._money)
@@ -170,20 +178,27 @@ class _Evaluation:
     def _reuse(self, key: tuple[int, int], file: OutcomeFile) -> None:
         """Take the outcome of a run from the file, if it is stored."""
         outcome = file.stored(key, self._rows[key[0]])
-        # A score without a value failed: the run is scored again from its journal, without a model call.
-        if outcome is not None and outcome.scores.keys() == self._scores.keys():
+        if outcome is None:
+            return
+        if outcome.scores.keys() == self._scores.keys():
             self._outcomes[key] = outcome
             self._reused += 1
-            self._spent += outcome.usage.money or 0.0
+        else:
+            # A score failed: it is computed again for the result in the journal, without a call of the agent.
+            self._unscored[key] = outcome
+        self._spent += _money(outcome)
 
     async def _work(self, waiting: Iterator[tuple[int, int]], total: int) -> None:
         for count, key in enumerate(waiting, 1):
             if self._money is not None and self._spent >= self._money:
                 return
             await self._pace.wait()
+            spent_before = 0.0
+            if key in self._unscored:
+                spent_before = _money(self._unscored[key])
             outcome = await self._outcome(key)
             self._outcomes[key] = outcome
-            self._spent += outcome.usage.money or 0.0
+            self._spent += _money(outcome) - spent_before
             self._failed += bool(outcome.error)
             # The next call with this file continues the failed run: its error can be temporary.
             if self._file is not None and not outcome.error:
@@ -213,51 +228,88 @@ class _Evaluation:
                 usage = spent
             run_id = getattr(getattr(error, "journal", None), "run_id", "")
         seconds = time.perf_counter() - start
-        if self._money is not None and usage.money is None and usage != NO_USAGE:
-            raise EvaluationError("money: the price of the model is unknown; pass the price to the model", name="money")
-        values: dict[str, Score] = {}
+        scoring = _Scoring(row, key, {}, NO_USAGE)
+        earlier = self._unscored.get(key)
+        if earlier is not None:
+            scoring = _Scoring(row, key, dict(earlier.scores), earlier.overhead)
         for name, function in self._scores.items():
             if result is None:
-                values[name] = Score(0.0, error_text)
-            else:
-                await self._add_score(row, name, function, result, values)
-        return Outcome(row, repeat, run_id, output, error_text, values, usage, steps, seconds)
+                scoring.values[name] = Score(0.0, error_text)
+            elif name not in scoring.values:
+                await self._add_score(name, function, result, scoring)
+        for spent_usage in (usage, scoring.usage):
+            if self._money is not None and spent_usage.money is None and spent_usage != NO_USAGE:
+                raise EvaluationError(
+                    "money: the price of the model is unknown; pass the price to the model", name="money"
+                )
+        return Outcome(
+            row, repeat, run_id, output, error_text, scoring.values, usage, steps, seconds, overhead=scoring.usage
+        )
 
     async def _result(self, row: EvalRow, key: tuple[int, int]) -> RunResult[Any]:
         """Run the row, or continue its interrupted run."""
         options = dict(self._options)
         if row.user:
             options["user"] = row.user
-        if self._file is not None:
-            journal = self._file.journal(key)
-            options["journal"] = journal
-            if journal.exists() and journal.stat().st_size:
-                # The journal contains the other options, such as the user.
-                resume_options: Any = {name: value for name, value in options.items() if name in RESUME}
-                return await self._agent.resume(journal, **resume_options)
-            options["run_id"] = self._file.run_id(key)
         user_input: Any = row.user_input
         if row.history:
             user_input = PromptContext(user_input=row.user_input, conversation=Conversation(row.history))
-        return await self._agent.run(user_input, **options)
+        return await run_or_resume(self._agent, user_input, self._stored_run(key), options)
 
-    async def _add_score(
-        self, row: EvalRow, name: str, function: ScoreFunction, result: RunResult[Any], values: dict[str, Score]
-    ) -> None:
+    def _stored_run(self, key: tuple[int, int], part: str = "") -> StoredRun | None:
+        """Return the id and the journal of a run; None without a file."""
+        if self._file is None:
+            return None
+        return self._file.run(key, part)
+
+    async def _add_score(self, name: str, function: ScoreFunction, result: RunResult[Any], scoring: _Scoring) -> None:
         """Add the value of a score, or the problem of a score that has no value."""
+        row, key = scoring.row, scoring.key
         try:
-            value: Any = function(row, result)
-            if inspect.isawaitable(value):
-                value = await value
+            if isinstance(function, Judge):
+                value: Any = await function.of_run(row, result, self._stored_run(key, f"score{self._positions[name]}"))
+            else:
+                value = function(row, result)
+                if inspect.isawaitable(value):
+                    value = await value
             score = value
             if not isinstance(score, Score):
                 score = Score(value)
+            scoring.usage += score.usage
             if not isinstance(score.value, int | float) or not math.isfinite(score.value):
-                self._problems.append((row.id, name, f"expected a number, got {score.value!r:.60}"))
-                return
-            values[name] = Score(float(score.value), str(score.reason))
+                raise EvaluationError(f"expected a number, got {score.value!r:.60}", name=name)
+            scoring.values[name] = Score(float(score.value), str(score.reason), score.usage)
         except Exception as error:
-            self._problems.append((row.id, name, f"{type(error).__name__}: {error}"))
+            spent = getattr(error, "usage", None)
+            if isinstance(spent, Usage):
+                scoring.usage += spent
+            self._problems.append(ScoreProblem(row.id, key[1], name, error))
+
+
+@dataclass(slots=True)
+class _Scoring:
+    """The scores of one run so far."""
+
+    row: EvalRow
+    key: tuple[int, int]
+    values: dict[str, Score]
+    usage: Usage
+    """Usage of the scores, also of scores that failed."""
+
+
+def _money(outcome: Outcome) -> float:
+    return (outcome.usage.money or 0.0) + (outcome.overhead.money or 0.0)
+
+
+def _score_names(functions: Mapping[str, ScoreFunction]) -> list[str]:
+    """Return the names of scores, and the versions of judges."""
+    names: list[str] = []
+    for name, function in functions.items():
+        version = ""
+        if isinstance(function, Judge):
+            version = f" {function.agent.definition.version.id}"
+        names.append(f"{name}{version}")
+    return sorted(names)
 
 
 def _named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:

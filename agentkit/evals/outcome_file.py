@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import asdict
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,8 +12,9 @@ from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.evaluation_report import Outcome
 from agentkit.evals.run_scores import Score
+from agentkit.evals.stored_run import StoredRun
 from agentkit.model_evaluation.answer_file import AnswerFile, Key, as_json
-from agentkit.models.model import Usage
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
 __all__ = ["OutcomeFile"]
@@ -28,7 +28,8 @@ class OutcomeFile:
 
     Args:
         path: Path of the file, which is created if missing.
-        conditions: Name and version of the agent, and names of the scores; they must be the same in each call.
+        conditions: Name and version of the agent, and names of the scores with versions of judges; they must be the
+            same in each call.
 
     Raises:
         InContextError: The file belongs to another evaluation, is corrupt, cannot be written, or is locked.
@@ -52,13 +53,21 @@ class OutcomeFile:
             self._file.close()
             raise
 
-    def run_id(self, key: Key) -> str:
-        """Return the id of a run: the same after a restart, so that idempotency keys are the same too."""
-        return hashlib.blake2b(f"{self._salt}\0{key[0]}\0{key[1]}".encode(), digest_size=16).hexdigest()
+    def run(self, key: Key, part: str = "") -> StoredRun:
+        """Return the id and the journal of a run.
 
-    def journal(self, key: Key) -> Path:
-        """Return the file of the journal of a run."""
-        return self._runs / f"{key[0] + 1}-{key[1] + 1}.jsonl"
+        Args:
+            key: Row and repeat.
+            part: Part of the outcome that the run contributes, such as a score; empty for the run of the agent.
+        """
+        # The id is the same after a restart, so that idempotency keys are the same too.
+        text = f"{self._salt}\0{key[0]}\0{key[1]}"
+        name = f"{key[0] + 1}-{key[1] + 1}"
+        if part:
+            text += f"\0{part}"
+            name += f".{part}"
+        run_id = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return StoredRun(run_id, self._runs / f"{name}.jsonl")
 
     def stored(self, key: Key, row: EvalRow) -> Outcome | None:
         """Return the stored outcome of a run; None if it is not stored.
@@ -76,7 +85,11 @@ class OutcomeFile:
                 name="rows",
             )
         try:
-            scores = {name: Score(float(value), str(reason)) for name, (value, reason) in line["scores"].items()}
+            usages = {name: Usage(**usage) for name, usage in line["score_usage"].items()}
+            scores = {
+                name: Score(float(value), str(reason), usages.get(name, NO_USAGE))
+                for name, (value, reason) in line["scores"].items()
+            }
             usage = Usage(**line["usage"])
             return Outcome(
                 row,
@@ -88,6 +101,7 @@ class OutcomeFile:
                 usage,
                 int(line["steps"]),
                 float(line["seconds"]),
+                Usage(**line["overhead"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
@@ -106,6 +120,10 @@ class OutcomeFile:
             "output": outcome.output,
             "error": outcome.error,
             "scores": {name: [score.value, score.reason] for name, score in outcome.scores.items()},
+            "score_usage": {
+                name: asdict(score.usage) for name, score in outcome.scores.items() if score.usage != NO_USAGE
+            },
+            "overhead": asdict(outcome.overhead),
             "usage": asdict(outcome.usage),
             "steps": outcome.steps,
             "seconds": outcome.seconds,

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from agentkit.evals.eval_row import EvalRow
 from agentkit.model_evaluation.scores import choice_match, exact_match, numeric_match
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Score:
     value: float
     """From 0 to 1 for most scores; True and False are 1 and 0."""
     reason: str = ""
+    usage: Usage = NO_USAGE
+    """Usage of the model calls of the score itself; `Outcome.overhead` contains it."""
 
 
 ScoreFunction: TypeAlias = "Callable[[EvalRow, RunResult[Any]], float | bool | Score | Awaitable[float | bool | Score]]"

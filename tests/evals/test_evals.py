@@ -254,7 +254,7 @@ def test_a_score_that_fails_names_its_row_and_the_other_rows_are_scored() -> Non
     with pytest.raises(ScoresFailed) as caught:
         evaluate_sync(Agent(ScriptedModel.repeat("ok"), "x"), rows, [wrong, raising])
     report: EvaluationReport = caught.value.report
-    assert [(row, score) for row, score, _ in report.problems] == [
+    assert [(problem.row, problem.score) for problem in report.problems] == [
         ("1", "wrong"),
         ("2", "wrong"),
         ("3", "wrong"),
