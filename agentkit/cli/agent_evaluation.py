@@ -14,6 +14,7 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
+from agentkit.cli.thresholds import thresholds_of
 from agentkit.evals import (
     EvaluationReport,
     EvaluationStopped,
@@ -79,24 +80,6 @@ def _scores_named(names: Sequence[str]) -> list[ScoreFunction]:
     return scores
 
 
-def _thresholds_of(options: Sequence[str]) -> dict[str, float]:
-    """Return the minimum means of `--fail-under NAME=VALUE`, by the name of the score.
-
-    Raises:
-        typer.BadParameter: An option is invalid.
-    """
-    thresholds: dict[str, float] = {}
-    for option in map(utf8, options):
-        name, mark, value = option.rpartition("=")
-        try:
-            thresholds[name] = float(value)
-        except ValueError:
-            mark = ""
-        if not mark:
-            raise typer.BadParameter(f"--fail-under {option!r:.60}: expected NAME=VALUE, such as exact=0.9")
-    return thresholds
-
-
 def refuse_options(options: Mapping[str, object], subject: str) -> None:
     """Refuse options that would be ignored."""
     names = ", ".join([f"--{name}" for name, value in options.items() if value is not None])
@@ -118,7 +101,7 @@ def evaluate_agent(
     """Evaluate the agent of `--agent`."""
     if rows is None or len(rows) != 1 or not scores:
         raise typer.BadParameter("--agent needs one --rows FILE, and at least one --score")
-    functions, minimums = _scores_named(scores), _thresholds_of(thresholds or ())
+    functions, minimums = _scores_named(scores), thresholds_of(thresholds or ())
     loaded = loaded_agent(agent, model=model)
     try:
         _report(loaded, Path(utf8(rows[0])), functions, minimums, as_json=as_json, files=files, options=options)

@@ -11,6 +11,10 @@ from agentkit.evals.evaluation_report import ScoresFailed as ScoresFailed
 from agentkit.evals.evaluation_report import ScoreSummary as ScoreSummary
 from agentkit.evals.evaluation_runner import evaluate as evaluate
 from agentkit.evals.evaluation_runner import evaluate_sync as evaluate_sync
+from agentkit.evals.judge_check import JudgeCheck as JudgeCheck
+from agentkit.evals.judge_check import LabelledRow as LabelledRow
+from agentkit.evals.judge_check import check_judge as check_judge
+from agentkit.evals.judge_check import check_judge_sync as check_judge_sync
 from agentkit.evals.model_judge import Judge as Judge
 from agentkit.evals.model_judge import judge as judge
 from agentkit.evals.run_scores import Score as Score

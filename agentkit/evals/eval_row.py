@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -17,7 +17,7 @@ from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import InContextError, KwargsError, MessageError, PromptError
 from agentkit_prompts.names import nearest
 
-__all__ = ["EvalRow", "Rows", "read_rows"]
+__all__ = ["EvalRow", "RowProblems", "Rows", "RowsFile", "input_problems", "read_rows"]
 
 _KWARG = "kwargs."
 """Prefix of the columns of a table that contain additional kwargs."""
@@ -63,33 +63,55 @@ class EvalRow(BaseModel):
         return UserInput(self.input, additional_kwargs=self.additional_kwargs)
 
 
-Rows: TypeAlias = "str | os.PathLike[str] | Iterable[EvalRow | Mapping[str, Any]]"
-"""Rows: a file of rows (`.yaml`, `.jsonl`, `.json`, `.csv`, `.tsv`), or the rows themselves."""
+AnyRow = TypeVar("AnyRow", bound=EvalRow)
+RowsFile: TypeAlias = str | os.PathLike[str]
+"""A file of rows (`.yaml`, `.jsonl`, `.json`, `.csv`, `.tsv`)."""
+Rows: TypeAlias = RowsFile | Iterable[EvalRow | Mapping[str, Any]]
+"""A file of rows, or the rows themselves."""
+RowProblems: TypeAlias = Callable[[AnyRow], Iterable[tuple[str, str]]]
+"""Function that returns column and text of each problem of a row."""
 
 
-def read_rows(rows: Rows, check: Any) -> list[EvalRow]:
+def input_problems(row: EvalRow, preflight: Callable[[UserInput], object]) -> list[tuple[str, str]]:
+    """Return column and text of each problem of the input of a row.
+
+    Args:
+        row: The row.
+        preflight: Function that raises `PromptError` if the agent cannot accept a `UserInput`.
+    """
+    try:
+        preflight(row.user_input)
+    except KwargsError as error:
+        return [(f"additional_kwargs.{name}", problem) for name, (problem, _) in error.problems.items()]
+    except PromptError as error:
+        return [("input", str(error))]
+    return []
+
+
+def read_rows(rows: RowsFile | Iterable[object], kind: type[AnyRow], problems_of: RowProblems[AnyRow]) -> list[AnyRow]:
     """Return valid rows with unique ids.
 
     A table has the columns `input`, `id`, `expected`, `user`, `tags` (separated by spaces) and `kwargs.NAME`.
 
     Args:
         rows: The rows, or their file.
-        check: Function that raises `PromptError` if the agent cannot accept the `UserInput` of a row.
+        kind: Type of the rows.
+        problems_of: Function that returns the problems of a valid row.
 
     Raises:
         RowsError: The file cannot be read, or rows are invalid. The error lists all problems with row and column.
     """
     problems: list[tuple[str, str]] = []
-    valid_rows: list[EvalRow] = []
+    valid_rows: list[AnyRow] = []
     ids: set[str] = set()
     for number, entry in enumerate(_entries(rows), 1):
-        row = _row(number, entry, problems)
+        row = _row(number, entry, kind, problems)
         if row is None:
             continue
         if row.id in ids:
             problems.append((f"row {number}.id", f"duplicate id {row.id!r:.60}"))
         ids.add(row.id)
-        _check_input(number, row, check, problems)
+        problems += [(f"row {number}.{column}", problem) for column, problem in problems_of(row)]
         valid_rows.append(row)
     if not valid_rows and not problems:
         problems.append(("rows", "no rows"))
@@ -98,7 +120,7 @@ def read_rows(rows: Rows, check: Any) -> list[EvalRow]:
     return valid_rows
 
 
-def _entries(rows: Rows) -> list[Any]:
+def _entries(rows: RowsFile | Iterable[object]) -> list[Any]:
     """Return the rows of a file, or the rows themselves, as mappings or `EvalRow`."""
     if not isinstance(rows, str | os.PathLike):
         return list(rows)
@@ -144,37 +166,27 @@ def _table_row(cells: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _row(number: int, entry: Any, problems: list[tuple[str, str]]) -> EvalRow | None:
+def _row(number: int, entry: Any, kind: type[AnyRow], problems: list[tuple[str, str]]) -> AnyRow | None:
     """Return a row with an id; None, and its problems, if it is invalid."""
-    if isinstance(entry, EvalRow):
+    if isinstance(entry, kind):
         row = entry
     else:
         if not isinstance(entry, Mapping):
             problems.append((f"row {number}", f"expected a mapping such as {{input: ...}}, got {type(entry).__name__}"))
             return None
         try:
-            row = EvalRow.model_validate(dict(entry))
+            row = kind.model_validate(dict(entry))
         except ValidationError as error:
             for detail in error.errors():
                 column = ".".join(map(str, detail["loc"]))
-                problems.append((f"row {number}.{column}", _column_problem(column, detail["msg"])))
+                problems.append((f"row {number}.{column}", _column_problem(column, detail["msg"], kind)))
             return None
     if not row.id:
         return row.model_copy(update={"id": str(number)})
     return row
 
 
-def _column_problem(column: str, message: str) -> str:
+def _column_problem(column: str, message: str, kind: type[EvalRow]) -> str:
     if message.startswith("Extra inputs"):
-        return f"unknown column{nearest(column, EvalRow.model_fields)}"
+        return f"unknown column{nearest(column, kind.model_fields)}"
     return message
-
-
-def _check_input(number: int, row: EvalRow, check: Any, problems: list[tuple[str, str]]) -> None:
-    try:
-        check(row.user_input)
-    except KwargsError as error:
-        for name, (problem, _) in error.problems.items():
-            problems.append((f"row {number}.additional_kwargs.{name}", problem))
-    except PromptError as error:
-        problems.append((f"row {number}.input", str(error)))

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
-from agentkit.evals.eval_row import EvalRow, Rows, read_rows
+from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
@@ -91,7 +91,7 @@ async def evaluate(
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
     if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
         raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
-    valid_rows = read_rows(rows, agent.chain.preflight)
+    valid_rows = read_rows(rows, EvalRow, lambda row: input_problems(row, agent.chain.preflight))
     try:
         pace = RequestPace(rate)
         with ExitStack() as stack:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Interval", "mean_interval", "pass_all", "pass_at"]
+__all__ = ["Interval", "kappa", "kappa_interval", "mean_interval", "pass_all", "pass_at"]
 
 _RESAMPLES = 2_000
 _MAX_DRAWS = 4_000_000
@@ -42,6 +43,59 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> Interval:
     draw = random.Random(seed)
     means = sorted([sum(draw.choices(values, k=count)) / count for _ in range(resamples)])
     return Interval(mean, _quantile(means, 0.025), _quantile(means, 0.975))
+
+
+def kappa(cells: Mapping[tuple[int, int], int], *, is_weighted: bool = False) -> float:
+    """Return Cohen's kappa of two raters; NaN if agreement by chance is complete, such as without rows.
+
+    Args:
+        cells: Number of rows by the levels that both raters chose, from 0.
+        is_weighted: True for quadratic weights: a difference of `d` levels counts `d` squared.
+    """
+    rows = sum(cells.values())
+    first: dict[int, int] = {}
+    second: dict[int, int] = {}
+    observed = 0
+    for (a, b), count in cells.items():
+        first[a] = first.get(a, 0) + count
+        second[b] = second.get(b, 0) + count
+        if is_weighted:
+            observed += count * (a - b) ** 2
+        elif a != b:
+            observed += count
+    # Disagreement of all pairs of rows, without a loop over the pairs of levels.
+    if is_weighted:
+        squares = sum([count * a * a for a, count in first.items()]) + sum(
+            [count * b * b for b, count in second.items()]
+        )
+        sums = sum([count * a for a, count in first.items()]) * sum([count * b for b, count in second.items()])
+        chance = rows * squares - 2 * sums
+    else:
+        chance = rows * rows - sum([count * second.get(a, 0) for a, count in first.items()])
+    if not chance:
+        return math.nan
+    return 1 - observed * rows / chance
+
+
+def kappa_interval(pairs: Sequence[tuple[int, int]], *, is_weighted: bool = False, seed: int = 0) -> Interval:
+    """Return Cohen's kappa and its interval by the percentile bootstrap over rows; see `kappa`.
+
+    Resamples whose kappa is undefined are left out.
+
+    Args:
+        pairs: The levels that both raters chose, from 0, one pair per row.
+        is_weighted: See `kappa`.
+        seed: Seed of the resamples.
+    """
+    count = len(pairs)
+    value = kappa(Counter(pairs), is_weighted=is_weighted)
+    if math.isnan(value):
+        return Interval(value, value, value)
+    draw = random.Random(seed)
+    resamples = max(200, min(_RESAMPLES, _MAX_DRAWS // count))
+    values = [kappa(Counter(draw.choices(pairs, k=count)), is_weighted=is_weighted) for _ in range(resamples)]
+    ordered = sorted([each for each in values if not math.isnan(each)])
+    return Interval(value, _quantile(ordered, 0.025), _quantile(ordered, 0.975))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -48,6 +48,36 @@ def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: P
     assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
 
 
+def test_a_judge_is_compared_with_labels_and_thresholds_decide(run: Run, folder: Path) -> None:
+    (folder / "judges.py").write_text(
+        "from agentkit import ScriptedModel\nfrom agentkit.evals import judge\n"
+        "verdicts = [{'reason': 'so', 'passed': True}, {'reason': 'no', 'passed': False}]\n"
+        "polite = judge(ScriptedModel.repeat(*verdicts), 'x')\n"
+        "free = judge(ScriptedModel([]), 'x', levels=None)\n"
+    )
+    (folder / "labels.csv").write_text("input,answer,label\nHi,a,pass\nHi,b,fail\nHi,c,fail\nHi,d,fail\n")
+    command = "--judge ./judges.py:polite --rows labels.csv --concurrency 1"
+    done = run("eval", *command.split(), "--fail-under", "agreement=0.7")
+    assert done.exit_code == 0 and "row 3: label fail, judge pass: so" in done.stdout, done
+    failed = run("eval", *command.split(), "--fail-under", "kappa=0.9", "--json")
+    assert failed.exit_code == 1 and "kappa is 0.500, below 0.9" in failed.stderr, failed
+    assert json.loads(failed.stdout)["confusion"] == [[2, 1], [0, 1]]
+    (folder / "wrong.csv").write_text("input,answer,label\nHi,a,perhaps\n")
+    for options, problem in (
+        ("--judge ./judges.py:polite", "--rows"),
+        (f"{command} --score exact", "--score"),
+        (f"{command} --agent x.yaml", "--agent"),
+        (f"{command} --repeats 2", "--repeats"),
+        (f"config.py {command}", "not both"),
+        (f"{command} --fail-under kapa=1", "did you mean 'kappa'"),
+        ("--judge ./judges.py:free --rows labels.csv", "levels"),
+        ("--judge ./judges.py:other --rows labels.csv", "other"),
+        ("--judge ./judges.py:polite --rows wrong.csv", "row 1.label"),
+    ):
+        done = run("eval", *options.split())
+        assert done.exit_code in (1, 2) and problem in done.stderr, (options, done)
+
+
 def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, rows: str, folder: Path) -> None:
     (folder / "wrong.yaml").write_text("- {inptu: x}\n")
     for options, problem in (

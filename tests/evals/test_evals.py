@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -393,12 +394,26 @@ def test_repeats_give_pass_at_k_and_pass_all_k() -> None:
     assert summary.pass_at == pytest.approx({1: 1 / 3, 2: 1 / 2, 3: 1 / 2})
     assert summary.pass_all == pytest.approx({1: 1 / 3, 2: 1 / 6, 3: 0})
     assert reported({"a": [0.5, 1]}).summary("right").pass_at == {}
-    for successes in range(6):
-        for tries in range(1, 6):
-            runs = [1] * successes + [0] * (5 - successes)
-            draws = [random.Random(seed).sample(runs, tries) for seed in range(3000)]
-            assert pass_at(successes, 5, tries) == pytest.approx(statistics.mean(map(max, draws)), abs=0.03)
-            assert pass_all(successes, 5, tries) == pytest.approx(statistics.mean(map(min, draws)), abs=0.03)
+    # All choices of runs.
+    for repeats in range(1, 7):
+        for successes in range(repeats + 1):
+            runs = [1] * successes + [0] * (repeats - successes)
+            for tries in range(1, repeats + 1):
+                draws = list(itertools.combinations(runs, tries))
+                assert pass_at(successes, repeats, tries) == pytest.approx(statistics.mean(map(max, draws)))
+                assert pass_all(successes, repeats, tries) == pytest.approx(statistics.mean(map(min, draws)))
+
+
+def test_intervals_are_the_intervals_of_all_resamples() -> None:
+    draw = random.Random(7)
+    for number in range(8):
+        values = [round(draw.random(), 2) if number % 2 else float(draw.random() < 0.4) for _ in range(5)]
+        means = [sum(resample) / len(values) for resample in itertools.product(values, repeat=len(values))]
+        interval = mean_interval(values, seed=number)
+        for bound, share in ((interval.low, 0.025), (interval.high, 0.975)):
+            below = sum(mean < bound - 1e-9 for mean in means) / len(means)
+            at_most = sum(mean <= bound + 1e-9 for mean in means) / len(means)
+            assert below - 0.012 <= share <= at_most + 0.012, (values, bound, below, at_most)
 
 
 def test_intervals_cover_the_mean_as_often_as_they_claim() -> None:

@@ -22,6 +22,7 @@ from agentkit.cli.eval_inputs import (
     with_model_entry,
 )
 from agentkit.cli.eval_results import EvaluationResults
+from agentkit.cli.judge_report import report_judge
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.prepared_datasets import (
     Media,
@@ -64,6 +65,14 @@ def eval(
         ),
     ] = None,
     agent: AgentSource = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Compare a judge, such as ./scores.py:polite, with the labels of --rows (input, answer, label): "
+            "agreement, Cohen's kappa, and the confusion table.",
+        ),
+    ] = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -138,7 +147,9 @@ def eval(
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SCORE=MEAN", help="With --agent: exit with 1 if the mean of a score is lower. Repeatable."
+            metavar="SCORE=MEAN",
+            help="With --agent: exit with 1 if the mean of a score is lower. With --judge: agreement, kappa or "
+            "weighted_kappa. Repeatable.",
         ),
     ] = None,
     junit: Annotated[
@@ -147,7 +158,7 @@ def eval(
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="With --agent: report as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on every row of a dataset, or an agent on rows.
+    """Evaluate a model on every row of a dataset, an agent on rows, or a judge on labelled rows.
 
     Scores are printed to stdout, everything else to stderr. After an interruption, the same command with the same --out
     resumes. A configuration that scores labels requires a model of raw completions: name its chat template, or `base`.
@@ -156,19 +167,26 @@ def eval(
     Example: agentkit eval --agent shop.yaml --rows cases.yaml --score exact --fail-under exact=0.9
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
-    only_agent = {"repeats": repeats, "money": money, "fail-under": fail_under, "junit": junit, "markdown": markdown}
+    only_agent = {"repeats": repeats, "money": money, "junit": junit, "markdown": markdown}
+    only_model = {
+        "dataset": dataset,
+        "root": root,
+        "temperature": temperature,
+        "limit": limit,
+        "show": show,
+        "chat-template": chat_template,
+        "model-name": model_name,
+        "embedder": embedder,
+        "allow-media": allow_media or None,
+    }
+    if judge is not None:
+        run_options = {"agent": agent, "model": model, "score": score, "out": out, "rate": rate}
+        refuse_options({**only_model, **only_agent, **run_options}, "--judge")
+        if config is not None:
+            raise typer.BadParameter("expected CONFIG or --judge, not both")
+        report_judge(judge, rows, fail_under or (), concurrency or 8, as_json=as_json)
+        return
     if agent is not None:
-        only_model = {
-            "dataset": dataset,
-            "root": root,
-            "temperature": temperature,
-            "limit": limit,
-            "show": show,
-            "chat-template": chat_template,
-            "model-name": model_name,
-            "embedder": embedder,
-            "allow-media": allow_media or None,
-        }
         refuse_options(only_model, "--agent")
         if config is not None:
             raise typer.BadParameter("expected CONFIG or --agent, not both")
@@ -183,7 +201,7 @@ def eval(
             as_json=as_json,
         )
         return
-    refuse_options(only_agent, "a CONFIG")
+    refuse_options({**only_agent, "fail-under": fail_under}, "a CONFIG")
     if config is None:
         raise typer.BadParameter("expected CONFIG, or --agent with --rows and --score")
     every = named_datasets(load_datasets(config, root=root))
