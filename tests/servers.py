@@ -230,8 +230,9 @@ def completion_problems(body: Any) -> Iterator[str]:
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         yield "the body must be an object with a model"
         return
-    if not isinstance(body.get("prompt"), str):
-        yield f"prompt: expected a string, got {body.get('prompt')!r}"
+    prompt = body.get("prompt")
+    if not isinstance(prompt, str) and not (isinstance(prompt, list) and all(type(token) is int for token in prompt)):
+        yield f"prompt: expected a string or token ids, got {prompt!r}"
     if not isinstance(body.get("max_tokens", 16), int):
         yield f"max_tokens: {body['max_tokens']!r}"
     if not isinstance(body.get("stop", ""), str | list):

@@ -19,7 +19,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_prompts.context.wire.read_messages": "read_messages",
         "agentkit_prompts.errors": (
             "BudgetError ContextError KwargsError LiteralTextWarning MediaError MessageError PromptError "
-            "PromptFilesError SchemaConflict TemplateError ToolFormWarning UnshownWarning"
+            "PromptFilesError SchemaConflict TemplateError TokenizerError ToolFormWarning UnshownWarning"
         ),
         "agentkit_prompts.prompt_files.prompt_file": "PromptFile",
         "agentkit_prompts.prompt_files.prompt_folder": "PromptFolder",

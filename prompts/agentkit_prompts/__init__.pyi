@@ -34,6 +34,7 @@ from agentkit_prompts.errors import PromptError as PromptError
 from agentkit_prompts.errors import PromptFilesError as PromptFilesError
 from agentkit_prompts.errors import SchemaConflict as SchemaConflict
 from agentkit_prompts.errors import TemplateError as TemplateError
+from agentkit_prompts.errors import TokenizerError as TokenizerError
 from agentkit_prompts.errors import ToolFormWarning as ToolFormWarning
 from agentkit_prompts.errors import UnshownWarning as UnshownWarning
 from agentkit_prompts.prompt_files.prompt_file import PromptFile as PromptFile

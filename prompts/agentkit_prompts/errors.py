@@ -30,6 +30,7 @@ __all__ = [
     "PrompterError",
     "SchemaConflict",
     "TemplateError",
+    "TokenizerError",
     "ToolFormWarning",
     "UnshownWarning",
     "brief",
@@ -347,6 +348,24 @@ class ControlTokenError(ChatTemplateError):
     def __init__(self, message: str, found: Iterable[tuple[str, str]] = (), **place: Unpack[Place]) -> None:
         super().__init__(message, **place)
         self.found = tuple(found)
+
+
+class TokenizerError(PromptError, ValueError):
+    """A tokenizer does not fit a text, or does not fit token ids of a model.
+
+    Attributes:
+        path: Place of the text, such as ``conversation[2]`` or ``reply``.
+        position: Index of the first token at fault.
+    """
+
+    def __init__(self, message: str, *, place: str, position: int, value: int | None = None) -> None:
+        super().__init__(
+            f"{place}: the tokenizer does not fit: {message}; pass the tokenizer of the model",
+            path=place,
+            name="tokenizer",
+            value=value,
+        )
+        self.position = position
 
 
 class PrompterError(PromptError, ValueError):

@@ -21,7 +21,7 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelInterrupted, ModelRequestError, ModelUnavailable
-from agentkit.prompts import Conversation, Message, ToolCall, compose
+from agentkit.prompts import Conversation, Message, PromptError, ToolCall, compose
 from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.raw import ChatML, raw_model
@@ -293,9 +293,11 @@ def test_an_unknown_format_of_a_template_is_an_error_when_the_model_is_made() ->
         CompletionModel("m", ChatML(tool_call_format="qwen3coder"))
 
 
-def test_a_tokenizer_is_given_to_the_agent_and_counts() -> None:
-    with raises(UnknownOption, name="tokenizer, base_ur", meant={"tokenizer": None, "base_ur": "base_url"}):
-        CompletionModel("vicuna-7b", tokenizer=len, base_ur="x")  # type: ignore[call-arg]
+def test_a_counter_is_given_to_the_agent_and_a_tokenizer_to_the_model() -> None:
+    with raises(UnknownOption, name="counter, base_ur", meant={"counter": None, "base_ur": "base_url"}):
+        CompletionModel("vicuna-7b", counter=len, base_ur="x")  # type: ignore[call-arg]
+    with raises(PromptError, name="tokenizer"):
+        CompletionModel("vicuna-7b", tokenizer=len)  # type: ignore[arg-type]
     for wrong in (len, object(), "Qwen/Qwen2.5-7B-Instruct"):  # a text counts something else
         with raises(AgentDefinitionError, name="counter"):
             Agent(OfflineModel(), counter=wrong)  # type: ignore[arg-type]

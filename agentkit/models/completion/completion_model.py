@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.completion.call_space import space_pattern
-from agentkit.models.completion.functionary import FunctionaryReply
-from agentkit.models.completion.harmony import HarmonyReply
+from agentkit.models.completion.completion_reader import CompletionReader
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
+from agentkit.models.completion.reply_tokens import TOKEN_OPTIONS, ReplyTokens
 from agentkit.models.completion.text_score import EchoReader, TextScore
-from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import OF_SETTINGS, EndpointModel, EndpointOptions
-from agentkit.models.http.reader import IncompleteCall
-from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.http.restored_text import RestoredText
-from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
@@ -28,44 +24,43 @@ from agentkit_prompts.chat_templates.guard.token_marks import token_marks
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
+from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.marked_content import marked_content
 from agentkit_prompts.composition.targets.chat_text import text_tokens
+from agentkit_prompts.composition.targets.token_row import prompt_ids
 from agentkit_prompts.composition.targets.tools_in_text import (
     calls_as_text,
     has_place_for_tools,
     shows_tools,
-    with_unreadable_call,
-    with_written,
 )
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.sampled_tokens import resealed
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from agentkit.models.model import Reply
+    from agentkit.models.http.delta_sink import DeltaSink
+    from agentkit.models.http.reader import Reader
+    from agentkit.models.model import OnDelta, Reply
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
 __all__ = ["CompletionModel"]
 
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
-_OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len")
+_OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len", "tokenizer")
 _MAX_TOKENS = 1024
 _REPLY = "Qreply"
 """Placeholder of a reply without any markup."""
-_OPENING = 8
-"""Number of characters by which the opening tag of a call is found in a rendering."""
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
-_NO_ENDPOINT = Owner("completion")
 
 
 class CompletionModel(EndpointModel):
@@ -82,6 +77,10 @@ class CompletionModel(EndpointModel):
     output type is sent as `response_format`. `session_len` is the maximum of prompt and reply together in tokens, by
     default the `session_len` of the template: the oldest history is removed until both fit, see `fitted`.
 
+    With `tokenizer`, prompts are sent as token ids, and a reply stores the ids and log probabilities that the server
+    returns, as vLLM and SGLang do. The next prompt contains these ids, so that `to_sample(tokenizer=)` of a result has
+    the tokens that the model sampled.
+
     Tool calls that the model writes into its text become tool calls of the reply, in the `tool_call_format` of the
     template, or in any known format if the template names none. Calls inside of a thinking block stay text. A call that
     cannot be read is an error for the model: an agent requests it once more.
@@ -92,6 +91,7 @@ class CompletionModel(EndpointModel):
             tokens.
         UnknownOption: Names all unknown options, and the right place of settings.
         ChatTemplateError: The chat template is unknown, or no template is known for the model; names similar templates.
+        PromptError: `tokenizer` is no tokenizer, or its file cannot be read.
     """
 
     path = "/completions"
@@ -108,6 +108,7 @@ class CompletionModel(EndpointModel):
         control_tokens: Policy = "escape",
         template_kwargs: Mapping[str, Any] | None = None,
         session_len: int | None = None,
+        tokenizer: GivenTokenizer | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
         check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN), OF_SETTINGS)
@@ -126,6 +127,10 @@ class CompletionModel(EndpointModel):
         """Handling of untrusted text that forms control tokens of the chat template."""
         self.template_kwargs: Mapping[str, Any] = dict(template_kwargs or {})
         """Other variables of the chat template."""
+        self.tokenizer: IdTokenizer | None = None
+        """Tokenizer of the model; None if prompts are sent as text."""
+        if tokenizer is not None:
+            self.tokenizer = IdTokenizer(tokenizer)
         super().__init__(model, client=client, **options)
 
     @cached_property
@@ -168,7 +173,12 @@ class CompletionModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)
-        body: dict[str, Any] = {"model": self.name, "prompt": self.prompt(composition), "max_tokens": _MAX_TOKENS}
+        body: dict[str, Any] = {"model": self.name, "prompt": "", "max_tokens": _MAX_TOKENS}
+        if self.tokenizer is None:
+            body["prompt"] = self.prompt(composition)
+        else:
+            body["prompt"] = self.prompt_ids(composition, self.tokenizer)
+            body.update(TOKEN_OPTIONS)
         # The reply may use the remaining tokens of the session.
         if self.session_len is not None:
             body["max_tokens"] = min(_MAX_TOKENS, self.session_len - composition.tokens)
@@ -182,6 +192,25 @@ class CompletionModel(EndpointModel):
         return clean(
             composition.to_text(self.chat_template, control_tokens=self.control_tokens, **self.template_kwargs)
         )
+
+    def prompt_ids(self, composition: Composition, tokenizer: IdTokenizer) -> list[int]:
+        """Return the token ids of a composition that is `fitted`. Raises the errors of `Composition.to_sample`."""
+        return prompt_ids(
+            composition, self.chat_template, tokenizer, control_tokens=self.control_tokens, **self.template_kwargs
+        )
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        """Send the composition and return the reply; see `EndpointModel.request`.
+
+        Raises:
+            TokenizerError: The tokenizer does not fit the prompt, or does not fit the ids of the server.
+            ModelError: The request failed.
+        """
+        reply = await super().request(composition, on_delta=on_delta)
+        if self.tokenizer is None:
+            return reply
+        # Control tokens of the content were restored after the tokens were stored.
+        return replace(reply, message=resealed(reply.message))
 
     def fitted(self, composition: Composition) -> Composition:
         """Return a composition trimmed to the `session_len`, with tokens left for the reply.
@@ -243,7 +272,7 @@ class CompletionModel(EndpointModel):
             ModelError: The request failed; see `request`.
         """
         body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
-        reader = await self._send(merged_body(body, self._settings_body), lambda: _CompletionReader({}, None))
+        reader = await self._send(merged_body(body, self._settings_body), lambda: CompletionReader({}, None))
         return reader.reply(self.name)
 
     async def score(self, text: str) -> TextScore:
@@ -259,7 +288,7 @@ class CompletionModel(EndpointModel):
         reader = await self._send(body, lambda: EchoReader(text, self.name, self.host))
         return replace(reader.score(), usage=reader.usage)
 
-    def _reader(self, composition: Composition) -> ReplyReader:
+    def _reader(self, composition: Composition) -> CompletionReader:
         tools, format = composition.tools, self._format
         is_shown = shows_tools(composition.layers)
         if is_shown:
@@ -267,7 +296,7 @@ class CompletionModel(EndpointModel):
             # The instructions of a ToolPrompt determine the format, so any known format is recognised.
             if format != HARMONY:
                 format = None
-        return _CompletionReader(
+        return CompletionReader(
             {tool.name: tool.parameters for tool in tools},
             format,
             self._space_before,
@@ -276,6 +305,18 @@ class CompletionModel(EndpointModel):
             leading=LeadingThoughts(is_open=self._opens_thought),
             owner=Owner("completion", self.host, self.name),
         )
+
+    async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> Reader:
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            return await super()._read_reply(body, composition, sink)
+
+        def new_reader() -> CompletionReader:
+            reader = self._reader(composition)
+            reader.tokens = ReplyTokens(tokenizer, self.stop_words, body["prompt"])
+            return reader
+
+        return await self._send_with_retries(body, new_reader, sink)
 
     @cached_property
     def _opens_thought(self) -> bool:
@@ -316,133 +357,3 @@ class CompletionModel(EndpointModel):
                 break
             return match[1]
         return ""
-
-
-class _CompletionReader(ReplyReader):
-    """Reads completions: text that contains thinking and tool calls in the format of the model."""
-
-    def __init__(
-        self,
-        schemas: Schemas,
-        format: str | None,
-        space_before: Callable[[str, ToolCall, str], str] | None = None,
-        *,
-        opening: str = "",
-        stores_text: bool = False,
-        leading: LeadingThoughts | None = None,
-        owner: Owner = _NO_ENDPOINT,
-    ) -> None:
-        super().__init__(owner)
-        self._leading = leading
-        """Parser of the thinking blocks at the start of the text; None if thinking is text."""
-        self._is_thought_cut = False
-        """True if the reply reached its token limit inside a thinking block."""
-        self._opening = opening
-        """White space that the template writes before every reply."""
-        self._space_before = space_before
-        self._written: list[str] | None = None
-        """The text that contains the calls; None if the next prompt does not contain this text."""
-        if stores_text:
-            self._written = []
-        self._space: list[str] = []
-        """White space at the end of the text, held back until the next text."""
-        self._parser: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
-        self._thoughts: list[str] = []
-        """Pieces of the thinking."""
-        if leading is not None:
-            self._thoughts = leading.thoughts
-        self._emitted_thoughts = 0
-        """Number of emitted pieces of the thinking."""
-        if format == HARMONY:
-            self._parser = harmony = HarmonyReply(schemas)
-            self._thoughts = harmony.thoughts
-        elif format == FUNCTIONARY:
-            self._parser = FunctionaryReply(schemas)
-        elif schemas:
-            self._parser = TextToolCalls(schemas, format)
-
-    def _message_delta(self, choice: dict[str, Any]) -> object:
-        text = choice.get("text")
-        # The template writes this space before every reply; the next prompt would contain it twice.
-        if self._opening and isinstance(text, str) and text:
-            text, self._opening = text.removeprefix(self._opening), ""
-        return {"content": text}
-
-    def _visible(self, text: str, *, last: bool) -> str:
-        if self._leading is not None:
-            text = self._without_thoughts(self._leading, text, last=last)
-        parser = self._parser
-        if parser is None:
-            return text
-        if self._written is not None:
-            self._written.append(text)
-        text = parser.add(text)
-        if isinstance(parser, TextToolCalls):
-            if last:
-                return self._last_text(parser, text)
-            return self._without_space(text)
-        if last:
-            text += parser.end(at_limit=self._is_at_limit)
-        return text
-
-    @property
-    def _is_at_limit(self) -> bool:
-        return self.finish_reason == "length"
-
-    def _without_thoughts(self, leading: LeadingThoughts, text: str, *, last: bool) -> str:
-        text = leading.add(text)
-        if last and self._is_at_limit and leading.is_open:
-            self._is_thought_cut = True
-        elif last:
-            text += leading.end()
-        return text
-
-    def _last_text(self, parser: TextToolCalls, text: str) -> str:
-        """Return the rest of the text, with the held-back white space."""
-        opening = parser.held.lstrip()[:_OPENING]
-        text += parser.end(at_limit=self._is_at_limit)
-        space = "".join(self._space)
-        self._space.clear()
-        if space and not text and opening and parser.calls and self._space_before is not None:
-            # The template writes this space before a call; the next prompt would contain it twice.
-            space = space.removesuffix(self._space_before(self.text, parser.calls[0], opening))
-        return space + text
-
-    def _without_space(self, text: str) -> str:
-        """Return text without the white space at its end, which is held back."""
-        bare = text.rstrip()
-        if not bare:
-            self._space.append(text)
-            return ""
-        visible = "".join([*self._space, bare])
-        self._space = [text[len(bare) :]]
-        return visible
-
-    def _add_text(self, text: str, *, last: bool = False) -> list[Delta]:
-        deltas = super()._add_text(text, last=last)
-        if thought := "".join(self._thoughts[self._emitted_thoughts :]):
-            deltas.insert(0, Delta(thought, "thinking"))
-        self._emitted_thoughts = len(self._thoughts)
-        if self._parser is not None:
-            for call in self._parser.calls:
-                deltas += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
-            self._parser.calls.clear()
-        if text and not deltas:
-            # The whole text is held back. An empty delta restarts the timeout of the stream.
-            deltas = [Delta("")]
-        return deltas
-
-    def reply(self, model: str) -> Reply:
-        self.end()
-        if self._is_thought_cut:
-            raise IncompleteCall("while the model was thinking")
-        if self._parser is not None and self._parser.is_cut:
-            raise IncompleteCall("inside a tool call")
-        if thought := "".join(self._thoughts):
-            self._unknown[REASONING[0]] = thought
-        reply = super().reply(model)
-        if self._parser is not None and self._parser.unreadable and not reply.message.tool_calls:
-            return replace(reply, message=with_unreadable_call(reply.message))
-        if self._written is None or not reply.message.tool_calls:
-            return reply
-        return replace(reply, message=with_written(reply.message, clean("".join(self._written))))

@@ -27,6 +27,7 @@ from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
+from agentkit_prompts.errors import TokenizerError
 from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
@@ -400,7 +401,7 @@ class EndpointModel(ABC):
         # An error of a listener is raised unchanged, even if its class belongs to an SDK.
         except ListenerError as error:
             raise error.raised from error.raised.__cause__
-        except ModelError:
+        except (ModelError, TokenizerError):
             raise
         except Exception as error:
             received = reader.earlier_text or None

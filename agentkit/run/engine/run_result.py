@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from agentkit.errors import FailedCall, LimitExceeded
 from agentkit.models.model import Usage
@@ -16,7 +16,12 @@ from agentkit.run.parts.web_citations import web_citations
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.errors import PromptError
 from agentkit_prompts.hints import Hinted
+
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+    from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
 __all__ = ["RunResult"]
 
@@ -67,6 +72,30 @@ class RunResult(Generic[Output], metaclass=Hinted):
     def trace(self) -> TraceSpan:
         """The run as spans, as JSON data; see `TraceSpan`."""
         return self.journal.trace
+
+    def to_sample(
+        self, chat_template: GivenTemplate, *, tokenizer: GivenTokenizer | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the run as a fine-tuning row whose loss contains the replies of the run.
+
+        With a tokenizer, the row has token ids; a reply of a `CompletionModel` with a tokenizer has the ids and the log
+        probabilities that the model sampled. A reply that the chat template changed in the last prompt, such as by
+        leaving its thinking out, is outside of the loss.
+
+        Args:
+            chat_template: Chat template of the model; see `Composition.to_sample`.
+            tokenizer: Tokenizer of the model; see `Composition.to_sample`.
+            **kwargs: Other values that the template reads.
+
+        Raises:
+            PromptError: The run has no reply, or the tokenizer does not fit; see `Composition.to_sample`.
+        """
+        from agentkit_prompts.composition.targets.training_row import sample
+
+        reply = next((message for message in reversed(self.messages) if message.role == "assistant"), None)
+        if reply is None:
+            raise PromptError("to_sample: the run has no reply of a model", name="messages")
+        return sample(self.composition, reply, chat_template, trained="turn", tokenizer=tokenizer, **kwargs)
 
     @property
     def citations(self) -> tuple[Citation, ...]:

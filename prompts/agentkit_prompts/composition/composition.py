@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.diff import Diff
     from agentkit_prompts.composition.explain import LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
+    from agentkit_prompts.composition.targets.training_row import Trained
     from agentkit_prompts.composition.why import Why
     from agentkit_prompts.context.wire.write_openai_chat import Required
+    from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
 __all__ = ["Composition"]
 
@@ -156,24 +158,33 @@ class Composition(CallContent, metaclass=Hinted):
         chat_template: GivenTemplate | None = None,
         *,
         reply_only: bool = False,
+        tokenizer: GivenTokenizer | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Return a fine-tuning row: `messages`, `tools`, their `text`, and the `loss_spans` of this text.
+
+        With a tokenizer, the row also has one entry per token in `input_ids`, `labels` (-100 outside of the loss),
+        `log_probabilities` (None if unknown) and `weights` (1 in the loss, else 0). A reply of a `CompletionModel` with
+        a tokenizer has the ids that the model sampled.
 
         Args:
             reply: Reply that the model learns: text, or an assistant message.
             chat_template: Chat template that writes `text`, as for `to_text`; plain roles by default.
             reply_only: True if `loss_spans` contain the reply only. If False, they contain all text of the assistant,
                 also in the history, so that a model is trained on the answers of worked examples once per row.
+            tokenizer: Tokenizer of the model: a `tokenizers.Tokenizer`, or the path of a `tokenizer.json` or of its
+                folder. It needs a chat template.
             kwargs: Other values that the template reads.
 
         Raises:
             PromptError: The reply is not an assistant message.
             ChatTemplateError: The template refuses the conversation, or its loss spans are unknown.
+            TokenizerError: The tokenizer does not fit the text, or does not fit the sampled ids of a reply.
         """
         from agentkit_prompts.composition.targets.training_row import sample
 
-        return sample(self, reply, chat_template, reply_only=reply_only, **kwargs)
+        trained: Trained = "reply" if reply_only else "all"
+        return sample(self, reply, chat_template, trained=trained, tokenizer=tokenizer, **kwargs)
 
     def to_text(
         self,

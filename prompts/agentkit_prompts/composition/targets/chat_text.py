@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
+__all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text", "written_by_template"]
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def chat_text(
             the output could be either from the template or from untrusted text.
     """
     kwargs["add_generation_prompt"] = add_generation_prompt
-    return _written(composition, chat_template, control_tokens, kwargs, _text)
+    return written_by_template(composition, chat_template, control_tokens, kwargs, _text)
 
 
 def text_tokens(
@@ -74,10 +74,12 @@ def text_tokens(
 
     If the template writes each message separately, the count of each stored message is cached. Raises like `chat_text`.
     """
-    return _written(composition, chat_template, control_tokens, {**kwargs, "add_generation_prompt": True}, _tokens)
+    return written_by_template(
+        composition, chat_template, control_tokens, {**kwargs, "add_generation_prompt": True}, _tokens
+    )
 
 
-def _written(
+def written_by_template(
     composition: CallContent,
     chat_template: GivenTemplate,
     control_tokens: Policy,
