@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = exports(
         ),
         "agentkit.evals.judge_check": "JudgeCheck LabelledRow check_judge check_judge_sync",
         "agentkit.evals.model_judge": "Judge judge",
+        "agentkit.evals.run_case": "case_line case_of first_context",
         "agentkit.evals.run_scores": (
             "Score called choice cites contains exact json_equal matches max_money max_steps max_tokens "
             "no_tool_errors not_called numeric recalled"

@@ -17,6 +17,9 @@ from agentkit.evals.judge_check import check_judge as check_judge
 from agentkit.evals.judge_check import check_judge_sync as check_judge_sync
 from agentkit.evals.model_judge import Judge as Judge
 from agentkit.evals.model_judge import judge as judge
+from agentkit.evals.run_case import case_line as case_line
+from agentkit.evals.run_case import case_of as case_of
+from agentkit.evals.run_case import first_context as first_context
 from agentkit.evals.run_scores import Score as Score
 from agentkit.evals.run_scores import called as called
 from agentkit.evals.run_scores import choice as choice

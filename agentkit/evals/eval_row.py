@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agentkit.evals.evaluation_errors import RowsError
 from agentkit.model_evaluation.row_files import load_rows
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import InContextError, KwargsError, MessageError, PromptError
+from agentkit_prompts.errors import ContextError, InContextError, KwargsError, MessageError, PromptError, brief
 from agentkit_prompts.names import nearest
 
 __all__ = ["EvalRow", "RowProblems", "Rows", "RowsFile", "input_problems", "read_rows"]
@@ -28,8 +29,8 @@ class EvalRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    input: str
-    """Text of the user."""
+    input: str | tuple[Part, ...]
+    """Input of the user: text, or parts with media; in files, a list of parts in the format of OpenAI."""
     id: str = ""
     """Id, unique in the evaluation; the number of the row, from 1, if empty."""
     expected: Any = None
@@ -41,6 +42,20 @@ class EvalRow(BaseModel):
     """User for whom the run acts."""
     tags: tuple[str, ...] = ()
     """Names of the slices to which the row belongs."""
+
+    @field_validator("input", mode="plain")
+    @classmethod
+    def _input(cls, value: Any) -> str | tuple[Part, ...]:
+        is_list = isinstance(value, list | tuple)
+        if not isinstance(value, str) and not (is_list and value):
+            raise ValueError(f"expected text, or a list of content parts, got {brief(value, 60)}")
+        try:
+            if is_list and all(isinstance(part, Mapping) for part in value):
+                (message,) = read_messages([{"role": "user", "content": list(value)}], where="input", form="openai")
+                return message.content
+            return UserInput(value).input
+        except (ContextError, MessageError) as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("history", mode="before")
     @classmethod
@@ -56,6 +71,11 @@ class EvalRow(BaseModel):
     @classmethod
     def _id(cls, value: Any) -> Any:
         return str(value) if isinstance(value, int) else value
+
+    @property
+    def text(self) -> str:
+        """The input as text; media are replaced by their alt text."""
+        return self.user_input.text
 
     @property
     def user_input(self) -> UserInput:

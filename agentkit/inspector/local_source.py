@@ -19,6 +19,7 @@ from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES, empty_journal
 from agentkit.models.model import Reply
+from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
@@ -54,6 +55,8 @@ class LocalSource:
         runs: Journals of runs to show, such as `error.journal` or `Journal.read(file)`.
         new_session: Creates a session with a new name; by default a session in memory.
         cases: File to which Play adds test cases, a line of JSON each; None to download them.
+        redact: Returns each text of a test case without secrets and personal data; by default the function of the
+            observation of this process, see `observe`.
 
     Raises:
         AgentDefinitionError: Two agents or sessions have the same name.
@@ -67,7 +70,9 @@ class LocalSource:
         runs: Iterable[Journal] = (),
         new_session: Callable[[str], SessionProtocol] = lambda name: Session(name),
         cases: Path | str | None = None,
+        redact: Redact | None = None,
     ) -> None:
+        self._redact = redact
         self._cases = None
         if cases is not None:
             self._cases = Path(cases)
@@ -193,6 +198,10 @@ class LocalSource:
         if self._cases is None:
             return None
         return self._cases.name
+
+    @property
+    def redact(self) -> Redact | None:
+        return self._redact or process_redact()
 
     async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
         return await asked(agent, prompt)

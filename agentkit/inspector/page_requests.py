@@ -75,15 +75,6 @@ class PlaySettings(_Body):
     effort: str | None = None
 
 
-class TestCase(_Body):
-    """A line of a file of test cases."""
-
-    input: str
-    kwargs: dict[str, Any] = {}
-    expected: str
-    tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)] = []
-
-
 class CompositionRequest(_Body):
     """Request of the composition of a model call, with optional changes."""
 
@@ -118,6 +109,13 @@ class CompositionRequest(_Body):
         """True if the request changes the prompt or its model."""
         changes = (self.layers, self.messages, self.model, self.settings)
         return any(changes) or self.budget != "keep" or self.input is not None or self.kwargs is not None
+
+
+class TestCase(CompositionRequest):
+    """A model call with optional changes, whose input and conversation become a test case."""
+
+    expected: str
+    tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)] = []
 
 
 class Start(_Body):

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 
 from starlette.exceptions import HTTPException
 
 from agentkit.errors import AgentError
+from agentkit.evals.run_case import case_line, case_of
 from agentkit.ground.threads import in_thread
 from agentkit.inspector.answers import Json, model_call_of
 from agentkit.inspector.curl_command import curl_command
 from agentkit.inspector.journal_view import reply_view, usage_view
 from agentkit.inspector.page_requests import CompositionRequest, TestCase
+from agentkit.inspector.played_prompt import changed_context
 from agentkit.inspector.source import InspectorSource
 from agentkit.models.model_errors import ModelError
 
 __all__ = ["ask_answer", "case_answer", "curl_answer"]
-
-_ESCAPED = re.compile("[\x85\u2028\u2029]")
-"""Characters that end a line for some readers of text."""
 
 
 async def ask_answer(source: InspectorSource, request: CompositionRequest) -> Json:
@@ -52,11 +49,24 @@ async def curl_answer(source: InspectorSource, request: CompositionRequest) -> J
     return {"command": await in_thread(lambda: curl_command(model_call.played(request)))}
 
 
-async def case_answer(source: InspectorSource, case: TestCase) -> Json:
-    """Add a test case to the file of the operator, and return its name."""
+async def case_answer(source: InspectorSource, request: TestCase) -> Json:
+    """Return a test case as a line of JSON, without secrets and personal data.
+
+    The line is added to the file of the operator, if there is a file: the answer then has its name.
+    """
     _check_play(source)
-    line = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(case.model_dump(), ensure_ascii=False))
-    return {"file": await source.save_case(line)}
+    model_call = await model_call_of(source, request)
+
+    def line() -> str:
+        context = changed_context(model_call.ctx, request)
+        row = case_of(context, expected=request.expected, tags=request.tags, redact=source.redact)
+        return case_line(row)
+
+    text = await in_thread(line)
+    name = None
+    if source.cases_file is not None:
+        name = await source.save_case(text)
+    return {"line": text, "file": name}
 
 
 def _check_play(source: InspectorSource) -> None:

@@ -67,7 +67,7 @@ def played_prompt(
     """
     chain = agent.chain
     model = _model(chain.model, request, models)
-    ctx = _changed_context(ctx, request)
+    ctx = changed_context(ctx, request)
     if model is chain.model and not request.layers and request.budget == "keep":
         return PlayedPrompt(model, chain.compose(ctx))
     budget = chain.budget
@@ -129,7 +129,12 @@ def _settings(settings: PlaySettings | None) -> ModelSettings | None:
     return ModelSettings(**values)
 
 
-def _changed_context(ctx: PromptContext, request: CompositionRequest) -> PromptContext:
+def changed_context(ctx: PromptContext, request: CompositionRequest) -> PromptContext:
+    """Return a context with the input, the kwargs and the messages of a request.
+
+    Raises:
+        ContextError: Changed messages do not exist. The error lists all of them.
+    """
     if request.input is not None or request.kwargs is not None:
         value, kwargs = ctx.user_input.input, ctx.user_input.additional_kwargs
         if request.input is not None:

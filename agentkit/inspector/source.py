@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from agentkit.agent.agent import Agent
 from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.models.model import Reply
+from agentkit.observing.redaction import Redact
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
@@ -77,6 +78,11 @@ class InspectorSource(Protocol):
     @property
     def cases_file(self) -> str | None:
         """Name of the file of test cases; None without a file: the page then downloads test cases."""
+        ...
+
+    @property
+    def redact(self) -> Redact | None:
+        """Function that removes secrets and personal data from test cases; None without a function."""
         ...
 
     async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:

@@ -5,6 +5,7 @@ from agentkit_prompts.lazy import exports
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
-        "agentkit.observing.observation": "Observation Redact observe",
+        "agentkit.observing.observation": "Observation observe",
+        "agentkit.observing.redaction": "Redact",
     },
 )

@@ -1,3 +1,3 @@
 from agentkit.observing.observation import Observation as Observation
-from agentkit.observing.observation import Redact as Redact
 from agentkit.observing.observation import observe as observe
+from agentkit.observing.redaction import Redact as Redact

@@ -7,15 +7,15 @@ names that the conventions do not define start with `agentkit.`.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.observing.model_attributes import model_attributes, settings_attributes
+from agentkit.observing.redaction import Redact, redacted
 from agentkit.run.engine.observed import ObservedModelCall, OnToolEnd, current_observer, set_observer
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
@@ -44,17 +44,11 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["Observation", "Redact", "observe"]
-
-Redact: TypeAlias = Callable[[str], str | None]
-"""Function that receives each text of a span, and returns the text to record; None omits the text."""
+__all__ = ["Observation", "observe"]
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Boundaries of the buckets of times in seconds, from the conventions."""
 _FIRST_CHUNK, _NEXT_CHUNK = "time_to_first_chunk", "time_per_output_chunk"
-_REMOVED = "[removed]"
-"""Text in a span instead of a text that `redact` omitted."""
-_log = logging.getLogger("agentkit")
 
 
 @with_option_hints
@@ -126,7 +120,9 @@ class Observation:
         from agentkit import __version__
 
         self._trace = trace
-        self._content, self._redact = content, redact
+        self._content = content
+        self.redact = redact
+        """Returns the text to record for each text; None to record texts unchanged."""
         self._tracer = trace.get_tracer("agentkit", __version__, tracer_provider)
         meter = metrics.get_meter("agentkit", __version__, meter_provider)
         self._durations = {
@@ -315,17 +311,7 @@ class Observation:
         span.set_attribute(name, clean(value))
 
     def _redacted(self, text: str) -> str:
-        if self._redact is None:
-            return text
-        try:
-            redacted = self._redact(text)
-        except Exception:
-            # An observation must not fail a run, and a text that was not redacted must not leave the process.
-            _log.exception("observe: redact failed: the text is omitted")
-            return _REMOVED
-        if isinstance(redacted, str):
-            return redacted
-        return _REMOVED
+        return redacted(self.redact, text)
 
     def _json(self, text: str) -> Any:
         """Return the data in a JSON text; the text if it is not JSON."""

@@ -661,7 +661,7 @@ def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_cas
     assert agent.chain.model.requests[-1].messages[0].text.startswith("You are the support desk")
     case = {
         "input": "Can I still return my espresso machine?",
-        "kwargs": dict(asked("x").additional_kwargs),
+        "additional_kwargs": dict(asked("x").additional_kwargs),
         "expected": "Second!",
         "tags": ["refund", "é"],
     }
@@ -680,6 +680,7 @@ def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_cas
             expect(page.locator(".ask-notes")).to_contain_text("cases.jsonl")
             text = (tmp_path / "cases.jsonl").read_text("utf-8")
         saved = json.loads(text)
-        assert {**saved, "kwargs": case["kwargs"]} == case and saved["kwargs"].items() >= case["kwargs"].items()
+        kwargs, saved_kwargs = case["additional_kwargs"], saved["additional_kwargs"]
+        assert {**saved, "additional_kwargs": kwargs} == case and saved_kwargs.items() >= kwargs.items()
     page.get_by_role("button", name="Copy as curl").click()
     expect(page.locator(".ask-notes").get_by_role("alert")).to_contain_text("no HTTP endpoint")

@@ -22,6 +22,7 @@ from agentkit import (
     Usage,
 )
 from agentkit.errors import AgentError
+from agentkit.evals import EvalRow, evaluate_sync, max_steps
 from agentkit.inspector import LocalSource
 from agentkit.inspector.curl_command import curl_command
 from agentkit.inspector.page_requests import Base, CompositionRequest, PlaySettings
@@ -62,20 +63,46 @@ def test_a_changed_prompt_is_asked_and_the_answer_has_its_cost(serve: Serve, tmp
     assert failed.status_code == 422 and "refused" in failed.text
 
 
-def test_test_cases_are_lines_of_a_file_that_the_operator_names(serve: Serve, tmp_path: Path) -> None:
+def test_test_cases_are_rows_of_a_file_that_the_operator_names(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "cases.jsonl"
-    file.write_text('{"input": "old"}')  # without a line break at its end
-    url = serve(LocalSource([support()], cases=file))
-    cases = [
-        {"input": 'a\n"b" \u2028', "kwargs": {"customer": "Ada"}, "expected": "x\x85", "tags": ["é", "\n"]},
-        {"input": "", "kwargs": {}, "expected": "", "tags": []},
+    file.write_text('{"input": "old", "additional_kwargs": {"customer": "Ada"}}')  # without a line break at its end
+    session = Session("s")
+    agent = support(reply("One."), reply("Two."))
+    for text in ("First by Ada", "Second"):
+        last = agent.run_sync({"input": text, "additional_kwargs": {"customer": "Ada"}}, session=session)
+    runs = [finished(), last.journal]
+    source = LocalSource(
+        [agent], runs=runs, sessions=[session], cases=file, redact=lambda text: text.replace("Ada", "X")
+    )
+    url = serve(source)
+    new = {"agent": agent.name}
+    cases: list[dict[str, Any]] = [
+        {
+            "base": new,
+            "input": 'a\n"b" \u2028',
+            "kwargs": {"customer": "Ada"},
+            "expected": "x\x85",
+            "tags": ["é", "\n"],
+        },
+        {"base": {"run": last.run_id}, "expected": "Ada"},
+        {"base": {"session": "s", "turn": 0}, "kwargs": {"customer": "Eve"}, "input": "", "expected": ""},
+        {"base": {"run": "run-finished"}, "expected": "", "messages": {"intermediate[1]": "unpaid"}},
     ]
-    assert [post(url, "case", **case).json() for case in cases] == [{"file": "cases.jsonl"}] * 2
-    assert [json.loads(line) for line in file.read_text("utf-8").splitlines()] == [{"input": "old"}, *cases]
-    wrong: list[dict[str, Any]] = [{"expected": "x"}, {"input": 3, "expected": ""}, {**cases[0], "file": "/etc/x"}]
+    answers = [post(url, "case", **case).json() for case in cases]
+    assert [answer["file"] for answer in answers] == ["cases.jsonl"] * 4
+    _, *lines = file.read_text("utf-8").splitlines()
+    assert lines == [answer["line"] for answer in answers]
+    rows = [EvalRow.model_validate_json(line) for line in lines]
+    assert [row.expected for row in rows] == ["x\x85", "X", "", ""] and rows[0].tags == ("é", "\n")
+    assert [row.additional_kwargs["customer"] for row in rows] == ["X", "X", "Eve", "X Lovelace"]
+    assert [message.text for message in rows[1].history] == ["First by X", "One."] and rows[1].text == "Second"
+    report = evaluate_sync(support(*[reply("ok")] * 5), file, [max_steps(1)])
+    assert [outcome.error for outcome in report.outcomes] == [""] * 5
+    wrong: list[dict[str, Any]] = [{"base": new}, {**cases[0], "input": 3}, {**cases[0], "file": "/etc/x"}]
     assert [post(url, "case", **case).status_code for case in wrong] == [422] * 3
-    assert post(serve(LocalSource([support()])), "case", **cases[0]).status_code == 422
-    assert post(serve(LocalSource([support()], cases=tmp_path)), "case", **cases[0]).status_code == 422
+    downloaded = post(serve(LocalSource([agent])), "case", **cases[0]).json()
+    assert downloaded["file"] is None and "Ada" in downloaded["line"]
+    assert post(serve(LocalSource([agent], cases=tmp_path)), "case", **cases[0]).status_code == 422
 
 
 def test_messages_models_and_settings_are_changed_as_a_run_would_send_them() -> None:

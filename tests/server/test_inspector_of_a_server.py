@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_only_a_token_with_the_scope_play_asks_and_its_tenant_pays(tmp_path: Pat
         run = client.post("/runs", {"agent": "a", "input": "Hi"}, tokens["plays"]).json()["id"]
         assert ended(client, run, tokens["plays"])["status"] == "finished"
         body = {"base": {"run": run}, "input": "Bye"}
-        case = {"input": "x", "expected": "y"}
+        case = {**body, "expected": "y"}
         for path_, data in (("ask", body), ("curl", body), ("case", case)):
             assert client.post(f"/inspector/api/{path_}", data, tokens["runs"]).status_code == 403
         assert client.get("/inspector/api/overview", tokens["runs"]).json()["play"]["allowed"] is False
@@ -94,7 +95,8 @@ def test_only_a_token_with_the_scope_play_asks_and_its_tenant_pays(tmp_path: Pat
         assert answer.json()["text"] == "Asked." and model.requests[-1].messages[-1].text == "Bye"
         refused = client.post("/inspector/api/ask", body, tokens["plays"])
         assert (refused.status_code, len(model.requests)) == (429, 2)
-        assert client.post("/inspector/api/case", case, tokens["plays"]).status_code == 422
+        saved = client.post("/inspector/api/case", case, tokens["plays"]).json()
+        assert saved["file"] is None and json.loads(saved["line"]) == {"input": "Bye", "expected": "y"}
         days = client.get("/usage", tokens["plays"]).json()["days"]
         assert [(day["runs"], day["input_tokens"]) for day in days] == [(1, 1000)]
 

@@ -18,6 +18,7 @@ from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
+from agentkit.cli.stored_run_case import imported_redact
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit_memory import Memory, Scope
@@ -38,6 +39,13 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="File to which Play adds test cases, a line of JSON each."),
     ] = None,
+    redact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Function that returns each text of a test case without secrets and personal data.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free port.")] = 0,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     as_json: AsJson = False,
@@ -57,6 +65,7 @@ def inspect(
         raise typer.Exit(1) from error
     with contextlib.ExitStack() as closing:
         closing.enter_context(logged())
+        function = imported_redact(redact)
         memory = None
         if has_memory(home):
             memory = closing.enter_context(open_memory(home))
@@ -68,7 +77,9 @@ def inspect(
         new_session: Callable[[str], SessionProtocol] = _unstored_session
         if memory is not None:
             new_session = memory.session
-        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session, cases=cases)
+        source = LocalSource(
+            agents, sessions=sessions, runs=runs, new_session=new_session, cases=cases, redact=function
+        )
 
         def ready(address: str) -> None:
             if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
@@ -11,14 +11,15 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from agentkit.cli.commands.map_command import map_
+from agentkit.cli.journal_text import put_indented, put_journal
 from agentkit.cli.options import AsJson, utf8
-from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_table
+from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_exactly, put_table
+from agentkit.cli.stored_run_case import imported_redact, stored_case_line
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs_facade import Runs
 from agentkit.durable.schedules import ScheduleInfo
 from agentkit.ground.sync_driver import run_blocking
-from agentkit.run.journal.journal import Journal, inner_id
-from agentkit.run.parts.decisions import Decision, Denied, decision_data
+from agentkit.run.parts.decisions import decision_data
 from agentkit.runs.run_record import RunRecord, WaitingCall
 
 __all__ = ["runs_app"]
@@ -97,11 +98,42 @@ def _reason(record: RunRecord) -> str:
 
 
 @runs_app.command()
-def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
-    """Show the input, the steps and the waiting calls of a run.
+def show(
+    run: RunId,
+    url: Url,
+    as_case: Annotated[
+        bool, typer.Option("--as-case", help="Print a row of a file for `agentkit eval --rows`, a line of JSON.")
+    ] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", metavar="FILE", help="With --as-case: agent whose memory has the session."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="With --as-case: tag of the row. Repeatable.")
+    ] = None,
+    redact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="With --as-case: function that returns each text of the row without secrets and personal data.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the input, the steps and the waiting calls of a run, or print the run as a row for an evaluation.
 
     Example: agentkit runs show RUN --url sqlite:///runs.db
+    Example: agentkit runs show RUN --as-case --redact privacy.py:mask --url sqlite:///runs.db >> cases.jsonl
     """
+    if as_case:
+        function = imported_redact(redact)
+        tags = [utf8(name) for name in tag or ()]
+        put_exactly(f"{stored_case_line(_runs(url), utf8(run), agent=agent, tags=tags, redact=function)}\n")
+        return
+    only_case = {"agent": agent, "tag": tag, "redact": redact}
+    names = ", ".join([f"--{name}" for name, value in only_case.items() if value is not None])
+    if names:
+        raise typer.BadParameter(f"{names}: only with --as-case")
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
     decided: Sequence[WaitingCall] = ()
@@ -114,10 +146,10 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
     origin = info.version
     if info.parent is not None:
         origin = f"inside of {info.parent}"
-    _line(f"{info.run_id}: {info.state}, agent {info.agent}, {origin}, started {_time(info.created_at)}")
+    put_indented(f"{info.run_id}: {info.state}, agent {info.agent}, {origin}, started {_time(info.created_at)}")
     for cause in filter(None, (info.error, info.problem)):
-        _line(str(cause))
-    _show_journal(journal, {call.call_id: call.decided_by for call in decided})
+        put_indented(str(cause))
+    put_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
         put("waits: " + "\n".join(call_lines(call.call, agent=call.agent)))
     if any(is_cut(call.call) for call in info.waiting):
@@ -337,62 +369,6 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
         note(f"{done}the run is {info.state}: {info.problem}")
     else:
         note(f"{done}the run is {info.state}")
-
-
-def _line(text: str, indent: str = "") -> None:
-    """Print a text with its second and further lines indented, so that they do not look like lines of the command."""
-    put(text.replace("\n", f"\n{indent}    "))
-
-
-def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "", outer: str = "") -> None:
-    """Print the steps of a run, with the steps of inner agents under the calls of their tools.
-
-    Args:
-        journal: The journal of the run.
-        deciders: Names of the authors of decisions, by call id.
-        indent: Spaces before each line.
-        outer: Id of the call that runs this agent; it prefixes the ids in `deciders`.
-    """
-
-    def outer_id(call: str) -> str:
-        return inner_id(outer, call) if outer else call
-
-    _line(f"{indent}user: {journal.context.user_input.text}", indent)
-    for effect, answer, *_ in journal.entries:
-        if effect == "CallModel":
-            message = answer.message
-            if message.text:
-                _line(f"{indent}model: {message.text}", indent)
-            for call in message.tool_calls:
-                _line(f"{indent}model calls {call.name} {call.arguments} ({call.id})", indent)
-                if (inner := journal.inner.get(call.id)) is not None:
-                    _show_journal(inner, deciders, f"{indent}  ", outer_id(call.id))
-        elif effect == "CallTools":
-            result = answer[0]
-            _line(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
-        elif effect == "AskApproval":
-            for call, decision in answer.items():
-                _line(f"{indent}{_decision_text(call, decision, deciders.get(outer_id(call)))}", indent)
-
-
-def _decision_text(call: str, decision: Decision, author: str | None) -> str:
-    text = f"approved {call}"
-    if isinstance(decision, Denied):
-        text = f"denied {call}"
-    if author:
-        text += f" by {author}"
-    return text + _terms(decision)
-
-
-def _terms(decision: Decision) -> str:
-    """Return the reason of a denial, or the arguments that replace the arguments of a call; empty without both."""
-    if isinstance(decision, Denied):
-        if not decision.reason:
-            return ""
-        return f": {decision.reason}"
-    if decision.arguments is None:
-        return ""
-    return f", to run with {json.dumps(dict(decision.arguments))}"
 
 
 def _data(run: RunRecord) -> dict[str, Any]:

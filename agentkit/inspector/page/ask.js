@@ -145,14 +145,12 @@ export class Asking {
     const tags = h("input", { type: "text", placeholder: "refund, german", maxlength: "2000" });
     const save = async (event) => {
       event.preventDefault();
-      const { input, kwargs } = this.values();
-      if (!kwargs) return;
-      const line = { input, kwargs, expected: expected.value, tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean) };
+      const body = this.asked();
+      if (!body) return;
       try {
-        let place = "cases.jsonl, downloaded";
-        if (this.play.cases) place = (await post("case", line)).file;
-        else download(JSON.stringify(line));
-        replace(this.notes, h("p", { class: "quiet" }, "Saved in ", h("code", null, shown(place))));
+        const { line, file } = await post("case", { ...body, expected: expected.value, tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean) });
+        if (!file) download(line);
+        replace(this.notes, h("p", { class: "quiet" }, "Saved in ", h("code", null, shown(file || "cases.jsonl, downloaded"))));
         say("Saved");
         close();
       } catch (error) {

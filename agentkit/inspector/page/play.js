@@ -40,7 +40,6 @@ export class PlayView {
           changed: () => this.later(),
         })
       : null;
-    if (this.asking) this.asking.values = () => ({ input: this.input.value, kwargs: this.form.values() });
     this.reset = h("button", { type: "button", class: "quiet", onclick: () => this.undo() }, "Undo all");
     this.state = h("p", { class: "play-state", "aria-live": "polite" });
     this.problems = h("div");

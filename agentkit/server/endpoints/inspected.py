@@ -16,6 +16,7 @@ from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES
 from agentkit.models.model import NO_USAGE, Reply
 from agentkit.models.model_errors import ModelError
+from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
@@ -156,6 +157,10 @@ class CallerSource:
     def cases_file(self) -> str | None:
         # A file of the server would mix test cases of tenants.
         return None
+
+    @property
+    def redact(self) -> Redact | None:
+        return process_redact()
 
     async def ask(self, agent: Agent[Any, Any], prompt: PlayedPrompt) -> Reply:
         self._check("play")
