@@ -314,7 +314,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
 
         Args:
             user_input: See `run`.
-            **options: `session`, `scope`, `tenant`, `user`, `priority`, `run_id`, `delay`. The same
+            **options: `session`, `scope`, `tenant`, `user`, `locale`, `tags`, `priority`, `run_id`, `delay`. The same
                 `run_id` with the same input returns the existing run.
 
         Raises:

@@ -24,6 +24,7 @@ __all__ = [
     "Home",
     "Kwargs",
     "SessionName",
+    "Tags",
     "TemplateModel",
     "TenantName",
     "UserName",
@@ -86,6 +87,9 @@ TemplateModel: TypeAlias = Annotated[
 Kwargs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
+]
+Tags: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TEXT", help="Tag that is stored with the run. Repeatable.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -35,7 +35,7 @@ from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
 
-_OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "locale", "priority", "delay"))
+_OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "locale", "tags", "priority", "delay"))
 _MAX_NUMBER = 2**31 - 1
 
 
@@ -169,7 +169,8 @@ class Runs(metaclass=Hinted):
         agent = added.agent.definition
         scope = run_scope(agent.memory, checked_session(session), options)
         within_scope(agent.memory, scope)  # raises now instead of in the worker
-        journal = new_journal(agent, scope, user_input, session, run_id, options.get("locale"))
+        tags = options.get("tags", ())
+        journal = new_journal(agent, scope, user_input, session, run_id, options.get("locale"), tags)
         if user_input is not None:
             agent.chain.preflight(journal.context.user_input)
         session_name = None
@@ -183,7 +184,8 @@ class Runs(metaclass=Hinted):
         stored_input = None
         if user_input is not None:
             stored_input = journal.context.user_input
-        return StartedRun(run_id, request, journal.dumps(), stored_input, locale=journal.context.locale)
+        locale = journal.context.locale
+        return StartedRun(run_id, request, journal.dumps(), stored_input, locale=locale, tags=journal.tags)
 
     @with_option_hints
     async def schedule(
@@ -209,7 +211,7 @@ class Runs(metaclass=Hinted):
             cron: Cron expression, such as `0 6 * * 1`; the first of six fields is seconds.
             timezone: IANA name of the time zone of `cron`.
             catches_up: True if runs that were due without a worker start later.
-            **options: `session`, `scope`, `tenant`, `user`, `locale`, `priority`.
+            **options: `session`, `scope`, `tenant`, `user`, `locale`, `tags`, `priority`.
 
         Raises:
             DurableError: The name, `cron` or `timezone` is invalid, or the agent is unknown; nothing was stored.
@@ -250,11 +252,12 @@ class Runs(metaclass=Hinted):
         tenant: str | None = None,
         user: str | None = None,
         session: str | None = None,
+        tag: str | None = None,
         limit: int = 100,
         offset: int = 0,
     ) -> list[RunRecord]:
-        """Return runs, latest first, optionally filtered by state, agent, tenant, user or session id."""
-        filters: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session}
+        """Return runs, latest first, optionally filtered by state, agent, tenant, user, session id or tag."""
+        filters: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session, "tag": tag}
         wanted = RunsWanted(state=state, **filters, is_short=True, limit=limit, offset=offset)
         return await self.store.ask(lambda: self.store.listed(wanted))
 

@@ -198,5 +198,6 @@ def start_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
     if not journal.continues_session:
         user_input = journal.context.user_input
     with suppress(RunIdTaken):  # started by a worker with another version
-        store.enqueue([StartedRun(run_id, request, journal.dumps(), user_input, locale=journal.context.locale)])
+        locale, tags = journal.context.locale, journal.tags
+        store.enqueue([StartedRun(run_id, request, journal.dumps(), user_input, locale=locale, tags=tags)])
     return run_id

@@ -29,6 +29,7 @@ from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import RecallResult, recall
+from agentkit.run.parts.run_tags import checked_tags
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord, RunsWanted, WaitingCall
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
@@ -279,7 +280,8 @@ async def start_answer(source: InspectorSource, request: Start) -> Json:
     """Start a run."""
     await _agent(source, request.agent)
     user_input = UserInput(request.input, request.kwargs)
-    return {"run": await source.start(request.agent, user_input, request.session, request.user or None)}
+    user, tags = request.user or None, checked_tags(request.tags)
+    return {"run": await source.start(request.agent, user_input, request.session, user, tags)}
 
 
 async def decide_answer(source: InspectorSource, request: Decide) -> Json:

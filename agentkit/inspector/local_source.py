@@ -103,6 +103,7 @@ class LocalSource:
                 created_at=times[0],
                 updated_at=times[-1],
                 session=journal.session,
+                tags=journal.tags,
                 input=journal.context.user_input,
                 usage=journal.usage,
                 waiting=waiting,
@@ -154,7 +155,9 @@ class LocalSource:
             return None
         return self._agents[agent].memory
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
+    async def start(
+        self, agent: str, user_input: UserInput, session: str | None, user: str | None, tags: Sequence[str]
+    ) -> str:
         if user is not None:
             raise AgentError("user: the inspector of a program starts runs without a user: remove it")
         run_agent = self._agent(agent)
@@ -172,6 +175,7 @@ class LocalSource:
             created_at=now,
             updated_at=now,
             session=session,
+            tags=tuple(tags),
             input=user_input,
         )
         lines = self._lines[run_id] = []
@@ -182,7 +186,7 @@ class LocalSource:
             with self._lock:
                 lines.append(line)
 
-        self._begin(run, run_agent.run(user_input, run_id=run_id, session=opened, journal=add_line))
+        self._begin(run, run_agent.run(user_input, run_id=run_id, session=opened, tags=tags, journal=add_line))
         return run_id
 
     @property

@@ -46,6 +46,7 @@ class ListRequest(_Body):
     agent: Name = ""
     user: Name = ""
     error: Name = ""
+    tag: Name = ""
     text: Name = ""
     order: RunOrder = "newest"
     before: Name | None = None
@@ -57,6 +58,7 @@ class ListRequest(_Body):
             agent=self.agent or None,
             user=self.user or None,
             error=self.error or None,
+            tag=self.tag or None,
             text=self.text,
             order=self.order,
             before=self.before,
@@ -127,6 +129,7 @@ class Start(_Body):
     session: Name | None = None
     user: Name | None = None
     """User for whom the run acts; only for a caller that may name users."""
+    tags: list[str] = []
 
 
 class Decided(_Body):

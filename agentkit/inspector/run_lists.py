@@ -43,6 +43,7 @@ def run_summary(run: RunRecord) -> Json:
         "agent": run.agent,
         "session": run.session,
         "user": run.user,
+        "tags": list(run.tags),
         "status": run.state,
         "input": text,
         "started_at": run.created_at or None,

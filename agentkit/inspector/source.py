@@ -101,7 +101,9 @@ class InspectorSource(Protocol):
         """
         ...
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
+    async def start(
+        self, agent: str, user_input: UserInput, session: str | None, user: str | None, tags: Sequence[str]
+    ) -> str:
         """Start a run in the background and return its id. A new name of a session creates the session.
 
         `user` is the user for whom the run acts; None for a run without a user, or for the user of the caller.

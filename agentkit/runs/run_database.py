@@ -81,6 +81,7 @@ runs_table = sa.Table(
     sa.Column("user", sa.Text, nullable=False),
     sa.Column("permissions", sa.Text, nullable=False, server_default=""),  # of the caller, separated by spaces
     sa.Column("locale", sa.Text),
+    sa.Column("tags", sa.Text, nullable=False, server_default=""),  # see `stored_tags`
     sa.Column("agent", sa.Text, nullable=False),
     sa.Column("session", sa.Text),
     sa.Column("executor", sa.Text, nullable=False),

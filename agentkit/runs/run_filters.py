@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from agentkit.runs.run_database import runs_table
 from agentkit.runs.run_matching import exact_values, wanted_words
 from agentkit.runs.run_record import RunOrder, RunsWanted
+from agentkit.runs.stored_values import stored_tags
 
 __all__ = [
     "MAX_EXAMINED",
@@ -73,12 +74,19 @@ def unindexed_filters(wanted: RunsWanted) -> list[Any]:
         if wanted.order != "newest":
             column = column.concat("")
         conditions.append(column == value)
+    if wanted.tag is not None:
+        # `LIKE` of SQLite would ignore the case of letters.
+        tags: Any = _runs.c.tags
+        conditions.append(sa.func.replace(tags, stored_tags([wanted.tag]), "") != tags)
     return conditions + [_runs.c.words.contains(word, autoescape=True) for word in wanted_words(wanted)]
 
 
 def wanted_texts(wanted: RunsWanted) -> list[str]:
     """Return the texts that a run must have."""
-    return [*exact_values(wanted).values(), *wanted_words(wanted)]
+    texts = [*exact_values(wanted).values(), *wanted_words(wanted)]
+    if wanted.tag is not None:
+        texts.append(wanted.tag)
+    return texts
 
 
 def _is_indexed(wanted: RunsWanted, name: str) -> bool:

@@ -35,6 +35,8 @@ def matches(record: RunRecord, wanted: RunsWanted) -> bool:
         return False
     if wanted.ids is not None and record.run_id not in wanted.ids:
         return False
+    if wanted.tag is not None and wanted.tag not in record.tags:
+        return False
     text = searched_words(record)
     return all(word in text for word in wanted_words(wanted))
 

@@ -119,6 +119,8 @@ class RunRecord(metaclass=Hinted):
     """Scopes of the token that started the run; empty outside of a server."""
     locale: str | None = None
     """Language tag of the run, which selects the texts of templates; None for the first text."""
+    tags: tuple[str, ...] = ()
+    """Tags, by which lists of runs are filtered."""
     key: str | None = None
     """Idempotency key, unique for the tenant and the user; None also for a run that was read from a store."""
     session: str | None = None
@@ -207,8 +209,10 @@ class RunsWanted:
     state: RunState | None = None
     error: str | None = None
     """Name of the class of the error."""
+    tag: str | None = None
+    """A tag of the run."""
     text: str | None = None
-    """Words that the run contains in its input, its id, or the name of its agent, its session or its user."""
+    """Words that the run contains in its input, its id, its tags, or the name of its agent, its session or its user."""
     order: RunOrder = "newest"
     before: str | None = None
     """Only runs that are after the run with this id in the order; older runs, in the order `newest`."""
@@ -247,12 +251,12 @@ class RunFigures(NamedTuple):
 
 
 def searched_words(record: RunRecord) -> str:
-    """Return the text of a run that a search reads: the start of its input, its names and its id, in lower case."""
+    """Return the text of a run that a search reads: the start of its input, its names, tags and id, in lower case."""
     text = ""
     if record.input is not None:
         text = record.input.text[:_MAX_SEARCHED]
     session = record.session or ""
-    return "\n".join([text, record.agent, f"{record.user}/{session}", record.run_id]).casefold()
+    return "\n".join([text, record.agent, f"{record.user}/{session}", record.run_id, *record.tags]).casefold()
 
 
 def tokens_of(usage: Usage) -> int:

@@ -22,7 +22,7 @@ from agentkit.runs.run_record import (
     searched_words,
     tokens_of,
 )
-from agentkit.runs.stored_values import call_of, finite_number, stored_call, stored_text
+from agentkit.runs.stored_values import call_of, finite_number, stored_call, stored_tags, stored_text, tags_of
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = [
@@ -62,6 +62,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
     return {
         **{name: getattr(record, name) for name in _COPIED},
         "permissions": " ".join(record.permissions),
+        "tags": stored_tags(record.tags),
         "created_at": record.created_at,
         "attempts": record.attempts,
         "leg": 0,
@@ -106,6 +107,7 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
     columns: dict[str, Any] = {name: row[name] for name in _COPIED}
     columns |= {name: finite_number(row[name]) for name in ("created_at", "updated_at")}
     columns["permissions"] = tuple(str(row["permissions"]).split())
+    columns["tags"] = tags_of(row["tags"])
     columns["attempts"] = 0
     if isinstance(row["attempts"], int):
         columns["attempts"] = row["attempts"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-__all__ = ["call_of", "finite_number", "stored_call", "stored_text"]
+__all__ = ["call_of", "finite_number", "stored_call", "stored_tags", "stored_text", "tags_of"]
 
 
 def stored_call(call_id: str) -> str:
@@ -23,6 +24,18 @@ def call_of(stored: str) -> str:
 def stored_text(text: str) -> str:
     """Return text that both databases store: without NUL and halves of surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def stored_tags(tags: Sequence[str]) -> str:
+    """Return tags in lines; a line break is also at the start and at the end, so that a search finds whole tags."""
+    if not tags:
+        return ""
+    return "\n".join(["", *tags, ""])
+
+
+def tags_of(stored: object) -> tuple[str, ...]:
+    """Return the tags that `stored_tags` wrote."""
+    return tuple(str(stored).split("\n")[1:-1])
 
 
 def finite_number(value: object) -> float:

@@ -32,7 +32,15 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
     runs = working(agent)
     await runs.schedule(agent, "the old work", name="often", cron="0 0 1 1 *")
     await runs.schedule(
-        "nightly", "the work", name="often", cron="* * * * * *", tenant="acme", user="ada", locale="de", priority=7
+        "nightly",
+        "the work",
+        name="often",
+        cron="* * * * * *",
+        tenant="acme",
+        user="ada",
+        locale="de",
+        tags=["night"],
+        priority=7,
     )
     await runs.schedule(agent, "rare work", name="rarely", cron="0 6 29 2 *", timezone="Europe/Berlin")
     often, rarely = await runs.schedules()
@@ -51,7 +59,7 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
     assert await asyncio.to_thread(command, url, "unschedule", "often") == [{"unscheduled": "often"}]
     assert [one.name for one in await runs.schedules()] == ["rarely"]
     assert len({info.run_id for info in found}) == len(found)
-    assert {(info.tenant, info.user, info.locale) for info in found} == {("acme", "ada", "de")}
+    assert {(info.tenant, info.user, info.locale, info.tags) for info in found} == {("acme", "ada", "de", ("night",))}
     for info in found:
         assert info.run_id.startswith("often/20") and (await runs.handle(info.run_id).result()).output == "did the work"
 

@@ -198,7 +198,8 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
 
     async def begin() -> None:
         with pytest.raises(Paused):
-            await (await module.refunder.start("Pay back.", run_id="refund-1", user="ada")).result(timeout=LONG)
+            options: Any = {"run_id": "refund-1", "user": "ada", "tags": ["vip", "de"]}
+            await (await module.refunder.start("Pay back.", **options)).result(timeout=LONG)
 
     async def end() -> str:
         return str((await module.runs.handle("refund-1").result(timeout=LONG)).output)
@@ -207,9 +208,10 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
         asyncio.run(begin())
         (info,) = [json.loads(line) for line in command("list", "--json").stdout.splitlines()]
         assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "waiting", "refund")
-        assert command("list").stdout.splitlines()[1].split()[2:5] == ["refunder", "local", "ada"]
-        for user, count in (("ada", 1), ("bob", 0)):
-            assert len(command("list", "--user", user, "--json").stdout.splitlines()) == count
+        row = command("list").stdout.splitlines()[1]
+        assert row.split()[2:5] == ["refunder", "local", "ada"] and "vip, de" in row and info["tags"] == ["vip", "de"]
+        for option, value, count in (("user", "ada", 1), ("user", "bob", 0), ("tag", "de", 1), ("tag", "d", 0)):
+            assert len(command("list", f"--{option}", value, "--json").stdout.splitlines()) == count
         refused = command("approve", "refund-1", "x9")
         assert refused.exit_code == 1
         assert "unknown call 'x9'; waiting calls: 'r'" in refused.stderr

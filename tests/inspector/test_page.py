@@ -267,13 +267,16 @@ def test_the_form_of_the_schema_runs_the_agent(page: Page, serve: Serve) -> None
     page.get_by_label("tier").select_option(label="gold")
     page.get_by_label("orders").fill("3")
     page.get_by_label("vip").check()
-    page.get_by_label("tags").fill("loyal, patient")
+    page.get_by_role("textbox", name="tags", exact=True).fill("loyal, patient")
+    page.get_by_role("textbox", name="Tags, separated by commas").fill("vip, " + "x" * 100)
     expect(page.locator(".preview")).to_contain_text("Ada Lovelace, tier gold, with 3 orders: a VIP")
     page.get_by_role("switch", name="Ask memory for this input").check()
     expect(page.locator(".preview")).to_contain_text("Goods may be returned within 30 days")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".pill")).to_have_text("finished")
     expect(page.locator(".event.model")).to_contain_text(ANSWER)
+    for place in (".chips", ".item"):
+        expect(page.locator(f"{place} .tag.label")).to_have_text(["vip", "x" * 100])
     sent = agent.chain.model.requests[-1].context.user_input
     assert sent.input == "May I return it?"
     assert sent.additional_kwargs == {
@@ -346,6 +349,7 @@ def test_runs_are_found_by_filters_and_loaded_in_parts(page: Page, serve: Serve)
     for number in range(260):
         journal = Journal.loads(text)
         journal.run_id = f"r{number}"
+        journal.tags = ("night", "vip") if number == 7 else ()
         source.add(journal, "lost" if number == 3 else None)
     page.goto(serve(source))
     rows = page.locator(".item")
@@ -365,6 +369,11 @@ def test_runs_are_found_by_filters_and_loaded_in_parts(page: Page, serve: Serve)
     expect(page.get_by_role("combobox", name="State")).to_be_focused()
     page.get_by_role("combobox", name="Order").select_option("tokens")
     expect(rows.first).to_contain_text("2,180")
+    page.get_by_role("combobox", name="State").select_option("")
+    page.get_by_role("combobox", name="Tag").fill("vip")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+    expect(rows.locator(".tag")).to_have_text(["night", "vip"])
     page.get_by_role("combobox", name="Error class").fill("None")
     page.keyboard.press("Enter")
     expect(listing).to_contain_text("No matches")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_every_endpoint_accepts_a_locale() -> None:
     assert wrong == []
 
 
-def test_the_locale_is_stored_with_a_run_that_waits(run_service: RunService) -> None:
+def test_the_locale_and_the_tags_are_stored_with_a_run_that_waits(run_service: RunService) -> None:
     @tool(approval="always")
     def pay() -> str:
         """Pay."""
@@ -108,8 +109,11 @@ def test_the_locale_is_stored_with_a_run_that_waits(run_service: RunService) -> 
 
     agent = desk(calling("pay"), "ok", tools=[pay])
     with run_service(agent) as client:
-        body = {"agent": "desk", "input": "Hi", "locale": "de", "session": "s"}
+        body = {"agent": "desk", "input": "Hi", "locale": "de", "tags": ["b", "a"], "session": "s"}
         run = client.post("/runs", body).json()
         (call,) = ended(client, run["id"])["waiting"]
         client.post(f"/runs/{run['id']}/decisions", {"decisions": {call["id"]: {"approve": True}}})
-        assert (ended(client, run["id"])["status"], sent(agent)) == ("finished", "Antworte kurz.")
+        finished = ended(client, run["id"])
+        assert (finished["status"], finished["tags"], sent(agent)) == ("finished", ["b", "a"], "Antworte kurz.")
+        head = client.get(f"/runs/{run['id']}/journal").text.partition("\n")[0]
+        assert json.loads(head)["tags"] == ["b", "a"]

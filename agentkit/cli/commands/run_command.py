@@ -22,6 +22,7 @@ from agentkit.cli.options import (
     Home,
     Kwargs,
     SessionName,
+    Tags,
     TemplateModel,
     UserName,
     text_session,
@@ -49,6 +50,7 @@ def run(
     session: SessionName = None,
     user: UserName = None,
     kwarg: Kwargs = None,
+    tag: Tags = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs approval.")] = False,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File of the journal; `agentkit inspect` shows it.")
@@ -77,7 +79,7 @@ def run(
     if resume is None:
         source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
-        _check_resume(journal=journal, kwarg=kwarg, user=user, session=session)
+        _check_resume(journal=journal, kwarg=kwarg, tag=tag, user=user, session=session)
         source = Journal.read(resume)
         session = session or source.session
         if not user and source.scope:
@@ -95,6 +97,8 @@ def run(
             )
         )
         options: dict[str, Any] = {}
+        if tag:
+            options["tags"] = [*map(utf8, tag)]
         if session is not None:
             memory = closing.enter_context(conversation_memory(loaded, home, user=user))
             options["session"] = text_session(memory, utf8(session))
@@ -107,10 +111,13 @@ def run(
         _run(loaded, source, options, as_json, journal or resume)
 
 
-def _check_resume(*, journal: Path | None, kwarg: list[str] | None, user: str | None, session: str | None) -> None:
+def _check_resume(
+    *, journal: Path | None, kwarg: list[str] | None, tag: list[str] | None, user: str | None, session: str | None
+) -> None:
     """Refuse options that a resumed run reads from its journal."""
-    if journal is not None or kwarg:
-        raise typer.BadParameter("--resume continues the journal and the input of the run: omit --journal and --kwarg")
+    names = ", ".join([f"--{name}" for name, value in (("journal", journal), ("kwarg", kwarg), ("tag", tag)) if value])
+    if names:
+        raise typer.BadParameter(f"--resume continues the journal, the input and the tags of the run: omit {names}")
     if user is not None and session is None:
         raise typer.BadParameter("--resume reads the memory of the run: omit --user")
 

@@ -58,6 +58,7 @@ def list_(
     tenant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TEXT", help="Only runs with this tag.")] = None,
     inside: Annotated[str | None, typer.Option(metavar="RUN", help="Only runs of inner agents of this run.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
     as_json: AsJson = False,
@@ -67,6 +68,7 @@ def list_(
     Example: agentkit runs list --url sqlite:///runs.db --state waiting
     """
     filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "user": user, "session": session}
+    filters["tag"] = tag
     if inside is None:
         records = run_blocking(_runs(url).list_runs(**filters, limit=limit))
     else:
@@ -81,8 +83,9 @@ def list_(
     rows = []
     for record in records:
         owner = record.agent, record.tenant, record.user, record.session or ""
-        rows.append((record.run_id, record.state, *owner, _time(record.created_at), _reason(record)))
-    put_table(("run", "state", "agent", "tenant", "user", "session", "started", "reason"), rows)
+        tags = ", ".join(record.tags)
+        rows.append((record.run_id, record.state, *owner, tags, _time(record.created_at), _reason(record)))
+    put_table(("run", "state", "agent", "tenant", "user", "session", "tags", "started", "reason"), rows)
 
 
 def _reason(record: RunRecord) -> str:
@@ -372,9 +375,9 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
 
 
 def _data(run: RunRecord) -> dict[str, Any]:
-    names = ("run_id", "state", "agent", "version", "session", "tenant", "user", "worker", "attempts", "problem")
+    names = ("run_id", "state", "agent", "version", "session", "tenant", "user", "tags", "worker", "attempts")
     return {
-        **{name: getattr(run, name) for name in names},
+        **{name: getattr(run, name) for name in (*names, "problem")},
         "created_at": datetime.fromtimestamp(run.created_at, UTC).isoformat(),
         "updated_at": datetime.fromtimestamp(run.updated_at, UTC).isoformat(),
         "error": None if run.error is None else str(run.error),

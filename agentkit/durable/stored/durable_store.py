@@ -67,6 +67,8 @@ class StartedRun:
     """Scopes of the token that started the run; empty outside of a server."""
     locale: str | None = None
     """Language tag of the run."""
+    tags: tuple[str, ...] = ()
+    """Tags of the run."""
 
     def new(self) -> NewRun:
         """Return the run as `RunQueue.add` stores it."""
@@ -85,6 +87,7 @@ class StartedRun:
             user=request.user,
             permissions=self.permissions,
             locale=self.locale,
+            tags=self.tags,
             session=session_id,
             schedule=request.schedule,
             executor="dbos",

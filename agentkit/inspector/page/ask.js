@@ -1,7 +1,7 @@
 // Asks a model with the changed prompt, and keeps the answers side by side; saves test cases, and copies curl commands.
 
 import { post } from "./api.js";
-import { h, replace, folded, shown, plain, number, money, problem, say, icon } from "./dom.js";
+import { h, replace, folded, shown, plain, number, money, problem, say, icon, tagList } from "./dom.js";
 
 const KEPT = 8; // answers
 
@@ -148,7 +148,7 @@ export class Asking {
       const body = this.asked();
       if (!body) return;
       try {
-        const { line, file } = await post("case", { ...body, expected: expected.value, tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean) });
+        const { line, file } = await post("case", { ...body, expected: expected.value, tags: tagList(tags.value) });
         if (!file) download(line);
         replace(this.notes, h("p", { class: "quiet" }, "Saved in ", h("code", null, shown(file || "cases.jsonl, downloaded"))));
         say("Saved");

@@ -182,3 +182,9 @@ export function choice(label, options, chosen, choose, { kind = "radio" } = {}) 
 // The number of failed tool calls of a run, as a mark; null without failures.
 export const toolErrors = (count, tag = "span", attributes = {}) =>
   count ? h(tag, { ...attributes, class: "tag failed", title: "Tools failed in this run" }, icon("cross"), count === 1 ? "1 tool error" : `${number(count)} tool errors`) : null;
+
+// The tags of a run, as marks.
+export const tagsOf = (run) => run.tags.map((name) => h("span", { class: "tag label", title: "tag", dir: "auto" }, shown(name)));
+
+// The tags in a text with commas.
+export const tagList = (text) => text.split(",").map((tag) => tag.trim()).filter(Boolean);

@@ -11,12 +11,12 @@ const options = (names, chosen) => names.map(([value, text]) => h("option", { va
 export function filtersView(list, agents, change, isOpen) {
   const { query } = list;
   const select = (label, name, names) => h("select", { "aria-label": label, onchange: (event) => change({ [name]: event.target.value }) }, options(names, query[name]));
-  const known = (name) => [...new Set(list.runs.map((run) => run[name]).filter(Boolean))].sort();
+  const known = (name) => [...new Set(list.runs.flatMap((run) => run[name]).filter(Boolean))].sort();
   const text = (label, name, values) => [
     h("input", { type: "search", placeholder: label, "aria-label": label, value: query[name], list: `known-${name}`, maxlength: "200", onchange: (event) => change({ [name]: event.target.value.trim() }) }),
     h("datalist", { id: `known-${name}` }, values.map((value) => h("option", { value }))),
   ];
-  const chosen = ["state", "agent", "user", "error"].filter((name) => query[name]).length;
+  const chosen = ["state", "agent", "user", "tag", "error"].filter((name) => query[name]).length;
   return h(
     "details",
     { class: "filters", open: isOpen },
@@ -28,6 +28,7 @@ export function filtersView(list, agents, change, isOpen) {
       select("State", "state", [["", "any state"], ...Object.entries(WORDS)]),
       agents.length > 1 ? select("Agent", "agent", [["", "any agent"], ...agents.map((agent) => [agent.name, agent.name])]) : null,
       text("User", "user", known("user")),
+      text("Tag", "tag", known("tags")),
       text("Error class", "error", known("error_class")),
     ),
   );

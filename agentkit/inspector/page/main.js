@@ -3,7 +3,7 @@
 import { composed, first, session as asked } from "./begin.js";
 import { get, post, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
-import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, toolErrors } from "./dom.js";
+import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, tagsOf, toolErrors } from "./dom.js";
 import { agentView } from "./agent.js";
 import { changesView } from "./changes.js";
 import { compareView } from "./compare.js";
@@ -273,6 +273,7 @@ function header(title) {
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
     ...(run ? timeChips(run) : []),
     toolErrors(run?.tool_errors),
+    ...(run ? tagsOf(run) : []),
     run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
   ];
   const agents = state.overview.agents;

@@ -1,6 +1,6 @@
 // The editor: changes a layer, a message, the input, the budget or the model, and shows the prompt. Only Ask sends it.
 
-import { h, replace, shown, number, problem, empty, say } from "./dom.js";
+import { h, replace, shown, number, problem, empty, say, tagList } from "./dom.js";
 import { Asking } from "./ask.js";
 import { LayersView, bar, hue, layerOf } from "./layers.js";
 import { Form } from "./form.js";
@@ -80,6 +80,7 @@ export class PlayView {
   runRow(start, sessions, namesUsers) {
     const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200" }) : null;
     const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200" });
+    const tags = h("input", { type: "text", placeholder: "vip, release-7", maxlength: "2000" });
     const button = h("button", { type: "button", class: "primary" }, "Run");
     const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
     button.addEventListener("click", async () => {
@@ -97,7 +98,7 @@ export class PlayView {
       button.disabled = true;
       replace(notes);
       try {
-        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}), ...(user?.value ? { user: user.value } : {}) });
+        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}), ...(user?.value ? { user: user.value } : {}), tags: tagList(tags.value) });
       } catch (error) {
         this.kwargs.open = true;
         const left = this.form.mark(error.problems, { all: true });
@@ -106,7 +107,7 @@ export class PlayView {
       }
       button.disabled = false;
     });
-    return h("div", { class: "block" }, user ? h("label", { class: "block" }, h("span", null, "User"), user) : null, h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
+    return h("div", { class: "block" }, user ? h("label", { class: "block" }, h("span", null, "User"), user) : null, h("label", { class: "block" }, h("span", null, "Tags, separated by commas"), tags), h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
   }
 
   destroy() {

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { say } from "./dom.js";
 
-const NEWEST = { state: "", agent: "", user: "", error: "", text: "", order: "newest" };
+const NEWEST = { state: "", agent: "", user: "", error: "", tag: "", text: "", order: "newest" };
 
 export class RunList {
   constructor() {

@@ -1,6 +1,6 @@
 // The lists of runs, sessions, and turns of a session.
 
-import { h, replace, shown, number, money, icon, choice, empty, toolErrors } from "./dom.js";
+import { h, replace, shown, number, money, icon, choice, empty, tagsOf, toolErrors } from "./dom.js";
 import { WORDS, filtersView } from "./filters.js";
 import { Rows } from "./rows.js";
 import { RunList } from "./runlist.js";
@@ -226,6 +226,7 @@ export class Side {
         tokens ? h("span", null, `${number(tokens)} tokens`) : null,
         run.usage.money ? h("span", { title: "cost" }, money(run.usage.money)) : null,
       ),
+      run.tags.length ? h("p", { class: "third tags" }, tagsOf(run)) : null,
     );
   }
 

@@ -112,6 +112,8 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     """User of the tenant for whom the run acts, as `tenant`."""
     locale: str | None
     """Language tag of the run, such as `de`, which selects the texts of templates, also of inner agents."""
+    tags: Iterable[str]
+    """Texts such as `release-7`, which are stored with the run and filter lists of runs. No prompt contains them."""
     scope: Scope | str | None
     """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
 
@@ -129,6 +131,8 @@ class ScheduleOptions(TypedDict, total=False):
     """User of the tenant for whom the run acts."""
     locale: str | None
     """Language tag of the run, such as `de`, which selects the texts of templates."""
+    tags: Iterable[str]
+    """Texts such as `release-7`, which are stored with the run and filter lists of runs."""
     scope: Scope | str | None
     """Scope of the memory in a run without a session, instead of `tenant` and `user`. A session has a scope."""
     priority: int
@@ -181,7 +185,7 @@ COMPOSE = CHANGES | {"session", "scope", "tenant", "user", "locale"}
 """Options of `compose`."""
 RESUME = CHANGES | {"deps", "permissions", "session", "on_event", "on_event_error", "approve", "journal"}
 """Options of `resume`."""
-RUN = RESUME | {"history", "run_id", "scope", "tenant", "user", "locale"}
+RUN = RESUME | {"history", "run_id", "scope", "tenant", "user", "locale", "tags"}
 """Options of `run` and `stream`."""
 
 _COMMON_MISTAKES = {**AGENT_ELSEWHERE, "context": "deps"}
@@ -197,6 +201,7 @@ _METHODS_OF_OPTION = {
     "tenant": "compose, run, start, schedule and map",
     "user": "compose, run, start and schedule",
     "locale": "compose, run, start and schedule",
+    "tags": "run, start and schedule",
     "priority": "start, schedule and map",
     "delay": "start",
     **dict.fromkeys(("concurrency", "rate", "tenant_concurrency", "on_progress"), "map"),

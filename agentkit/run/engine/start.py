@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from agentkit.run.parts.decisions import checked_approver
 from agentkit.run.parts.deps_source import DepsSource
 from agentkit.run.parts.run_context import Input, run_context, with_history, with_key
 from agentkit.run.parts.run_scope import OuterRun, inner_memory, resumed_scope, run_scope, within_scope
+from agentkit.run.parts.run_tags import checked_tags
 from agentkit.run.parts.session import SessionProtocol, checked_session
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.errors import brief
@@ -60,7 +61,7 @@ async def start_run(
         locale = outer.locale
     run_id = options.get("run_id")
     user_input = with_history(definition.chain, user_input, options)
-    journal = new_journal(definition, scope, user_input, session, run_id, locale)
+    journal = new_journal(definition, scope, user_input, session, run_id, locale, options.get("tags", ()))
     setup = RunSetup(
         definition,
         journal,
@@ -117,11 +118,12 @@ def new_journal(
     session: SessionProtocol | None,
     run_id: str | None,
     locale: str | None,
+    tags: Iterable[str],
 ) -> Journal:
     """Return the journal of a new run.
 
     Raises:
-        AgentDefinitionError: The id of the run is not text.
+        AgentDefinitionError: The id of the run is not text, or a tag is invalid.
     """
     if run_id is None:
         run_id = os.urandom(16).hex()
@@ -147,6 +149,7 @@ def new_journal(
         continues_session=user_input is None,
         scope=names,
         version=definition.version,
+        tags=checked_tags(tags),
     )
 
 

@@ -69,6 +69,7 @@ class Journal(metaclass=Hinted):
         session: Id of the session; None without a session.
         continues_session: True if the run had no input, and answers the conversation of its session.
         scope: Names of the scope of the memory; None if the memory has no scopes.
+        tags: Tags of the run, by which lists of runs are filtered.
         context: Context of the run before its first step, without the conversation of a session.
         entries: Results so far.
         inner: Journals of agents that run as tools, by the ids of their calls.
@@ -92,6 +93,7 @@ class Journal(metaclass=Hinted):
         "run_id",
         "scope",
         "session",
+        "tags",
     )
 
     def __init__(
@@ -103,12 +105,14 @@ class Journal(metaclass=Hinted):
         continues_session: bool = False,
         scope: tuple[str, ...] | None = None,
         version: AgentVersion | RecordedVersion = _UNKNOWN_VERSION,
+        tags: tuple[str, ...] = (),
     ) -> None:
         self.agent = agent
         self.run_id = run_id
         self.session = session
         self.continues_session = continues_session
         self.scope = scope
+        self.tags = tags
         self.context = context
         self.entries: list[Entry] = []
         self.inner: dict[str, Journal] = {}
@@ -166,6 +170,7 @@ class Journal(metaclass=Hinted):
             continues_session=self.continues_session,
             scope=self.scope,
             version=self._version,
+            tags=self.tags,
         )
         copied.entries = [*self.entries]
         copied.inner = {call: journal.copy() for call, journal in self.inner.items()}
@@ -274,7 +279,7 @@ class Journal(metaclass=Hinted):
         context = self.context
         if self.session is not None:
             context = context.evolve(conversation=())  # the session stores it
-        names = {
+        names: dict[str, Any] = {
             "agent": self.agent,
             "run_id": self.run_id,
             "session": self.session,
@@ -283,6 +288,8 @@ class Journal(metaclass=Hinted):
             "version": self.version,
             "parts": dict(self.parts),
         }
+        if self.tags:
+            names["tags"] = self.tags
         return head_line(names, context)
 
     @classmethod
@@ -356,6 +363,7 @@ class Journal(metaclass=Hinted):
             continues_session=bool(head["continues_session"]),
             scope=scope,
             version=RecordedVersion(str(head.get("version", "")), dict(head.get("parts", {}))),
+            tags=tuple([checked_text(tag) for tag in head.get("tags", ())]),
         )
 
     @classmethod

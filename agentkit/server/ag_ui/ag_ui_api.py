@@ -20,7 +20,7 @@ from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
 from agentkit.server.endpoints.exchange import EventStream, read_json, sse, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Locale
+from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Locale, Tags
 from agentkit.server.openai_endpoints.openai_requests import ToolName
 from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import ClientTool
@@ -49,6 +49,7 @@ class _Props(BaseModel):
     additional_kwargs: Kwargs = {}
     user: str | None = None
     locale: Locale | None = None
+    tags: Tags = []
 
 
 class _Tool(BaseModel):
@@ -109,6 +110,7 @@ class AGUIEndpoints:
             messages=messages,
             kwargs=props.additional_kwargs,
             locale=props.locale,
+            tags=tuple(props.tags),
             tools=_tools(body),
             can_pause="approve" in caller.permissions,
         )

@@ -11,12 +11,14 @@ from pydantic import AfterValidator, BaseModel, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agentkit.errors import AgentDefinitionError
+from agentkit.run.parts.run_tags import checked_tags
 from agentkit.server.access import Caller, Permission
 from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Endpoint", "Handler", "Kwargs", "Locale", "Parameter", "query_int", "query_text"]
+__all__ = ["Endpoint", "Handler", "Kwargs", "Locale", "Parameter", "Tags", "query_int", "query_text"]
 
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _MAX_TEXT = 256
@@ -35,6 +37,17 @@ Kwargs: TypeAlias = Annotated[dict[str, Any], AfterValidator(_storable)]
 
 Locale: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8}){0,7}$")]
 """A language tag, as in RFC 5646, which can also have underscores."""
+
+
+def _tags(tags: list[str]) -> list[str]:
+    try:
+        return [*checked_tags(tags)]
+    except AgentDefinitionError as error:
+        raise ValueError(str(error)) from None
+
+
+Tags: TypeAlias = Annotated[list[str], AfterValidator(_tags)]
+"""Tags of a run; see `checked_tags`."""
 
 
 @dataclass(frozen=True, slots=True)

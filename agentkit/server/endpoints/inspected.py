@@ -188,7 +188,9 @@ class CallerSource:
         except AccessDenied as error:
             raise as_http(error) from error
 
-    async def start(self, agent: str, user_input: UserInput, session: str | None, user: str | None) -> str:
+    async def start(
+        self, agent: str, user_input: UserInput, session: str | None, user: str | None, tags: Sequence[str]
+    ) -> str:
         self._check("run")
         if not isinstance(user_input.input, str):
             raise AgentError("expected text as the input of a run of the inspector")
@@ -203,6 +205,7 @@ class CallerSource:
             input=user_input.input,
             session=session,
             user=user,
+            tags=[*tags],
             additional_kwargs=dict(user_input.additional_kwargs),
         )
         try:

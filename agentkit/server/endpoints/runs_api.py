@@ -22,7 +22,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.client_names import checked_name
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, has_body, read_json, sse, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Locale, Parameter, query_int, query_text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Locale, Parameter, Tags, query_int, query_text
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import waiting_form
@@ -74,6 +74,7 @@ _RUN = {
         **dict.fromkeys(("id", "agent"), _TEXT),
         "status": {"type": "string", "enum": [*STATES]},
         **dict.fromkeys(("session", "user", "locale"), _TEXT_OR_NULL),
+        "tags": {"type": "array", "items": _TEXT},
         **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
         "input": {"type": ["object", "null"]},
         **_ANSWER,
@@ -109,6 +110,7 @@ class StartRun(_Body):
     session: str | None = Field(default=None, description="Name of a new session, or of a session to continue.")
     user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     locale: Locale | None = Field(default=None, description="Language of the prompts, such as `de`.")
+    tags: Tags = Field(default=[], description="Texts by which lists of runs are filtered.")
     additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
 
     @model_validator(mode="after")
@@ -183,6 +185,7 @@ class RunEndpoints:
             Parameter("session", "Only runs of this session."),
             Parameter("user", "Only runs of this user."),
             Parameter("status", "Only runs in this status.", statuses),
+            Parameter("tag", "Only runs with this tag."),
             Parameter("before", "Only runs that are older than the run with this id."),
             _LIMIT,
         )
@@ -261,6 +264,7 @@ class RunEndpoints:
                 user=user,
                 permissions=tuple(sorted(caller.permissions)),
                 locale=body.locale,
+                tags=tuple(body.tags),
                 session=body.session,
                 key=key,
                 input=user_input,
@@ -298,6 +302,7 @@ class RunEndpoints:
             session=query_text(request, "session"),
             user=caller.as_user(query_text(request, "user")) or None,
             state=status,
+            tag=query_text(request, "tag"),
             before=query_text(request, "before"),
             limit=query_int(request, "limit", 50, 1, _MAX_LIMIT),
         )
@@ -387,6 +392,7 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "session": record.session,
         "user": record.user or None,
         "locale": record.locale,
+        "tags": list(record.tags),
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "input": user_input,

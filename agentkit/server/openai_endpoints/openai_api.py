@@ -175,6 +175,7 @@ class OpenAIEndpoints:
             messages=messages,
             kwargs=body.additional_kwargs,
             locale=body.locale,
+            tags=tuple(body.tags),
             tools=body.client_tools,
             settings=body.settings(),
             schema=body.answer_schema,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
 from agentkit.server.access import Caller
-from agentkit.server.endpoints.http_endpoint import Kwargs, Locale
+from agentkit.server.endpoints.http_endpoint import Kwargs, Locale, Tags
 from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.request_run import ANY_OBJECT
 from agentkit.server.server_errors import BadRequest, Unprocessable
@@ -136,6 +136,7 @@ class _Common(_Part):
     top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
     additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
     locale: Locale | None = Field(default=None, description="Language of the prompts, such as `de`.")
+    tags: Tags = Field(default=[], description="Texts by which lists of runs are filtered.")
 
     def _settings(self, **settings: Any) -> dict[str, Any]:
         return {

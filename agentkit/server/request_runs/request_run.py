@@ -51,7 +51,6 @@ ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 """Schema of an answer that is any JSON object. The own output type of an agent may describe the object."""
 _MAX_READ_INLINE = 200
 """Maximum number of messages that are validated on the event loop; longer lists are validated in a thread."""
-
 _SEPARATOR = "\n\n"
 """Text between the replies of two steps."""
 
@@ -162,6 +161,7 @@ class RequestRun:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Additional kwargs of the prompts."""
     locale: str | None = None
+    tags: tuple[str, ...] = ()
     tools: Sequence[ClientTool] = ()
     settings: ModelSettings | None = None
     schema: Mapping[str, Any] | None = None
@@ -322,6 +322,7 @@ class RequestRun:
             user=self.owner.user,
             permissions=tuple(sorted(self.permissions)),
             locale=self.locale,
+            tags=self.tags,
             created_at=self._created_at,
             updated_at=time.time(),
             input=user_input,
@@ -371,7 +372,8 @@ class RequestRun:
             permissions = self.paused.record.permissions
             decisions = dict(self.paused.decisions)
             return {**options, "permissions": permissions, "approve": decisions, "journal": self.paused.add_line}
-        return {**options, "locale": self.locale, **ServedAgents.owner(agent, self.owner, self.run_id)}
+        options |= {"locale": self.locale, "tags": self.tags}
+        return {**options, **ServedAgents.owner(agent, self.owner, self.run_id)}
 
     def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:
         """Return the input of the run with its conversation; after tool results, return None and add a session."""
@@ -388,8 +390,7 @@ class RequestRun:
                 param="messages",
                 code="invalid_messages",
             )
-        # A run without input continues a session, so the messages of the request become a session of this run. It has
-        # no id: tools and spans must not report a session that the client does not have.
+        # A run without input continues a session: the messages become a session without an id, which no tool can read.
         session = Session("", Conversation(self.messages))
         if self.kwargs:
             session.keep_kwargs(self.kwargs)

@@ -192,7 +192,7 @@ class DurableExecutor:
 
     def _queued_run(self, record: RunRecord) -> StartedRun:
         """Return a run for the queue of the workers."""
-        options: StartOptions = {"run_id": record.run_id, "locale": record.locale}
+        options: StartOptions = {"run_id": record.run_id, "locale": record.locale, "tags": record.tags}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         owner = Owner(record.tenant, record.user)
         if record.session is not None:

@@ -340,7 +340,8 @@ class ProcessExecutor:
                     return await agent.resume(journal, approve=decisions or None, **options)
                 if getattr(session, "scope", None) is None:
                     options |= ServedAgents.owner(agent, owner, record.run_id)
-                return await agent.run(record.input, run_id=record.run_id, locale=record.locale, **options)
+                options |= {"run_id": record.run_id, "locale": record.locale, "tags": record.tags}
+                return await agent.run(record.input, **options)
         except TimeoutError as error:
             # A tool or a model can raise TimeoutError too.
             if not timeout.expired():

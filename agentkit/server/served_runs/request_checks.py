@@ -82,7 +82,7 @@ def same_run(existing: RunRecord, record: RunRecord) -> RunRecord:
     Raises:
         Conflict: The key was used for a different run.
     """
-    names = ("agent", "input", "session", "user", "locale")
+    names = ("agent", "input", "session", "user", "locale", "tags")
     if any(getattr(existing, name) != getattr(record, name) for name in names):
         raise Conflict(
             f"the idempotency key {record.key!r:.80} was used for a different run: use a unique key per run",
