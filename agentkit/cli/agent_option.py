@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ __all__ = [
     "memory_of",
     "opened_agent",
     "scope_of",
+    "with_shared",
 ]
 
 AgentSource: TypeAlias = Annotated[
@@ -124,6 +125,7 @@ def opened_agent(
     verbose: bool = False,
     chat_template: str | None = None,
     model_name: str | None = None,
+    shared: Sequence[str] | None = None,
 ) -> Iterator[LoadedAgent]:
     """Yield the agent of `--agent`, or the default agent, with its memory.
 
@@ -136,13 +138,14 @@ def opened_agent(
         verbose: True to print the model, and the name of the agent of `--agent`.
         chat_template: The value of `--chat-template`.
         model_name: The value of `--model-name`.
+        shared: The values of `--shared`.
     """
     if source is not None:
         loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template, model_name=model_name)
         try:
             if verbose:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
-            yield loaded
+            yield _reading_shared(loaded, shared)
         finally:
             loaded.close()
         return
@@ -154,13 +157,30 @@ def opened_agent(
     if not create_memory and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         _note_tools(default_model)
-        yield LoadedAgent(default_agent(default_model), "")
+        yield _reading_shared(LoadedAgent(default_agent(default_model), ""), shared)
         return
     with open_memory(home, embedder=embedder) as memory:
+        if shared:
+            memory = with_shared(memory, shared)
         if verbose:
             _note_model(default_model)
         _note_tools(default_model)
         yield LoadedAgent(default_agent(default_model, memory), "", memory=memory)
+
+
+def _reading_shared(loaded: LoadedAgent, shared: Sequence[str] | None) -> LoadedAgent:
+    """Return an agent that also reads the shared documents of `--shared`; exit with an error without a memory."""
+    if not shared:
+        return loaded
+    if loaded.memory is None:
+        fail(f"--shared: the agent {loaded.name} has no memory, so that it reads no documents", code=2)
+    memory = with_shared(loaded.memory, shared)
+    return replace(loaded, agent=loaded.agent.with_changes(memory=memory), memory=memory)
+
+
+def with_shared(memory: Memory, shared: Sequence[str]) -> Memory:
+    """Return a memory that also reads the shared documents of `--shared`."""
+    return memory.within(memory.scope, shared=[*memory.shared, *map(utf8, shared)])
 
 
 def _note_model(model: Model) -> None:

@@ -23,7 +23,9 @@ __all__ = [
     "EmbedderName",
     "Home",
     "Kwargs",
+    "LocaleName",
     "SessionName",
+    "SharedNames",
     "Tags",
     "TemplateModel",
     "TenantName",
@@ -87,6 +89,12 @@ TemplateModel: TypeAlias = Annotated[
 Kwargs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
+]
+SharedNames: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--shared", metavar="NAME", help="Shared documents to search too. Repeatable.")
+]
+LocaleName: TypeAlias = Annotated[
+    str | None, typer.Option("--locale", metavar="TAG", help="Language of the prompts, such as `de`.")
 ]
 Tags: TypeAlias = Annotated[
     list[str] | None, typer.Option("--tag", metavar="TEXT", help="Tag that is stored with the run. Repeatable.")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,6 +159,44 @@ def test_documents_belong_to_the_named_tenant_user_or_are_shared(run: Run, folde
     for options in (("--tenant", "acme"), ("--user", "ada")):
         assert run("ingest", "docs", "--shared", "manuals", *options).exit_code == 2
     assert run("ingest", "docs", "--tenant", "shared:manuals").exit_code == 1
+
+
+def test_agents_of_commands_read_shared_documents_by_name(run: Run, folder: Path) -> None:
+    run("ingest", "docs", "--shared", "manuals")
+    Path("plain.yaml").write_text("model: offline\n")
+    question = "when does the barn owl hunt"
+    wrong: list[Any] = []
+    for words in (("run", question), ("chat", "--session", "s", "--once", question), ("compose", question, "--text")):
+        for names, is_recalled in (((), False), (("manuals",), True), (("manual",), False), (("x", "manuals"), True)):
+            options = [option for name in names for option in ("--shared", name)]
+            printed = run(*words, "--model", "offline", *options)
+            if printed.exit_code or ("docs/owls.md" in printed.stdout) is not is_recalled:
+                wrong.append((words, names, printed.output))
+        if run(*words, "--agent", "plain.yaml", "--shared", "manuals").exit_code != 2:
+            wrong.append((words, "an agent without memory"))
+    assert wrong == []
+
+
+def test_the_locale_of_commands_selects_the_texts_of_templates(run: Run, folder: Path) -> None:
+    Path("desk.py").write_text(
+        "from agentkit import Agent, ScriptedModel\nfrom agentkit.prompts import TextPrompt\n"
+        "model = ScriptedModel.repeat(lambda sent: sent.messages[0].text)\n"
+        "agent = Agent(model, TextPrompt({'en': 'Be brief.', 'de': 'Antworte kurz.'}))\n"
+    )
+    wrong: list[Any] = []
+    for locale, text in ((None, "Be brief."), ("de-AT", "Antworte kurz."), ("it", "Be brief.")):
+        for words in (
+            ("run", "Hi", "--journal", f"{locale}.journal"),
+            ("chat", "--once", "Hi"),
+            ("compose", "Hi", "--text"),
+        ):
+            options = [] if locale is None else ["--locale", locale]
+            printed = run(*words, "--agent", "./desk.py:agent", *options)
+            if printed.exit_code or text not in printed.stdout:
+                wrong.append((locale, words, printed.output))
+    assert wrong == []
+    resumed = run("run", "--resume", "it.journal", "--agent", "./desk.py:agent", "--locale", "de")
+    assert resumed.exit_code == 2
 
 
 def test_a_token_of_a_tenant_without_documents_is_created_with_a_note(run: Run, ingested: None, folder: Path) -> None:

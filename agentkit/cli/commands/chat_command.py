@@ -18,7 +18,9 @@ from agentkit.cli.options import (
     EmbedderName,
     Home,
     Kwargs,
+    LocaleName,
     SessionName,
+    SharedNames,
     TemplateModel,
     UserName,
     utf8,
@@ -37,6 +39,8 @@ def chat(
     model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer TEXT and exit.")] = None,
     kwarg: Kwargs = None,
+    shared: SharedNames = None,
+    locale: LocaleName = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     embedder: EmbedderName = None,
@@ -66,11 +70,13 @@ def chat(
             verbose=True,
             chat_template=chat_template,
             model_name=model_name,
+            shared=shared,
         ) as loaded,
         conversation_memory(loaded, home, user=user) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        terminal_chat = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
+        tag = locale and utf8(locale)
+        terminal_chat = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), locale=tag, as_json=as_json)
         before = len(terminal_chat.session.conversation)
         if session and not before and earlier_sessions(loaded, user=user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")

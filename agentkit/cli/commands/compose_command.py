@@ -17,7 +17,9 @@ from agentkit.cli.options import (
     EmbedderName,
     Home,
     Kwargs,
+    LocaleName,
     SessionName,
+    SharedNames,
     TemplateModel,
     UserName,
     has_memory,
@@ -52,6 +54,8 @@ def compose(
     model_name: TemplateModel = None,
     session: SessionName = None,
     user: UserName = None,
+    shared: SharedNames = None,
+    locale: LocaleName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -72,14 +76,20 @@ def compose(
     if replaces_model:
         model_template = None
     with opened_agent(
-        agent, home=home, model=model, embedder=embedder, create_memory=False, chat_template=model_template
+        agent,
+        home=home,
+        model=model,
+        embedder=embedder,
+        create_memory=False,
+        chat_template=model_template,
+        shared=shared,
     ) as loaded:
         composer = loaded.agent
         if replaces_model and template:
             composer = composer.with_changes(model=CompletionModel(composer.chain.model.name, template))
         if budget is not None:
             composer = composer.with_changes(budget=budget)
-        composition = _composition(composer, user_input, loaded, home, session=session, user=user)
+        composition = _composition(composer, user_input, loaded, home, session=session, user=user, locale=locale)
     writer = composer.chain.model
     if isinstance(writer, OfflineModel):
         writer = writer.writer or writer
@@ -103,15 +113,23 @@ def _put_prompt(composition: Composition, writer: Model, *, as_text: bool) -> No
 
 
 def _composition(
-    agent: Agent, user_input: UserInput, loaded: LoadedAgent, home: Path, *, session: str | None, user: str | None
+    agent: Agent,
+    user_input: UserInput,
+    loaded: LoadedAgent,
+    home: Path,
+    *,
+    session: str | None,
+    user: str | None,
+    locale: str | None,
 ) -> Composition:
+    locale = locale and utf8(locale)
     # Without a memory the session would be empty, and opening it would create the memory.
     if session is not None and (loaded.memory is not None or has_memory(home)):
         with conversation_memory(loaded, home, user=user) as memory:
-            return agent.compose(user_input, session=text_session(memory, utf8(session)))
+            return agent.compose(user_input, session=text_session(memory, utf8(session)), locale=locale)
     if user is not None:
-        return agent.compose(user_input, scope=scope_of(loaded.memory, user=user))
-    return agent.compose(user_input)
+        return agent.compose(user_input, scope=scope_of(loaded.memory, user=user), locale=locale)
+    return agent.compose(user_input, locale=locale)
 
 
 def _put_request(composition: Composition, writer: Model) -> None:

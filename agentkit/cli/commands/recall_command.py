@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from agentkit.cli.agent_option import AgentSource, existing_memory
-from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, UserName, utf8
+from agentkit.cli.agent_option import AgentSource, existing_memory, with_shared
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SharedNames, TenantName, UserName, utf8
 from agentkit.cli.screen import degraded_note, note, plain, put, put_json
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
@@ -29,9 +29,7 @@ def recall(
     as_json: AsJson = False,
     user: UserName = None,
     tenant: TenantName = None,
-    shared: Annotated[
-        list[str] | None, typer.Option("--shared", metavar="NAME", help="Shared documents to search too. Repeatable.")
-    ] = None,
+    shared: SharedNames = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -43,7 +41,7 @@ def recall(
     """
     with existing_memory(agent, home, tenant, user, embedder) as memory:
         if shared:
-            memory = memory.within(memory.scope, shared=[*memory.shared, *map(utf8, shared)])
+            memory = with_shared(memory, shared)
         recall = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
         put_json(_form(recall, why))

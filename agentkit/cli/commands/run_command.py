@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,9 @@ from agentkit.cli.options import (
     EmbedderName,
     Home,
     Kwargs,
+    LocaleName,
     SessionName,
+    SharedNames,
     Tags,
     TemplateModel,
     UserName,
@@ -50,6 +53,8 @@ def run(
     session: SessionName = None,
     user: UserName = None,
     kwarg: Kwargs = None,
+    shared: SharedNames = None,
+    locale: LocaleName = None,
     tag: Tags = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs approval.")] = False,
     journal: Annotated[
@@ -79,7 +84,7 @@ def run(
     if resume is None:
         source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
-        _check_resume(journal=journal, kwarg=kwarg, tag=tag, user=user, session=session)
+        _check_resume({"journal": journal, "kwarg": kwarg, "locale": locale, "tag": tag}, user=user, session=session)
         source = Journal.read(resume)
         session = session or source.session
         if not user and source.scope:
@@ -94,11 +99,14 @@ def run(
                 verbose=not as_json,
                 chat_template=chat_template,
                 model_name=model_name,
+                shared=shared,
             )
         )
         options: dict[str, Any] = {}
         if tag:
             options["tags"] = [*map(utf8, tag)]
+        if locale is not None:
+            options["locale"] = utf8(locale)
         if session is not None:
             memory = closing.enter_context(conversation_memory(loaded, home, user=user))
             options["session"] = text_session(memory, utf8(session))
@@ -111,13 +119,11 @@ def run(
         _run(loaded, source, options, as_json, journal or resume)
 
 
-def _check_resume(
-    *, journal: Path | None, kwarg: list[str] | None, tag: list[str] | None, user: str | None, session: str | None
-) -> None:
-    """Refuse options that a resumed run reads from its journal."""
-    names = ", ".join([f"--{name}" for name, value in (("journal", journal), ("kwarg", kwarg), ("tag", tag)) if value])
+def _check_resume(stored: Mapping[str, object], *, user: str | None, session: str | None) -> None:
+    """Refuse options that a resumed run reads from its journal; `stored`: their values by their names."""
+    names = ", ".join([f"--{name}" for name, value in stored.items() if value])
     if names:
-        raise typer.BadParameter(f"--resume continues the journal, the input and the tags of the run: omit {names}")
+        raise typer.BadParameter(f"--resume continues the run of the journal: omit {names}")
     if user is not None and session is None:
         raise typer.BadParameter("--resume reads the memory of the run: omit --user")
 

@@ -62,6 +62,7 @@ class Chat:
         memory: Store of the conversation.
         name: Name of the conversation.
         kwargs: Additional kwargs of every turn.
+        locale: Language tag of every turn.
         as_json: True to print each answer and each result of a command as a line of JSON.
     """
 
@@ -72,12 +73,14 @@ class Chat:
         name: str,
         kwargs: Mapping[str, Any] = MappingProxyType({}),
         *,
+        locale: str | None = None,
         as_json: bool = False,
     ) -> None:
         self.agent = agent
         self.session = text_session(memory, name)
         self._memory = memory
         self._kwargs = dict(kwargs)
+        self._locale = locale
         self._as_json = as_json
         self._composition: Composition | None = None
         self._usage = NO_USAGE
@@ -217,7 +220,7 @@ class Chat:
         # Another process may have continued the conversation.
         self.session.refresh()
         user_input = UserInput(text, additional_kwargs=self._kwargs)
-        work = self.agent.run(user_input, session=self.session, on_event=self._show)
+        work = self.agent.run(user_input, session=self.session, locale=self._locale, on_event=self._show)
         self._turns += 1
         while True:
             try:
