@@ -262,7 +262,7 @@ async def why_answer(source: InspectorSource, request: CompositionRequest) -> Js
 async def recall_answer(source: InspectorSource, request: RecallNow) -> Json:
     """Return the hits of a new search in the memory of an agent."""
     await _agent(source, request.agent)
-    memory = await source.memory(request.agent)
+    memory = await source.memory(request.agent, request.user or None)
     if memory is None:
         raise AgentError(f"agent {request.agent!r} has no memory")
     search: Any = getattr(memory, "recall", None) or memory
@@ -354,7 +354,7 @@ async def _unchanged_call(source: InspectorSource, request: CompositionRequest) 
         session = await _session(source, base.session)
     ctx = await in_thread(agent.context, UserInput(request.input or "", request.kwargs or {}), session)
     if request.recall:
-        memory = await source.memory(agent.name)
+        memory = await source.memory(agent.name, request.user or None)
     if memory is not None and ctx.user_input.text:
         result: RecallResult = await in_thread(recall, memory, ctx.user_input.text, session)
         ctx = with_recall(ctx, result)

@@ -150,7 +150,8 @@ class LocalSource:
     async def session(self, name: str) -> SessionProtocol | None:
         return self._sessions.get(name)
 
-    async def memory(self, agent: str) -> RecallSource | None:
+    async def memory(self, agent: str, user: str | None) -> RecallSource | None:
+        _check_no_user(user)
         if agent not in self._agents:
             return None
         return self._agents[agent].memory
@@ -158,8 +159,7 @@ class LocalSource:
     async def start(
         self, agent: str, user_input: UserInput, session: str | None, user: str | None, tags: Sequence[str]
     ) -> str:
-        if user is not None:
-            raise AgentError("user: the inspector of a program starts runs without a user: remove it")
+        _check_no_user(user)
         run_agent = self._agent(agent)
         run_agent.chain.preflight(user_input)
         opened = None
@@ -288,6 +288,11 @@ class LocalSource:
         # The run can have been removed, because too many runs are stored.
         if run.run_id in self._runs:
             self._runs[run.run_id] = ended
+
+
+def _check_no_user(user: str | None) -> None:
+    if user is not None:
+        raise AgentError("user: the inspector of a program acts for no user: remove it")
 
 
 def _append_line(path: Path, line: str) -> None:

@@ -91,6 +91,8 @@ class CompositionRequest(_Body):
     """Tokens of the budget; None for no budget, "keep" for the budget of the agent."""
     recall: bool = False
     """True to search the memory for the first call of a new run."""
+    user: Name | None = None
+    """User whose memory is searched; only for a caller that may name users."""
     against: Base | None = None
     """Composition to compare with; by default the composition without the changes."""
     messages: dict[str, str] = {}
@@ -153,4 +155,6 @@ class RecallNow(_Body):
 
     agent: Name
     query: str
+    user: Name | None = None
+    """User whose memory is searched; only for a caller that may name users."""
     limit: Annotated[int, Field(ge=1, le=100)] = 10

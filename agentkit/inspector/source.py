@@ -61,13 +61,19 @@ class InspectorSource(Protocol):
         """Return a session for reading; None if the caller has no session with this name."""
         ...
 
-    async def memory(self, agent: str) -> RecallSource | None:
-        """Return the memory of an agent in the scope of the caller, never in a wider scope; None without a memory."""
+    async def memory(self, agent: str, user: str | None) -> RecallSource | None:
+        """Return the memory of an agent in the scope of the caller, never in a wider scope; None without a memory.
+
+        `user` is the user whose memory is read; None for no user, or for the user of the caller.
+
+        Raises:
+            AgentError: The caller may not name a user.
+        """
         ...
 
     @property
     def names_users(self) -> bool:
-        """True if the caller may name the user of a new run."""
+        """True if the caller may name the user of a new run, and of a search in the memory."""
         ...
 
     @property

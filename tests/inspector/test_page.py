@@ -693,3 +693,31 @@ def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_cas
         assert {**saved, "additional_kwargs": kwargs} == case and saved_kwargs.items() >= kwargs.items()
     page.get_by_role("button", name="Copy as curl").click()
     expect(page.locator(".ask-notes").get_by_role("alert")).to_contain_text("no HTTP endpoint")
+
+
+def test_each_message_of_a_long_conversation_can_be_changed_and_asked(page: Page, serve: Serve) -> None:
+    """Ask sends the whole conversation, although the page loads only its first and last messages."""
+    texts = [f"Text {at}." for at in range(120)]
+    texts[2] = "A long text. " * 400
+    session = Session("ada", [Message(("user", "assistant")[at % 2], text) for at, text in enumerate(texts)])
+    session.keep_kwargs({"customer": "Ada"})
+    agent = support(reply("Now it is."))
+    page.goto(f"{serve(LocalSource([agent], sessions=[session]))}#/session/ada/59?tab=play")
+    page.get_by_text("Messages, 48+").click()
+    editors = page.locator(".editor-card.place-conversation")
+    more = page.get_by_role("button", name="Show more messages")
+    for count in (98, 118):
+        more.click()
+        expect(editors).to_have_count(count)
+    expect(more).to_have_count(0)
+    expect(page.get_by_text("Messages, 118", exact=True)).to_be_visible()
+    assert editors.locator("small").all_inner_texts() == [f"conversation[{at}]" for at in range(118)]
+    page.get_by_role("textbox", name="user conversation[60]").fill("Changed in the middle.")
+    page.get_by_role("button", name="Load the whole text").click()
+    expect(page.get_by_role("textbox", name="user conversation[2]")).to_have_value(texts[2])
+    page.get_by_role("textbox", name="user conversation[2]").fill(texts[2] + "Changed at its end.")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("region", name="Answers")).to_contain_text("Now it is.")
+    sent = [message.text for message in agent.chain.model.requests[-1].messages]
+    texts[60], texts[2] = "Changed in the middle.", texts[2] + "Changed at its end."
+    assert sent[1:119] == texts[:118]

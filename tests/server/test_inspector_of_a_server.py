@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.memory import Memory, Scope
 from agentkit.server import Access, add_token
 from tests.server.serving_agents import ended, served
 from tests.waiting import until
@@ -133,3 +134,41 @@ def test_a_run_of_the_form_acts_for_the_named_user(tmp_path: Path) -> None:
             if (answer.status_code, owner) != (status, expected):
                 wrong.append((fields, answer.status_code, owner, answer.text))
     assert (named, wrong) == ([True, False], [])
+
+
+def test_a_search_of_the_memory_reads_the_messages_of_the_named_user(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    acme = add_token(path, "a", "acme", scopes=("run", "read"))
+    ada = add_token(path, "b", "acme", scopes=("run", "read"), user="ada")
+    bolt = add_token(path, "c", "bolt", scopes=("run", "read"))
+    with Memory(tmp_path / "home") as memory:
+        for tenant, user in (("acme", "ada"), ("acme", "bob"), ("bolt", "ada")):
+            session = memory.within(Scope(tenant, user=user)).session("s")
+            session.append(Message("user", f"My parcel number is {tenant}-{user}."))
+        memory.worker().drain()
+        agent = Agent(ScriptedModel.repeat("ok"), "x", name="a", memory=memory)
+        cases: tuple[tuple[str, Any, int, str | None], ...] = (
+            (acme, None, 200, None),
+            (acme, "", 200, None),
+            (acme, "ada", 200, "acme-ada"),
+            (acme, "bob", 200, "acme-bob"),
+            (acme, "eve", 200, None),
+            (acme, "ada/s", 422, None),
+            (acme, 3, 422, None),
+            (ada, None, 200, "acme-ada"),
+            (ada, "ada", 200, "acme-ada"),
+            (ada, "bob", 403, None),
+            (bolt, "ada", 200, "bolt-ada"),
+            (bolt, "bob", 200, None),
+        )
+        wrong = []
+        with served(agent, access=Access(path)) as client:
+            for token, user, status, found in cases:
+                query = {"query": "parcel number", "agent": "a", "user": user}
+                composed = {"base": {"agent": "a"}, "input": "parcel number", "recall": True, "user": user}
+                for name, body in (("recall", query), ("compose", composed)):
+                    answer = client.post(f"/inspector/api/{name}", body, token)
+                    names = {owner for owner in ("acme-ada", "acme-bob", "bolt-ada") if owner in answer.text}
+                    if answer.status_code != status or names != ({found} - {None}):
+                        wrong.append((name, user, answer.status_code, names, answer.text[:200]))
+    assert wrong == []

@@ -84,9 +84,10 @@ def test_every_endpoint_accepts_tags_and_lists_filter_by_them() -> None:
         assert [len(answer.json()["runs"]) for answer in found] == [5] * 4
         assert len(client.get("/inspector/api/runs", params={"text": "ONLY-4"}).json()["runs"]) == 1
         # Tags are a part of the run that a key identifies.
-        key = {"headers": {"Idempotency-Key": "k"}}
-        same = [client.http.post("/runs", json={**bodies[2][1], "tags": tags}, **key) for tags in (["a"], ["a"], ["b"])]
-        assert [answer.status_code for answer in same] == [202, 202, 409]
+        headers, statuses = {"Idempotency-Key": "k"}, []
+        for tags in (["a"], ["a"], ["b"]):
+            statuses.append(client.http.post("/runs", json={**bodies[2][1], "tags": tags}, headers=headers).status_code)
+        assert statuses == [202, 202, 409]
     assert wrong == []
 
 

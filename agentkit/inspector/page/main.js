@@ -470,7 +470,9 @@ function recall() {
     recalled,
     canAsk: agent?.memory,
     query: state.data.input || state.run?.input || "",
-    ask: (query) => post("recall", { agent: agent.name, query }),
+    namesUsers: state.overview.names_users,
+    user: state.run?.user || (state.place.session?.includes("/") ? state.place.session.slice(0, state.place.session.lastIndexOf("/")) : ""),
+    ask: (query, user) => post("recall", { agent: agent.name, query, user }),
     why: (pointer) => state.ask(pointer),
   });
 }

@@ -29,7 +29,7 @@ export class PlayView {
       this.later();
     });
     this.editors = h("div", { class: "editors" });
-    this.texts = data ? new Texts(data.view, () => this.later()) : null;
+    this.texts = data ? new Texts(data.view, () => this.later(), (path, message) => this.load(path, { base: this.base, message })) : null;
     this.asking = play.allowed
       ? new Asking({
           play,
@@ -78,7 +78,8 @@ export class PlayView {
   }
 
   runRow(start, sessions, namesUsers) {
-    const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200" }) : null;
+    const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200", oninput: () => this.recall?.checked && this.later() }) : null;
+    this.user = user;
     const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200" });
     const tags = h("input", { type: "text", placeholder: "vip, release-7", maxlength: "2000" });
     const button = h("button", { type: "button", class: "primary" }, "Run");
@@ -98,7 +99,7 @@ export class PlayView {
       button.disabled = true;
       replace(notes);
       try {
-        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}), ...(user?.value ? { user: user.value } : {}), tags: tagList(tags.value) });
+        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}), ...(user?.value.trim() ? { user: user.value.trim() } : {}), tags: tagList(tags.value) });
       } catch (error) {
         this.kwargs.open = true;
         const left = this.form.mark(error.problems, { all: true });
@@ -183,7 +184,7 @@ export class PlayView {
     if (!this.original || this.input.value !== this.original.input) body.input = this.input.value;
     if (!this.original || JSON.stringify(kwargs) !== this.kwargsAtFirst) body.kwargs = kwargs;
     if (this.budget.value !== this.budgetAtFirst) body.budget = this.budget.value === "" ? null : Number(this.budget.value);
-    if (this.recall?.checked) body.recall = true;
+    if (this.recall?.checked) Object.assign(body, { recall: true, user: this.user?.value.trim() || null });
     if (this.texts?.edits.size) body.messages = Object.fromEntries(this.texts.edits);
     const model = this.asking ? this.asking.changes() : {};
     return model && { ...body, ...model };

@@ -62,9 +62,11 @@ export function hits(answer, { why } = {}) {
   );
 }
 
-export function recallView(panel, { recalled, ask, query, canAsk, why }) {
+// With `namesUsers`, a field names the user whose memory is searched; `user` is its first value.
+export function recallView(panel, { recalled, ask, query, canAsk, namesUsers, user, why }) {
   const result = h("div", { class: "result", "aria-live": "polite" });
   const input = h("input", { type: "search", value: query || "", "aria-label": "Query for the memory", placeholder: "Search the memory…", maxlength: "4000" });
+  const owner = namesUsers ? h("input", { type: "text", value: user || "", "aria-label": "User", placeholder: "no user: documents and facts only", maxlength: "200" }) : null;
   const form = h(
     "form",
     {
@@ -74,7 +76,7 @@ export function recallView(panel, { recalled, ask, query, canAsk, why }) {
         if (!input.value.trim()) return;
         replace(result, h("p", { class: "loading" }, "Searching…"));
         try {
-          const answer = await ask(input.value);
+          const answer = await ask(input.value, owner?.value.trim() || null);
           replace(result, h("h2", null, "Search results"), degraded(answer), hits(answer));
         } catch (error) {
           replace(result, problem(error));
@@ -83,6 +85,7 @@ export function recallView(panel, { recalled, ask, query, canAsk, why }) {
     },
     icon("recall"),
     input,
+    owner ? h("label", null, "User", owner) : null,
     h("button", { type: "submit" }, "Search"),
   );
   if (recalled) replace(result, h("h2", null, "Recalled by this run"), degraded(recalled), hits(recalled, { why }));

@@ -137,12 +137,16 @@ class CallerSource:
             return record
         return replace(record, session=self._visible_name(record.user, record.session))
 
-    async def memory(self, agent: str) -> RecallSource | None:
+    async def memory(self, agent: str, user: str | None) -> RecallSource | None:
+        try:
+            owner = Owner(self._caller.tenant, self._caller.as_user(user))
+        except ServerError as error:
+            raise as_http(error) from error
         loaded = self._agents.get(agent, self._caller)
         memory = self._agents.of_tenant(loaded.name, self._caller.tenant).memory
         if isinstance(memory, Memory):
             # The scope of a new run: without a user, it reads no conversation.
-            return memory.within(self._owner.scope(os.urandom(16).hex()))
+            return memory.within(owner.scope(os.urandom(16).hex()))
         return memory
 
     @property
