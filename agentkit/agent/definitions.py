@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings
 from agentkit.run.parts.agent_definition import AgentDefinition
-from agentkit.run.parts.agent_tools import AgentTools
+from agentkit.run.parts.agent_tools import AgentTools, skills_of
 from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits, checked_limits
-from agentkit.run.parts.run_context import with_memory_prompts
+from agentkit.run.parts.run_context import with_default_prompts
 from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
@@ -75,7 +75,8 @@ def make_definition(
         system_prompt = _checked_prompts(instructions, layers)
         prompts: Any = layers
         if system_prompt is not None:
-            prompts = with_memory_prompts(system_prompt, memory, compaction)
+            has_skills = skills_of(tools) is not None
+            prompts = with_default_prompts(system_prompt, memory, compaction, has_skills=has_skills)
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
     # Applied as a change, as in `with_changes`, because fields that the agent does not set keep the defaults of the
     # model.
@@ -116,19 +117,42 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
     return None
 
 
+def _check_skills_shown(layers: Layers) -> None:
+    """Refuse layers that do not show the skills, or the instructions of loaded skills.
+
+    Raises:
+        AgentDefinitionError: The error contains the prompts that show them.
+    """
+    names = {"skills", "loaded_skills"}
+    missing = set(names)
+    for _, prompt in layers.walk():
+        # None: a class with its own code can read any name.
+        missing -= names if prompt.reads is None else prompt.reads
+    if missing:
+        raise AgentDefinitionError(
+            f"the agent has skills, but no prompt of the layers shows {' and '.join(sorted(missing))}: add "
+            "SkillsPrompt() and LoadedSkillsPrompt(), such as Layers([..., SkillsPrompt()], "
+            "before_input=LoadedSkillsPrompt()); in a folder of prompts, files with `kind: skills` and "
+            "`kind: loaded_skills`",
+            name="layers",
+        )
+
+
 def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> AgentDefinition[Any]:
     """Return a definition with changes; see `Agent.with_changes`. Raises the errors of `make_definition`."""
     chain, instructions = definition.chain, definition.instructions
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
-    if not changes.keys() <= _WITHOUT_CHAIN:
+    tools = changes.get("tools", definition.tools.argument)
+    has_skills = skills_of(tools) is not None
+    if not changes.keys() <= _WITHOUT_CHAIN or has_skills != (skills_of(definition.tools.argument) is not None):
         layers: Any = chain.prompter or chain.layers
         if "layers" in changes or "instructions" in changes:
             layers = changes.get("layers")
             instructions = _checked_prompts(changes.get("instructions", ""), layers)
-        # Built again: the prompts for recalled items and the summary depend on memory and compaction.
+        # Built again: the prompts depend on memory, compaction and skills.
         if instructions is not None:
-            layers = with_memory_prompts(instructions, memory, compaction)
+            layers = with_default_prompts(instructions, memory, compaction, has_skills=has_skills)
         chain = Chain(
             _changed_model(definition, changes),
             layers,
@@ -145,7 +169,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
     return _checked_definition(
         definition.name,
         chain,
-        changes.get("tools", definition.tools.argument),
+        tools,
         changes.get("limits", definition.limits),
         memory,
         changes.get("recall", recall),
@@ -217,6 +241,8 @@ def _checked_definition(
             name="layers",
         )
     agent_tools = AgentTools(tools, chain.answer)
+    if skills_of(tools) is not None:
+        _check_skills_shown(chain.layers)
     return AgentDefinition(
         name,
         chain,

@@ -170,6 +170,9 @@ class AgentFile(_Part):
     instructions: str = Field(default="", description="Literal text of the system prompt, after the text of `layers`.")
     layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, relative to the agent file.")
     tools: list[ToolEntry] = Field(default=[])
+    skills: _Text | None = Field(
+        default=None, description="Folder of skills, relative to the agent file: subfolders with a `SKILL.md`."
+    )
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")
     recall: RecallPart | None = None
     compaction: CompactionPart | None = None

@@ -43,7 +43,7 @@ from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_tools import DynamicToolset, MCPToolset, ToolError
+from agentkit_tools import DynamicToolset, MCPToolset, SkillFolder, ToolError
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory
@@ -236,6 +236,9 @@ class _AgentFileLoader:
         options["tools"] = [
             tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
         ]
+        if spec.skills is not None:
+            with self._collecting(file, ("skills",)):
+                options["tools"].append(self._skills(spec.skills, version))
         readers: Mapping[str, Callable[[Any], Any]] = {
             "limits": lambda part: Limits(**part.model_dump(exclude_none=True)),
             "budget": budget_of,
@@ -343,6 +346,13 @@ class _AgentFileLoader:
             version.update(inner.version.encode())
             return [inner.agent.as_tool(name=entry.name, description=entry.description)]
         return []
+
+    def _skills(self, folder: str, version: Any) -> SkillFolder:
+        path = self._base / folder
+        self._files.append(path)
+        skills = SkillFolder(path)
+        version.update(skills.version.encode())
+        return skills
 
     def _imported(self, path: str) -> Any:
         file = path.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""Names of the documents, facts, recalled messages and examples of a context."""
+"""Names of the documents, facts, recalled messages, skills and examples of a context."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from itertools import islice
 
 from agentkit_prompts.context.items import Document, Example, Fact, RecalledMessage
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.context.skill import Skill
 
 __all__ = ["ITEM_FIELDS", "item_names"]
 
-ITEM_FIELDS = ("documents", "knowledge", "recalled", "examples")
+ITEM_FIELDS = ("documents", "knowledge", "recalled", "skills", "loaded_skills", "examples")
 """Fields of a context with items."""
 _MAX_NAMES = 500
 """Maximum number of named items of each field."""
@@ -28,7 +29,7 @@ def item_names(ctx: PromptContext) -> dict[str, str]:
     return names
 
 
-def _name(item: Document | Fact | RecalledMessage | Example) -> str:
+def _name(item: Document | Fact | RecalledMessage | Skill | Example) -> str:
     """Return the name under which a person finds an item: its source, its author and conversation, or its id."""
     if isinstance(item, Document):
         return item.label
@@ -36,6 +37,8 @@ def _name(item: Document | Fact | RecalledMessage | Example) -> str:
         return _message_name(item)
     if isinstance(item, Fact) and item.source:
         return item.source
+    if isinstance(item, Skill):
+        return item.source or item.name
     return item.id
 
 

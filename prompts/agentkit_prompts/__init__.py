@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_prompts.context.messages": "Message ToolCall",
         "agentkit_prompts.context.parts": "Audio File Image Media Part Text Url Video replace_markers",
         "agentkit_prompts.context.prompt_context": (
-            "Document Example Fact PromptContext RecalledMessage ToolSpec UserInput"
+            "Document Example Fact PromptContext RecalledMessage Skill ToolSpec UserInput"
         ),
         "agentkit_prompts.context.thinking": "Thinking",
         "agentkit_prompts.context.wire.read_messages": "read_messages",
@@ -35,8 +35,8 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_prompts.tree.examples": "ExamplesPrompt",
         "agentkit_prompts.tree.layers": "Layers",
         "agentkit_prompts.tree.leaves": (
-            "ConversationPrompt KnowledgePrompt MemoPrompt RecalledPrompt SummaryPrompt TextPrompt ToolPrompt "
-            "UserInputPrompt"
+            "ConversationPrompt KnowledgePrompt LoadedSkillsPrompt MemoPrompt RecalledPrompt SkillsPrompt "
+            "SummaryPrompt TextPrompt ToolPrompt UserInputPrompt"
         ),
         "agentkit_prompts.tree.prompt": "BasePrompt",
         "agentkit_prompts.tree.volatility": "VolatilityWarning",

@@ -20,6 +20,7 @@ from agentkit_prompts.context.prompt_context import Example as Example
 from agentkit_prompts.context.prompt_context import Fact as Fact
 from agentkit_prompts.context.prompt_context import PromptContext as PromptContext
 from agentkit_prompts.context.prompt_context import RecalledMessage as RecalledMessage
+from agentkit_prompts.context.prompt_context import Skill as Skill
 from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
 from agentkit_prompts.context.thinking import Thinking as Thinking
@@ -56,8 +57,10 @@ from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers as Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt
 from agentkit_prompts.tree.leaves import KnowledgePrompt as KnowledgePrompt
+from agentkit_prompts.tree.leaves import LoadedSkillsPrompt as LoadedSkillsPrompt
 from agentkit_prompts.tree.leaves import MemoPrompt as MemoPrompt
 from agentkit_prompts.tree.leaves import RecalledPrompt as RecalledPrompt
+from agentkit_prompts.tree.leaves import SkillsPrompt as SkillsPrompt
 from agentkit_prompts.tree.leaves import SummaryPrompt as SummaryPrompt
 from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt

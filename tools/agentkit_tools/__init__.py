@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_tools.ready.file_tools": "file_tools",
         "agentkit_tools.ready.http_tool": "http_tool",
         "agentkit_tools.ready.time_tool": "time_tool",
+        "agentkit_tools.skills.skill_folder": "SkillFolder",
         "agentkit_tools.tool": "Tool tool",
         "agentkit_tools.tool_context": "ToolContext",
         "agentkit_tools.toolsets.tool_search": "ToolSearch",

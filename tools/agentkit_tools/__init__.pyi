@@ -15,6 +15,7 @@ from agentkit_tools.ready.arithmetic import calculate as calculate
 from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool
 from agentkit_tools.ready.time_tool import time_tool as time_tool
+from agentkit_tools.skills.skill_folder import SkillFolder as SkillFolder
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool_context import ToolContext as ToolContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
@@ -13,11 +13,14 @@ from agentkit_tools import Toolset
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import by_name
 
-__all__ = ["AgentTools", "check_deps"]
+if TYPE_CHECKING:
+    from agentkit_tools.skills.skill_folder import SkillFolder
+
+__all__ = ["AgentTools", "check_deps", "skills_of"]
 
 
 class AgentTools:
-    """The tools of an agent.
+    """The tools of an agent, and its skills.
 
     Attributes:
         argument: The argument `tools` of the agent, which can be passed to another agent; an iterator is stored as a
@@ -31,7 +34,7 @@ class AgentTools:
         ToolDefinitionError: Two tools have the same name, or a tool cannot be offered to a model.
     """
 
-    __slots__ = ("_answer", "_declared", "argument", "is_per_run", "is_per_step", "specs", "tools")
+    __slots__ = ("_answer", "_declared", "_skills", "argument", "is_per_run", "is_per_step", "specs", "tools")
 
     def __init__(self, argument: Any, answer: AnswerReader) -> None:
         # Text and mappings are iterable too; they stay unchanged for `by_name`, whose error shows the value.
@@ -40,6 +43,7 @@ class AgentTools:
             argument = tuple(argument)
         self.argument: Any = argument
         self._answer = answer
+        self._skills = skills_of(argument)
         toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
@@ -50,6 +54,16 @@ class AgentTools:
             self.tools = answer.with_answer_tool(by_name(self.argument))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[ToolsAndOutput, tuple[Tool, ...]] | None = None
+
+    def with_skills(self, ctx: PromptContext) -> PromptContext:
+        """Return the context with the skills of the agent, and with the skills that its messages loaded.
+
+        Raises:
+            ContextError: The context has other skills.
+        """
+        if self._skills is None:
+            return ctx
+        return self._skills.add_to(ctx)
 
     def declared(self) -> tuple[ToolsAndOutput, tuple[Tool, ...]]:
         """Return the tools and output request that are the same in every run, and the fixed tools that need deps."""
@@ -87,9 +101,20 @@ def _sources(argument: Any) -> list[Any]:
     return []
 
 
+def skills_of(argument: Any) -> SkillFolder | None:
+    """Return the folder of skills in the argument `tools` of an agent, if any."""
+    for source in _sources(argument):
+        # The class is only imported by programs that use it.
+        if isinstance(source, Toolset) and hasattr(source, "add_to"):
+            return cast("SkillFolder", source)
+    return None
+
+
 def _creates_tools(source: Any) -> bool:
-    """True if `source` creates tools for each run; the tools of a plain `Toolset` are the same in all runs."""
-    return type(source) not in (Tool, Toolset) and hasattr(source, "at")
+    """True if `source` creates tools for each run; the tools of a `Toolset` are the same in all runs."""
+    if isinstance(source, Tool) or not hasattr(source, "at"):
+        return False
+    return getattr(type(source), "at", None) is not Toolset.at
 
 
 def check_deps(tools: Iterable[Tool], deps: object) -> None:

@@ -13,7 +13,15 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import ContextError
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import AnyPrompt, KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt
+from agentkit_prompts.tree.leaves import (
+    AnyPrompt,
+    KnowledgePrompt,
+    LoadedSkillsPrompt,
+    MemoPrompt,
+    RecalledPrompt,
+    SkillsPrompt,
+    SummaryPrompt,
+)
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.recaller import RecallSource
     from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["Input", "run_context", "with_history", "with_key", "with_memory_prompts"]
+__all__ = ["Input", "run_context", "with_default_prompts", "with_history", "with_key"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -147,11 +155,19 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | N
     return ctx.evolve(session_key=f"{session_id}\n{run_id or 'composed, not sent'}")
 
 
-def with_memory_prompts(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    """Return the layers of an agent; a single prompt becomes layers with recalled items and the summary."""
+def with_default_prompts(
+    layers: Any, memory: RecallSource | None, compaction: Compaction | None, *, has_skills: bool
+) -> Any:
+    """Return the layers of an agent; a single prompt becomes layers with skills, recalled items and the summary."""
     if not isinstance(layers, AnyPrompt):
         return layers
+    system: list[AnyPrompt] = []
+    if layers:
+        system.append(layers)
     added: list[BasePrompt] = []
+    if has_skills:
+        system.append(SkillsPrompt())
+        added.append(LoadedSkillsPrompt())
     if compaction is not None:
         from agentkit.run.parts.compaction import Summarise
 
@@ -161,4 +177,4 @@ def with_memory_prompts(layers: Any, memory: RecallSource | None, compaction: Co
         added += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()]
     if not added:
         return layers
-    return Layers(layers or (), before_input=added)
+    return Layers(system, before_input=added)

@@ -50,6 +50,8 @@ _SHOWN_BY = {
     "examples": ItemsOfContext("examples", "ExamplesPrompt"),
     "knowledge": ItemsOfContext("facts", "KnowledgePrompt"),
     "recalled": ItemsOfContext("recalled messages", "RecalledPrompt"),
+    "skills": ItemsOfContext("skills", "SkillsPrompt"),
+    "loaded_skills": ItemsOfContext("loaded skills", "LoadedSkillsPrompt"),
 }
 """Name in the context -> its items."""
 

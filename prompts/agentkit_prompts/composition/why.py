@@ -12,6 +12,7 @@ from agentkit_prompts.composition.explain import layer_table, names_read
 from agentkit_prompts.composition.rows import HistoryRow, is_inside, rows_of
 from agentkit_prompts.context.items import Document, Example, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
+from agentkit_prompts.context.skill import Skill
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest, similar
@@ -341,7 +342,7 @@ def _source_of(item: object) -> str:
     """Return the end of a reason: the source of a document or fact; empty for other values."""
     if isinstance(item, Document) and item.source:
         return f"; from {item.label}"
-    if isinstance(item, Fact) and item.source:
+    if isinstance(item, Fact | Skill) and item.source:
         return f"; from {item.source[-MAX_SHOWN_CHARS:]}"
     return ""
 

@@ -24,6 +24,7 @@ from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = [
+    "ContextItem",
     "Document",
     "Example",
     "Fact",
@@ -32,6 +33,7 @@ __all__ = [
     "Speaker",
     "ToolSpec",
     "Trust",
+    "field_error",
     "hash_of",
     "short_form",
     "with_unique_labels",
@@ -44,7 +46,7 @@ _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 
 
-class _Item:
+class ContextItem:
     """Base of context items; a new object checks all its fields."""
 
     __slots__ = ()
@@ -54,7 +56,8 @@ class _Item:
         check_fields(self)
 
 
-def _field_error(message: str) -> ContextError:
+def field_error(message: str) -> ContextError:
+    """Return the error of an unknown field."""
     subject, _, problem = message.partition(": ")
     return ContextError(subject, [("", problem)])
 
@@ -85,9 +88,9 @@ def _without_aliases(values: Mapping[Any, Any], aliases: Mapping[str, str]) -> d
     return data
 
 
-@reject_unknown_fields(_field_error)
+@reject_unknown_fields(field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Document(_Item):
+class Document(ContextItem):
     """A chunk of a source, recalled for this turn.
 
     `score` is the score of the recall (higher is better), `source` the file or address of the text, `position` the
@@ -129,9 +132,9 @@ class Document(_Item):
         return heading_above(self.title, self.text)
 
 
-@reject_unknown_fields(_field_error)
+@reject_unknown_fields(field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Fact(_Item):
+class Fact(ContextItem):
     """One statement, with its source. Raises like `Document`."""
 
     __repr__ = short_repr
@@ -147,7 +150,7 @@ class Fact(_Item):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class RecalledMessage(_Item):
+class RecalledMessage(ContextItem):
     """A message of an earlier conversation, recalled for this turn.
 
     `role` is `user` or `assistant`, `name` the name of the author, `when` the time of the message, `session` the id of
@@ -169,7 +172,7 @@ class RecalledMessage(_Item):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Example(_Item):
+class Example(ContextItem):
     """A worked example: an input and its expected output. Trusted, because the developer writes it.
 
     Raises like `Document`.
@@ -190,7 +193,7 @@ class Example(_Item):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Selection(_Item, DerivedSlot):
+class Selection(ContextItem, DerivedSlot):
     """Examples selected for one prompt and input.
 
     `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the available
@@ -292,7 +295,7 @@ class _WithJson(DerivedCache):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class ToolSpec(_Item, _WithJson):
+class ToolSpec(ContextItem, _WithJson):
     """Description of a tool for a model: name, description, and parameters as a JSON Schema object.
 
     By default a spec is trusted, because the developer wrote it. Set `trust` for a spec from a server.

@@ -42,6 +42,7 @@ from agentkit_prompts.context.read_fields import (
     unknown_field,
 )
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.context.skill import Skill
 from agentkit_prompts.context.user_input import UserInput
 from agentkit_prompts.errors import ContextError, Problem, Problems
 
@@ -54,6 +55,7 @@ __all__ = [
     "PromptContext",
     "RecalledMessage",
     "Selection",
+    "Skill",
     "ToolSpec",
     "Trust",
     "UserInput",
@@ -75,6 +77,8 @@ if TYPE_CHECKING:
         knowledge: Iterable[Fact | str | Mapping[str, Any]]
         summary: str | None
         tools: Iterable[ToolSpec | Mapping[str, Any]]
+        skills: Iterable[Skill | str | Mapping[str, Any]]
+        loaded_skills: Iterable[Skill | str | Mapping[str, Any]]
         examples: Iterable[Example | Mapping[str, Any]]
         intermediate: _Messages
         locale: str | None
@@ -169,6 +173,10 @@ class PromptContext(_WithNonce):
     """Summary of earlier messages that are not in `conversation`."""
     tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(ItemsReader(ToolSpec)))
     """Tools that the model can call."""
+    skills: tuple[Skill, ...] = field(default=(), metadata=_read_by(ItemsReader(Skill, from_text=True)))
+    """Skills that the model can load, without their instructions."""
+    loaded_skills: tuple[Skill, ...] = field(default=(), metadata=_read_by(ItemsReader(Skill, from_text=True)))
+    """Skills that the model has loaded, in the order in which it loaded them."""
     examples: tuple[Example, ...] = field(default=(), metadata=_read_by(ItemsReader(Example)))
     """Worked examples available to selectors."""
     intermediate: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))

@@ -42,6 +42,7 @@ _FIELDS = {
     "Fact": "knowledge",
     "Message": "conversation",
     "RecalledMessage": "recalled",
+    "Skill": "skills",
     "ToolSpec": "tools",
 }
 """Fields of a context, by the classes of their items."""

@@ -165,7 +165,8 @@ def _default_prompt(prompt_class: type[BasePrompt]) -> BasePrompt:
 def _size(front: FrontMatter) -> Size:
     prompt_class = _prompt_class(front)
     if front.budget.cut == "items" and prompt_class.items is None:
-        raise PromptError("cut: items needs a kind that shows items: memo, recalled, knowledge or examples", name="cut")
+        kinds = "memo, recalled, knowledge, skills, loaded_skills or examples"
+        raise PromptError(f"cut: items needs a kind that shows items: {kinds}", name="cut")
     return replace(_default_prompt(prompt_class).size, **front.budget.model_dump(exclude_unset=True))
 
 

@@ -59,8 +59,8 @@ class PromptFolder(Mapping[str, BasePrompt]):
     - `role`: place in `Layers`, by default `system`; `none` for use by name only.
     - `order`: a number; prompts of one place are sorted by order, then by name.
     - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo` (documents), `recalled` (messages of earlier
-      conversations), `knowledge` (facts), `summary`, `tools` or `examples`. A file without text uses the default
-      template of its kind.
+      conversations), `knowledge` (facts), `summary`, `tools`, `skills`, `loaded_skills` or `examples`. A file without
+      text uses the default template of its kind.
     - `schema`: JSON Schema. In the kinds `text` and `info` it describes the additional kwargs, which the template reads
       by name; in other kinds it describes all values of the template.
     - `budget`: fields of `Size`.

@@ -10,8 +10,10 @@ from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.leaves import (
     ConversationPrompt,
     KnowledgePrompt,
+    LoadedSkillsPrompt,
     MemoPrompt,
     RecalledPrompt,
+    SkillsPrompt,
     SummaryPrompt,
     TextPrompt,
     ToolPrompt,
@@ -22,7 +24,18 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["PROMPT_KINDS", "PromptKind"]
 
 PromptKind: TypeAlias = Literal[
-    "text", "info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"
+    "text",
+    "info",
+    "input",
+    "conversation",
+    "memo",
+    "recalled",
+    "knowledge",
+    "summary",
+    "tools",
+    "skills",
+    "loaded_skills",
+    "examples",
 ]
 """Name of a kind."""
 
@@ -36,5 +49,7 @@ PROMPT_KINDS: Mapping[PromptKind, type[BasePrompt]] = {
     "knowledge": KnowledgePrompt,
     "summary": SummaryPrompt,
     "tools": ToolPrompt,
+    "skills": SkillsPrompt,
+    "loaded_skills": LoadedSkillsPrompt,
     "examples": ExamplesPrompt,
 }

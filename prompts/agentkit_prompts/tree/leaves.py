@@ -23,9 +23,11 @@ __all__ = [
     "AnyPrompt",
     "ConversationPrompt",
     "KnowledgePrompt",
+    "LoadedSkillsPrompt",
     "MemoPrompt",
     "Prompts",
     "RecalledPrompt",
+    "SkillsPrompt",
     "SummaryPrompt",
     "TextPrompt",
     "ToolPrompt",
@@ -33,7 +35,7 @@ __all__ = [
     "default_template",
 ]
 
-_WORDS = "user|assistant|system|tool|turn|fact|document|message"
+_WORDS = "user|assistant|system|tool|turn|fact|document|message|skill"
 _ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
 """Head of a document or a message: a bracket before a number, a label, or a word such as `user` or `document`."""
 _BULLET = (
@@ -191,6 +193,42 @@ class KnowledgePrompt(BasePrompt):
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for fact in knowledge %}{% if not loop.first %}\n{% endif %}- {{ fact.text }}{% endfor %}"
+        ),
+        kw_only=False,
+    )
+
+
+class SkillsPrompt(BasePrompt):
+    """The skills that the model can load, one per line. A budget removes the last skills first."""
+
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})")
+    items: ClassVar[str | None] = "skills"
+
+    size: Size = Size(cut="items", priority=42)
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% if skills %}Skills, which are instructions for some tasks. Before such a task, load its skill with the "
+            "tool load_skill:\n{% endif %}"
+            "{% for skill in skills %}{% if not loop.first %}\n{% endif %}- {{ skill.name }}"
+            "{% if skill.description %}: {{ skill.description }}{% endif %}{% endfor %}"
+        ),
+        kw_only=False,
+    )
+
+
+class LoadedSkillsPrompt(BasePrompt):
+    """The instructions of the loaded skills. A budget removes the skill that was loaded last first."""
+
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
+    items: ClassVar[str | None] = "loaded_skills"
+
+    size: Size = Size(cut="items", priority=46)
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for skill in loaded_skills %}{% if not loop.first %}\n\n{% endif %}[skill {{ skill.name }}]\n"
+            "{{ skill.text }}{% endfor %}"
         ),
         kw_only=False,
     )

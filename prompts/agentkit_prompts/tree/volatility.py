@@ -10,7 +10,7 @@ __all__ = ["RANKS", "VolatilityWarning", "volatile_before_stable", "volatility_o
 
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """Rank of each volatility; a higher rank changes more often."""
-_SESSION = frozenset({"tools", "examples", "extra"})
+_SESSION = frozenset({"tools", "skills", "examples", "extra"})
 """Context names that usually do not change during a session."""
 
 

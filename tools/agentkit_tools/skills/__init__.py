@@ -1,0 +1,1 @@
+"""Skills: folders with instructions that a model loads when it needs them."""

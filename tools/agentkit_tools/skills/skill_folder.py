@@ -1,0 +1,185 @@
+"""`SkillFolder`: skills of a folder as tools that load and find them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.context.skill import Skill
+from agentkit_prompts.errors import ContextError
+from agentkit_prompts.names import nearest
+from agentkit_prompts.ranking.bm25 import BM25
+from agentkit_prompts.system.regular_files import read_regular_text
+from agentkit_prompts.tokens.counter import ESTIMATE
+from agentkit_tools.calling.tool_policy import checked
+from agentkit_tools.errors import ToolDefinitionError, ToolFailure
+from agentkit_tools.skills.skill_files import SkillFiles, read_skills
+from agentkit_tools.tool import Tool
+from agentkit_tools.toolsets.toolset import Toolset
+
+__all__ = ["SkillFolder"]
+
+LOAD_TOOL, FIND_TOOL = "load_skill", "find_skills"
+_DESCRIPTION_CHARS = (1024, 300, 200, 120, 80, 40, 0)
+"""Lengths to which descriptions are cut, until the list is short enough."""
+_HEADING_TOKENS = 40
+"""Tokens of the text before the list in a prompt."""
+_MAX_FILE_BYTES = 100_000
+_MAX_FOUND = 10
+
+
+class SkillFolder(Toolset):
+    """The skills in the subfolders of a folder, in the published `SKILL.md` format.
+
+    Pass the folder to an agent as one of its tools. The prompt then lists names and descriptions (`SkillsPrompt`). The
+    model loads a skill with the tool `load_skill`, and the next prompts of the conversation contain its instructions
+    (`LoadedSkillsPrompt`), also after compaction. With a file name, the tool returns another file of a loaded skill. If
+    the list is too long for `list_tokens`, descriptions are cut, and the tool `find_skills` searches all skills.
+
+    The files are read once. Links to files outside of the folder are refused, and no script is run.
+
+    Args:
+        folder: Folder whose subfolders have a file `SKILL.md`.
+        trusted: True if you wrote the skills. By default their text is untrusted, as the text of documents.
+        list_tokens: Maximum tokens, estimated, of the list in the prompt.
+
+    Raises:
+        PromptFilesError: The folder has no skill, or skills are invalid. The error lists all invalid skills.
+        ToolDefinitionError: `folder` is not a path, or `list_tokens` is below 100.
+    """
+
+    __slots__ = ("__dict__", "_files", "shown")
+
+    shown: tuple[Skill, ...]
+    """The skills of the list in the prompt, in the order of their names, without their instructions."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, trusted: bool = False, list_tokens: int = 1_500) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise ToolDefinitionError(f"SkillFolder: expected the path of a folder, got {type(folder).__name__}")
+        checked("SkillFolder", "list_tokens", list_tokens, 100)
+        self._files = read_skills(Path(folder), is_trusted=trusted)
+        skills = [files.skill for files in self._files.values()]
+        self.shown = _list_within(skills, list_tokens - _HEADING_TOKENS)
+        tools: list[Tool] = [Tool(self._load, name=LOAD_TOOL)]
+        is_shortened = [(skill.name, skill.description) for skill in skills] != [
+            (skill.name, skill.description) for skill in self.shown
+        ]
+        if is_shortened:
+            description = f"Find skills by their purpose, among {len(skills):,}. Load a skill to use it."
+            tools.append(Tool(self._find, name=FIND_TOOL, description=description))
+        super().__init__(tools)
+
+    @property
+    def version(self) -> str:
+        """Hash of the names, descriptions and instructions of all skills, 16 hex digits."""
+        skills = [files.skill for files in self._files.values()]
+        text = json.dumps([(skill.name, skill.description, skill.text) for skill in skills])
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def add_to(self, ctx: PromptContext) -> PromptContext:
+        """Return the context with the skills, and with the instructions of the skills that its messages loaded.
+
+        Skills that the context has as loaded stay loaded: compaction may have removed their messages.
+
+        Raises:
+            ContextError: The context has other skills.
+        """
+        if ctx.skills and [skill.name for skill in ctx.skills] != [skill.name for skill in self.shown]:
+            raise ContextError("PromptContext", [("skills", "the skills of the agent would replace them: remove them")])
+        names = dict.fromkeys([skill.name for skill in ctx.loaded_skills])
+        for message in (*ctx.conversation, *ctx.intermediate):
+            names.update(dict.fromkeys(_loaded_names(message)))
+        loaded = [self._files[name].skill for name in names if name in self._files]
+        if ctx.skills and len(loaded) == len(ctx.loaded_skills):
+            return ctx
+        return ctx.evolve(skills=self.shown, loaded_skills=loaded)
+
+    async def _load(
+        self,
+        name: Annotated[str, "Name of the skill."],
+        file: Annotated[str, "Path of another file of the skill; empty for its instructions."] = "",
+    ) -> dict[str, object] | str:
+        """Load the instructions of a skill into the prompt, or return another file of the skill."""
+        files = self._files.get(name)
+        if files is None:
+            raise ToolFailure(f"unknown skill {name!r:.80}{nearest(name, self._files)}")
+        if file:
+            return _text_of(files, file)
+        note = "The instructions of the skill are in the prompt now."
+        return {"loaded": name, "files": list(files.names), "note": note}
+
+    async def _find(self, query: Annotated[str, "The task, in a few words."]) -> dict[str, object]:
+        scores = self._index.scores(query)
+        skills = [files.skill for files in self._files.values()]
+        ranked = sorted(range(len(skills)), key=lambda position: -scores[position])
+        matches = [skills[position] for position in ranked[:_MAX_FOUND] if scores[position] > 0]
+        if not matches:
+            return {"skills": [], "note": "no skill has these words: use other words"}
+        return {"skills": [{"name": skill.name, "description": skill.description} for skill in matches]}
+
+    @cached_property
+    def _index(self) -> BM25:
+        return BM25([f"{item.skill.name} {item.skill.description}" for item in self._files.values()])
+
+
+def _text_of(files: SkillFiles, name: str) -> str:
+    """Return the text of another file of a skill.
+
+    Raises:
+        ToolFailure: The skill has no such file, or the file cannot be read as text.
+    """
+    if name not in files.names:
+        raise ToolFailure(f"unknown file {name!r:.200} of the skill{nearest(name, files.names)}")
+    try:
+        return read_regular_text(files.folder / name, _MAX_FILE_BYTES, folder=files.folder)
+    except UnicodeDecodeError:
+        problem = "it is not text"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    raise ToolFailure(f"file {name!r:.200} of the skill cannot be read: {problem}")
+
+
+def _loaded_names(message: Message) -> Iterator[str]:
+    """Yield the name of the loaded skill if a message is the result of `load_skill`."""
+    if message.role != "tool" or message.name != LOAD_TOOL:
+        return
+    try:
+        result = json.loads(message.text)
+    except ValueError:
+        return  # the text of a file, or an error
+    if isinstance(result, dict) and isinstance(result.get("loaded"), str):
+        yield result["loaded"]
+
+
+def _list_within(skills: Sequence[Skill], max_tokens: int) -> tuple[Skill, ...]:
+    """Return the skills of a list of at most `max_tokens`: with shorter descriptions, or without the last skills."""
+    listed: list[Skill] = []
+    for length in _DESCRIPTION_CHARS:
+        listed = [replace(skill, text="", description=_cut(skill.description, length)) for skill in skills]
+        if sum(map(_tokens, listed)) <= max_tokens:
+            return tuple(listed)
+    used = 0
+    for count, skill in enumerate(listed):
+        used += _tokens(skill)
+        if used > max_tokens:
+            return tuple(listed[:count])
+    return tuple(listed)
+
+
+def _tokens(skill: Skill) -> int:
+    """Return the estimated tokens of a skill in the list of `SkillsPrompt`."""
+    return ESTIMATE.count(f"\n- {skill.name}: {skill.description}")
+
+
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length or length == 0:
+        return text[:length]
+    return f"{text[: length - 3].rstrip()}..."
