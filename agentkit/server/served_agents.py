@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentkit.agent.agent import Agent
+from agentkit.agent.tenant_agent import BoundAgents
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.run.engine.run_options import ScheduleOptions
@@ -21,9 +22,6 @@ from agentkit_memory import Memory, Scope
 from agentkit_prompts.names import nearest
 
 __all__ = ["ServedAgents"]
-
-_MAX_BOUND = 1000
-"""Maximum number of cached agents that are bound to a tenant."""
 
 
 class ServedAgents:
@@ -52,8 +50,7 @@ class ServedAgents:
         """The memory of the first agent with a memory; all agents share its store."""
         self.tenants: frozenset[str] = frozenset([memory.scope.tenant for memory in memories.values()])
         """The tenants of the agents' memories."""
-        self._bound: OrderedDict[tuple[str, str], Agent[Any, Any]] = OrderedDict()
-        """Agents by name and tenant; the least recently used agent is first."""
+        self.bound = BoundAgents()
 
     def __iter__(self) -> Iterator[LoadedAgent]:
         return iter(self._agents.values())
@@ -75,8 +72,6 @@ class ServedAgents:
         loaded = self._with_deps(loaded)
         _check_deps([loaded])
         self._agents[loaded.name] = loaded
-        for key in [key for key in self._bound if key[0] == loaded.name]:
-            del self._bound[key]
         return previous
 
     def names(self, caller: Caller) -> list[str]:
@@ -96,20 +91,13 @@ class ServedAgents:
             )
         return self._agents[name]
 
+    def current(self, name: str) -> Agent[Any, Any]:
+        """Return an agent with its original memory."""
+        return self._agents[name].agent
+
     def of_tenant(self, name: str, tenant: str) -> Agent[Any, Any]:
         """Return an agent with the memory of a tenant."""
-        agent = self._agents[name].agent
-        memory = agent.memory
-        if not isinstance(memory, Memory) or memory.scope == Scope(tenant):
-            return agent
-        bound = self._bound.get((name, tenant))
-        if bound is None:
-            bound = self._bound[name, tenant] = agent.with_changes(memory=memory.within(Scope(tenant)))
-            if len(self._bound) > _MAX_BOUND:
-                self._bound.popitem(last=False)
-        else:
-            self._bound.move_to_end((name, tenant))
-        return bound
+        return self.bound.get(self.current(name), tenant)
 
     def _with_deps(self, loaded: LoadedAgent) -> LoadedAgent:
         """Return an agent with the deps of the server, if the agent has no deps."""

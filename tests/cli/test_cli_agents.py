@@ -323,19 +323,27 @@ def test_the_documents_and_conversations_of_an_agent_file(run: Run, folder: Path
     assert refused.exit_code == 1 and "the agent none has no memory" in refused.stderr
 
 
-async def test_a_worker_does_the_runs_of_agent_files(run: Run, folder: Path) -> None:
+async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(run: Run, folder: Path) -> None:
     assert run("worker").exit_code == run("worker", "--agent", "a.yaml").exit_code == 2
-    (folder / "a.yaml").write_text("name: hello\nmodel: offline\n")
+    (folder / "a.yaml").write_text("name: hello\nmodel: offline\nmemory: true\n")
     url = f"sqlite:///{folder / 'runs.db'}"
-    agent = load_agent(folder / "a.yaml").agent
-    Runs(url).add(agent)
-    handle = await agent.start("Hi")
+    handles = {}
+    for tenant in ("acme", "bolt"):
+        loaded = load_agent(folder / "a.yaml")
+        assert loaded.memory is not None
+        memory = loaded.memory.within(tenant)
+        memory.documents.add(f"The owls of {tenant} hunt at night.", source="owls.md")
+        agent = loaded.agent.with_changes(memory=memory)
+        Runs(url).add(agent)
+        handles[tenant] = await agent.start("When do the owls hunt?", user="ada")
+        loaded.close()
     command = [sys.executable, "-c", MAIN, "worker", "--agent", "a.yaml", "--url", url, "--poll", "0.05", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["agents"][0][0] == "hello"
-        assert (await handle.result(timeout=LONG)).output
+        for tenant, handle in handles.items():
+            assert f"owls of {tenant}" in (await handle.result(timeout=LONG)).output
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=LONG)

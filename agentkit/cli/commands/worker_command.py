@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from agentkit.agent.tenant_agent import BoundAgents, TenantAgent
 from agentkit.agent_files.import_path import module_of
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import loaded_agent
@@ -112,10 +114,11 @@ def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:
     runs = Runs(utf8(url))
     memories = SharedMemories()
     closing.callback(memories.close)
+    bound = BoundAgents()
     for source in sources:
         loaded = loaded_agent(source, memories=memories)
         closing.callback(loaded.close)
-        runs.add(loaded.agent)
+        runs.add(TenantAgent(loaded.name, partial(getattr, loaded, "agent"), bound))
     return runs
 
 

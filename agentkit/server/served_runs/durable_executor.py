@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+from agentkit.agent.tenant_agent import TenantAgent
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import RunIdTaken, WorkerError
 from agentkit.durable.run_handle import entry_events
@@ -19,9 +21,7 @@ from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_options import StartOptions
-from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
@@ -95,7 +95,7 @@ class DurableExecutor:
         self._runs, self._store, self._rows = runs, runs.store, runs.store.rows
         self._added: dict[str, AddedAgent] = {}
         for loaded in agents:
-            agent = _TenantAgent(agents, loaded.name)
+            agent = TenantAgent(loaded.name, partial(agents.current, loaded.name), agents.bound)
             runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = runs.agents.latest(agent)
         self._worker: Any = None
@@ -327,26 +327,6 @@ class _LiveRun(NamedTuple):
     record: RunRecord
     counted: Usage
     """Usage that was counted before."""
-
-
-class _TenantAgent:
-    """The current agent of a name for workers: each run reads the memory of its tenant."""
-
-    def __init__(self, agents: ServedAgents, name: str) -> None:
-        self.name = name
-        self.runs: Runs | None = None
-        self._agents = agents
-
-    @property
-    def definition(self) -> AgentDefinition[Any]:
-        return next(loaded for loaded in self._agents if loaded.name == self.name).agent.definition
-
-    def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
-        """Resume a run; see `Agent.resume`."""
-        tenant = ""
-        if journal.scope:
-            tenant = journal.scope[0]
-        return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
 
 
 def _id_of(tenant: str, user: str, key: str) -> str:
