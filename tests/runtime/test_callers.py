@@ -261,6 +261,15 @@ def test_deps_that_cannot_be_created_end_the_run_before_anything_is_sent(
             agent.run_sync("Hi", session=session)
         assert not model.requests and not len(session.conversation)
         assert "the deps of the agent desk failed" in caplog.text, function
+        (record,) = caplog.records
+        if function in (hangs, hangs_async):
+            assert "did not return within 0.05 seconds" in record.getMessage() and "\n" not in record.getMessage()
+        elif function in functions[-3:]:
+            assert "deps of type Shop, got" in record.getMessage() and "\n" not in record.getMessage()
+        else:
+            # The traceback has the frames of the program, and commands print the cause in a line.
+            assert record.getMessage().count("deps_source.py") <= 1, record.getMessage()
+            assert "\n" not in record.summary and record.summary.count("failed: ") == 1, record.summary  # type: ignore[attr-defined]
         # As a tool, whose result a model and the client of an MCP server read.
         tool_of_agent = agent.as_tool(name="desk", description="Answers.")
         result = asyncio.run(tool_of_agent.call(ToolCall("c", "desk", '{"input": "Hi"}'), ToolContext(None, "r", "c")))

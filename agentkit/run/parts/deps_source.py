@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentkit.errors import AgentDefinitionError, DepsError
+from agentkit.errors import AgentDefinitionError, DepsError, DepsMismatch
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit_prompts.errors import brief
 from agentkit_prompts.system.threads import Threads
+from agentkit_tools.errors import describe_error, traceback_text
 
 if TYPE_CHECKING:
     from agentkit_tools.tool import Tool
@@ -103,14 +104,13 @@ class DepsSource:
             return
         stack = AsyncExitStack()
         try:
-            async with asyncio.timeout(_SECONDS):
-                deps = await _called(self._deps, caller, stack)
+            deps = await _within_seconds(self._deps, caller, stack)
             check_deps(tools, deps)
         except BaseException as error:
             if _stops_the_run(error):
                 await _closed(stack, caller, error)
                 raise
-            _log.error("run %s: the deps of the agent %s failed", caller.run_id, caller.agent, exc_info=error)
+            _log_failure(caller, error)
             await _closed(stack, caller, error)
             # Its message names no types: the callers of a server and the models of outer agents read it.
             raise DepsError(caller.agent) from error
@@ -120,6 +120,39 @@ class DepsSource:
             await _closed(stack, caller, error)
             raise
         await _closed(stack, caller, None)
+
+
+def _log_failure(caller: RunCaller, error: BaseException) -> None:
+    """Log the cause of a failure: with a traceback if the function raised it."""
+    if isinstance(error, DepsMismatch):
+        cause = details = f"{'; '.join(error.problems)}: return this type from the function"
+    elif isinstance(error, _DepsTimeout):
+        cause = details = str(error)
+    else:
+        cause, details = describe_error(error), traceback_text(error)
+    # Commands of a terminal print the summary instead of the traceback.
+    extra = {"summary": f"the deps of the agent {caller.agent} failed: {cause}"}
+    _log.error("run %s: the deps of the agent %s failed: %s", caller.run_id, caller.agent, details, extra=extra)
+
+
+class _DepsTimeout(Exception):
+    """The function took too long."""
+
+
+async def _within_seconds(function: Callable[[RunCaller], Any], caller: RunCaller, stack: AsyncExitStack) -> Any:
+    """Return the deps of a function.
+
+    Raises:
+        _DepsTimeout: The function took too long.
+    """
+    timer = asyncio.timeout(_SECONDS)
+    try:
+        async with timer:
+            return await _called(function, caller, stack)
+    except TimeoutError:
+        if timer.expired():
+            raise _DepsTimeout(f"{_name_of(function)} did not return within {_SECONDS:g} seconds") from None
+        raise
 
 
 def _stops_the_run(error: BaseException) -> bool:
@@ -178,12 +211,18 @@ async def _closed(stack: AsyncExitStack, caller: RunCaller, error: BaseException
             _log.error("run %s: the cleanup of its deps failed", caller.run_id, exc_info=problem)
 
 
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function for messages."""
+    return str(getattr(function, "__qualname__", brief(function, 60)))
+
+
 def _check_signature(function: Callable[..., Any]) -> None:
     try:
         inspect.signature(function).bind(RunCaller())
     except TypeError as error:
         raise AgentDefinitionError(
-            f"deps: {brief(function, 60)} must accept one argument, the RunCaller of a run: {error}", name="deps"
+            f"the function {_name_of(function)} of the deps must accept one argument, the RunCaller of a run: {error}",
+            name="deps",
         ) from None
     except ValueError:  # a builtin without a signature
         return
