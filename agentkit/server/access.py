@@ -111,7 +111,11 @@ class Caller:
         if named is not None:
             checked_name(named, "user")
         if self.user and named not in (None, self.user):
-            raise AccessDenied(f"the token {self.name!r} is bound to the user {self.user!r}", param="user")
+            raise AccessDenied(
+                f"the token {self.name!r} is bound to the user {self.user!r}: omit `user`, or use another token",
+                param="user",
+                code="wrong_user",
+            )
         return named or self.user
 
 

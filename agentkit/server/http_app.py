@@ -34,7 +34,7 @@ from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped
-from agentkit.server.endpoints.http_endpoint import Endpoint
+from agentkit.server.endpoints.http_endpoint import Endpoint, check_query
 from agentkit.server.endpoints.inspected import CallerSource, as_http
 from agentkit.server.endpoints.open_api import openapi_document
 from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
@@ -254,6 +254,7 @@ class Server(metaclass=Hinted):
             caller = self.caller(request)
             self.limits.admit(caller)
             caller.check(endpoint.permission)
+            check_query(endpoint, request)
             return await contained(endpoint.call(request, caller))
         except ClientDisconnect:
             # The client has left, so this response reaches only the counts.

@@ -78,8 +78,13 @@ class ServedAgents:
         """Return the names of the agents that a caller may use."""
         return [name for name in self._agents if caller.agents is None or name in caller.agents]
 
-    def get(self, name: str, caller: Caller) -> LoadedAgent:
+    def get(self, name: str, caller: Caller, param: str = "model") -> LoadedAgent:
         """Return an agent with its original memory.
+
+        Args:
+            name: The name of the agent.
+            caller: The sender of the request.
+            param: The field of the request with the name, for errors.
 
         Raises:
             UnknownResource: The agent is unknown, or the caller may not use it.
@@ -87,7 +92,7 @@ class ServedAgents:
         names = self.names(caller)
         if name not in names:
             raise UnknownResource(
-                f"unknown agent {name!r:.80}{nearest(name[:80], names)}", param="model", code="model_not_found"
+                f"unknown agent {name!r:.80}{nearest(name[:80], names)}", param=param, code="model_not_found"
             )
         return self._agents[name]
 

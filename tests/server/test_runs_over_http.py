@@ -182,7 +182,10 @@ def test_only_a_decision_approves(run_service: RunService) -> None:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         for decision in NO_DECISIONS:
-            assert client.post(f"/runs/{run}/decisions", {"decisions": {"c1": decision}}).status_code == 422
+            refused = client.post(f"/runs/{run}/decisions", {"decisions": {"c1": decision}})
+            assert refused.status_code == 422, decision
+            # The names are the fields of a decision, and no name of a class.
+            assert "_Decision" not in refused.text and "valid names: decisions" not in refused.text, refused.text
             assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
         for body in (
             '{"decisions": {"c1": {"approve": false}, "c1": {"approve": true}}}',
@@ -478,6 +481,25 @@ def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
     with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
         client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}})
         assert ended(client, run)["output"] == "Done." and PAID == [3]
+
+
+def test_an_unknown_query_parameter_is_refused_with_the_valid_names(run_service: RunService) -> None:
+    """A filter with a wrong name would return all runs."""
+    agent = Agent(ScriptedModel.repeat("ok"), name="a")
+    with run_service(agent) as client:
+        for path, name in (
+            ("/runs?state=waiting", "state"),
+            ("/runs?status=waiting&sesion=s", "sesion"),
+            ("/sessions?usr=ada", "usr"),
+            ("/runs/none/events?from=1", "from"),
+        ):
+            refused = client.get(path)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"], error["param"]) == (422, "invalid_query", name), refused.text
+        accepted = ("/runs?status=waiting", "/healthz?x=1", "/v1/models?x=1", "/runs?limit=1&agent=a")
+        assert [client.get(path).status_code for path in accepted] == [200] * 4
+        unknown = client.post("/runs", {"agent": "b", "input": "Hi"}).json()["error"]
+        assert (unknown["param"], unknown["code"]) == ("agent", "model_not_found")
 
 
 def test_runs_are_listed_by_page(run_service: RunService) -> None:

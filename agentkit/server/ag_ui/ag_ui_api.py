@@ -92,7 +92,7 @@ class AGUIEndpoints:
 
     async def run(self, request: Request, caller: Caller) -> Response:
         """Run an agent."""
-        loaded = self._agents.get(request.path_params["agent"], caller)
+        loaded = self._agents.get(request.path_params["agent"], caller, "agent")
         body = validated(RunAgentInput, await read_json(request, self._options))
         props = _Props()
         if body.forwarded_props is not None:

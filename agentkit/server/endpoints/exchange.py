@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -144,11 +144,29 @@ def validated(model: type[M], data: Any) -> M:
 
 def _problem(details: ErrorDetails, model: type[BaseModel]) -> str:
     if details["type"] == "extra_forbidden":
-        fields = [field.alias or name for name, field in model.model_fields.items()]
-        return f"unknown field{nearest(str(details['loc'][-1]), fields)}"
+        return f"unknown field{nearest(str(details['loc'][-1]), _fields_at(model, details['loc']))}"
     if details["type"] == "missing":
         return "is missing"
+    if details["type"] == "model_type":
+        return f"expected an object, got {brief(details['input'], 60)}"
     return f"{details['msg']}, got {brief(details['input'], 60)}"
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
+    """Return the names of the fields next to the place of a problem; of all alternatives of a union."""
+    models = [model]
+    for step in loc[:-1]:
+        fields = [field for each in models for name, field in each.model_fields.items() if step in (name, field.alias)]
+        # The steps are also keys, indexes and names of alternatives, which are no fields.
+        models = [inner for field in fields for inner in _models_of(field.annotation)] or models
+    return [field.alias or name for each in models for name, field in each.model_fields.items()]
+
+
+def _models_of(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models in the type of a field, such as the model of the values of a dict."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_of(part)]
 
 
 def _path(loc: tuple[str | int, ...], data: Any) -> str:

@@ -17,8 +17,19 @@ from agentkit.server.access import Caller, Permission
 from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
+from agentkit_prompts.names import nearest
 
-__all__ = ["Endpoint", "Handler", "Kwargs", "Locale", "Parameter", "Tags", "query_int", "query_text"]
+__all__ = [
+    "Endpoint",
+    "Handler",
+    "Kwargs",
+    "Locale",
+    "Parameter",
+    "Tags",
+    "check_query",
+    "query_int",
+    "query_text",
+]
 
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _MAX_TEXT = 256
@@ -77,6 +88,21 @@ class Endpoint:
     media_type: str = "application/json"
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
+
+
+def check_query(endpoint: Endpoint, request: Request) -> None:
+    """Refuse unknown query parameters of an endpoint with parameters. Requests of OpenAI's clients may have more.
+
+    Raises:
+        Unprocessable: A parameter is unknown. The error lists all unknown parameters.
+    """
+    if not endpoint.query or endpoint.path.startswith("/v1/"):
+        return
+    names = [parameter.name for parameter in endpoint.query]
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in names]
+    if unknown:
+        problems = [f"{name[:_MAX_TEXT]!r:.60}: unknown parameter{nearest(name[:80], names)}" for name in unknown[:8]]
+        raise Unprocessable("; ".join(problems), param=unknown[0][:80], code="invalid_query")
 
 
 def query_int(request: Request, name: str, default: int, minimum: int, maximum: int) -> int:

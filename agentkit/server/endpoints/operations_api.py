@@ -121,7 +121,7 @@ class OperationEndpoints:
         return JSONAnswer(self._agent_json(request.path_params["agent"], caller))
 
     def _agent_json(self, name: str, caller: Caller) -> dict[str, Any]:
-        loaded = self._agents.get(name, caller)
+        loaded = self._agents.get(name, caller, "agent")
         return {
             "name": loaded.name,
             "description": loaded.description,
@@ -137,7 +137,7 @@ class OperationEndpoints:
         return JSONAnswer(self._schema(request.path_params["agent"], caller))
 
     def _schema(self, name: str, caller: Caller) -> dict[str, Any]:
-        return dict(self._agents.get(name, caller).agent.additional_kwargs_schema or _EMPTY_SCHEMA)
+        return dict(self._agents.get(name, caller, "agent").agent.additional_kwargs_schema or _EMPTY_SCHEMA)
 
     async def usage(self, request: Request, caller: Caller) -> Response:
         """Return the usage of the tenant."""

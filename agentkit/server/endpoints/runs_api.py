@@ -241,7 +241,7 @@ class RunEndpoints:
             Unprocessable: A name or the key is invalid.
             ServerError: The run cannot start for another reason, such as an exhausted quota.
         """
-        loaded = self._agents.get(body.agent, caller)
+        loaded = self._agents.get(body.agent, caller, "agent")
         user = caller.as_user(body.user)
         if body.session is not None:
             checked_name(body.session, "session")
