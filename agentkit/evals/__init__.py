@@ -5,9 +5,10 @@ from agentkit_prompts.lazy import exports
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
+        "agentkit.evals.conversation_result": "ConversationResult",
         "agentkit.evals.eval_row": "EvalRow",
         "agentkit.evals.evaluation_runner": "evaluate evaluate_sync",
-        "agentkit.evals.evaluation_errors": "EvaluationError JudgeError RowsError",
+        "agentkit.evals.evaluation_errors": "EvaluationError JudgeError RowsError SimulatedUserError",
         "agentkit.evals.evaluation_report": (
             "EvaluationReport EvaluationStopped Outcome ScoreDifference ScoreProblem ScoreSummary ScoresFailed"
         ),
@@ -18,6 +19,7 @@ __getattr__, __dir__, __all__ = exports(
             "Score called choice cites contains exact json_equal matches max_money max_steps max_tokens "
             "no_tool_errors not_called numeric recalled"
         ),
+        "agentkit.evals.simulated_user": "ModelUser ScriptedUser SimulatedUser",
         "agentkit.evals.score_statistics": "Interval mean_interval pass_all pass_at",
     },
 )

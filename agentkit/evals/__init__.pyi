@@ -1,7 +1,9 @@
+from agentkit.evals.conversation_result import ConversationResult as ConversationResult
 from agentkit.evals.eval_row import EvalRow as EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError as EvaluationError
 from agentkit.evals.evaluation_errors import JudgeError as JudgeError
 from agentkit.evals.evaluation_errors import RowsError as RowsError
+from agentkit.evals.evaluation_errors import SimulatedUserError as SimulatedUserError
 from agentkit.evals.evaluation_report import EvaluationReport as EvaluationReport
 from agentkit.evals.evaluation_report import EvaluationStopped as EvaluationStopped
 from agentkit.evals.evaluation_report import Outcome as Outcome
@@ -39,3 +41,6 @@ from agentkit.evals.score_statistics import Interval as Interval
 from agentkit.evals.score_statistics import mean_interval as mean_interval
 from agentkit.evals.score_statistics import pass_all as pass_all
 from agentkit.evals.score_statistics import pass_at as pass_at
+from agentkit.evals.simulated_user import ModelUser as ModelUser
+from agentkit.evals.simulated_user import ScriptedUser as ScriptedUser
+from agentkit.evals.simulated_user import SimulatedUser as SimulatedUser

@@ -40,6 +40,10 @@ class EvalRow(BaseModel):
     """Messages before the input; in files, messages in the format of OpenAI."""
     user: str = ""
     """User for whom the run acts."""
+    script: tuple[str, ...] = ()
+    """Further inputs of the user, one per turn after the turn of `input`."""
+    goal: str = ""
+    """Goal of a user whom a model plays; see `ModelUser`."""
     tags: tuple[str, ...] = ()
     """Names of the slices to which the row belongs."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["EvaluationError", "JudgeError", "RowsError", "listed"]
+__all__ = ["EvaluationError", "JudgeError", "RowsError", "SimulatedUserError", "listed"]
 
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
@@ -40,6 +40,18 @@ class JudgeError(EvaluationError):
         super().__init__(f"the judge {judge!r:.60} returned no valid verdict: {error}", name=judge)
         usage = getattr(error, "usage", None)
         self.usage = usage if isinstance(usage, Usage) else NO_USAGE
+
+
+class SimulatedUserError(EvaluationError):
+    """A simulated user raised an exception, or returned no text. The run of its row failed.
+
+    Attributes:
+        turn: Number of the turn whose input is missing, from 2.
+    """
+
+    def __init__(self, turn: int, problem: str) -> None:
+        super().__init__(f"the simulated user returned no input for turn {turn}: {problem}", name="simulated_user")
+        self.turn = turn
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class Outcome:
     """Number of model calls."""
     seconds: float
     overhead: Usage = NO_USAGE
-    """Usage of the judges, which is no part of `usage`."""
+    """Usage of the judges and the simulated user, which is no part of `usage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class EvaluationReport:
 
     @property
     def overhead(self) -> Usage:
-        """Usage of the judges, which is no part of `usage`."""
+        """Usage of the judges and the simulated user, which is no part of `usage`."""
         return sum((outcome.overhead for outcome in self.outcomes), Usage())
 
     @property
@@ -291,7 +291,7 @@ class EvaluationReport:
         costs = _cost(self.usage)
         overhead = self.overhead
         if overhead != NO_USAGE:
-            costs += f"; judges: {_cost(overhead)}"
+            costs += f"; judges and simulated users: {_cost(overhead)}"
         return costs
 
     def _worst(self, name: str | None = None) -> list[tuple[Outcome, str, Score]]:

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,8 +20,10 @@ from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
 from agentkit.evals.outcome_file import OutcomeFile
+from agentkit.evals.row_run import RowRun, usage_of
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
-from agentkit.evals.stored_run import StoredRun, run_or_resume
+from agentkit.evals.simulated_user import ModelUser, ScriptedUser, SimulatedUser
+from agentkit.evals.stored_run import StoredRun
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.model_evaluation.evaluation_run import first_error
@@ -31,8 +32,6 @@ from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
-from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import InContextError
 
 __all__ = ["evaluate", "evaluate_sync"]
@@ -55,6 +54,7 @@ async def evaluate(
     rate: float | None = None,
     money: float | None = None,
     out: str | os.PathLike[str] | None = None,
+    simulated_user: SimulatedUser | None = None,
     progress: bool | OnProgress = False,
     **options: Unpack[RunOptions[Any, Any]],
 ) -> EvaluationReport:
@@ -70,10 +70,14 @@ async def evaluate(
         repeats: Runs of each row.
         concurrency: Maximum number of concurrent runs.
         rate: Maximum number of runs that start per second; None for no limit.
-        money: Maximum US dollars of all runs and judges: no further run starts after it is spent. None for no limit.
+        money: Maximum US dollars of all runs, judges and simulated users: no further row starts after it is spent. None
+            for no limit.
         out: File of JSON lines that stores the outcome of every finished run at once, and next to it a folder
             `NAME.runs` with a journal per run. A call with an existing file continues: stored outcomes are not run
             again, and a run that failed or was interrupted, such as by a kill, continues from its journal.
+        simulated_user: A `ModelUser`, a `ScriptedUser` or a function of the row and the results of its turns, which
+            returns the next input of the user, or None at the end. The scores receive a `ConversationResult`. A row
+            with a `script` follows its script. None: rows without a script have one turn.
         progress: True for a progress bar on stderr (extra `cli`); or a function that receives an `EvaluationProgress`
             after every run.
         **options: Options of each run, such as `deps`; see `RunOptions`. A row with a user sets `user`.
@@ -91,7 +95,20 @@ async def evaluate(
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
     if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
         raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
-    valid_rows = read_rows(rows, EvalRow, lambda row: input_problems(row, agent.chain.preflight))
+    if simulated_user is not None and not callable(simulated_user):
+        raise EvaluationError(
+            f"simulated_user: expected a ModelUser, a ScriptedUser or a function, got {simulated_user!r:.60}",
+            name="simulated_user",
+        )
+
+    def problems_of(row: EvalRow) -> list[tuple[str, str]]:
+        problems = input_problems(row, agent.chain.preflight)
+        has_goal = row.script or row.goal or not isinstance(simulated_user, ModelUser) or simulated_user.goal
+        if not has_goal:
+            problems.append(("goal", "the row has no goal, and ModelUser has none: add the goal of the user"))
+        return problems
+
+    valid_rows = read_rows(rows, EvalRow, problems_of)
     try:
         pace = RequestPace(rate)
         with ExitStack() as stack:
@@ -99,9 +116,11 @@ async def evaluate(
             if out is not None:
                 version = agent.definition.version.id
                 conditions = {"agent": agent.name, "version": version, "scores": _score_names(functions)}
+                if simulated_user is not None:
+                    conditions["simulated_user"] = _user_version(simulated_user)
                 file = stack.enter_context(OutcomeFile(out, conditions))
             listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
-            evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, options)
+            evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, simulated_user, options)
             return await evaluation.report(repeats, concurrency)
     except InContextError as error:
         raise EvaluationError(str(error), name=error.name, path=error.path) from error
@@ -125,6 +144,7 @@ class _Evaluation:
         money: Maximum US dollars; None for no limit.
         file: File of the outcomes; None without a file.
         listener: Receives the progress; None without a listener.
+        user: The simulated user; None without one.
         options: Options of each run.
     """
 
@@ -137,11 +157,13 @@ class _Evaluation:
         money: float | None,
         file: OutcomeFile | None,
         listener: OnProgress | None,
+        user: SimulatedUser | None,
         options: Any,
     ) -> None:
         self._agent, self._rows, self._scores = agent, rows, scores
         self._positions = {name: number for number, name in enumerate(sorted(scores), 1)}
         self._pace, self._money, self._file, self._listener, self._options = pace, money, file, listener, options
+        self._user = user
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._problems: list[ScoreProblem] = []
         self._unscored: dict[tuple[int, int], Outcome] = {}
@@ -192,7 +214,6 @@ class _Evaluation:
         for count, key in enumerate(waiting, 1):
             if self._money is not None and self._spent >= self._money:
                 return
-            await self._pace.wait()
             spent_before = 0.0
             if key in self._unscored:
                 spent_before = _money(self._unscored[key])
@@ -211,24 +232,18 @@ class _Evaluation:
     async def _outcome(self, key: tuple[int, int]) -> Outcome:
         number, repeat = key
         row = self._rows[number]
-        start = time.perf_counter()
-        usage, steps, run_id = NO_USAGE, 0, ""
         result: RunResult[Any] | None = None
         output, error_text = None, ""
+        run = RowRun(self._agent, row, self._user, self._options, lambda part: self._stored_run(key, part), self._pace)
         try:
-            result = await self._result(row, key)
-            output, usage, steps, run_id = json_of(result.output), result.usage, result.steps, result.run_id
+            result = await run.result()
+            output = json_of(result.output)
         except _DEFINITION_ERRORS:
             raise
         except Exception as error:
             # Any error of the run is an outcome: one failing row does not stop the others.
             error_text = f"{type(error).__name__}: {error}"
-            spent = getattr(error, "usage", None)
-            if isinstance(spent, Usage):
-                usage = spent
-            run_id = getattr(getattr(error, "journal", None), "run_id", "")
-        seconds = time.perf_counter() - start
-        scoring = _Scoring(row, key, {}, NO_USAGE)
+        scoring = _Scoring(row, key, {}, run.overhead)
         earlier = self._unscored.get(key)
         if earlier is not None:
             scoring = _Scoring(row, key, dict(earlier.scores), earlier.overhead)
@@ -237,24 +252,23 @@ class _Evaluation:
                 scoring.values[name] = Score(0.0, error_text)
             elif name not in scoring.values:
                 await self._add_score(name, function, result, scoring)
-        for spent_usage in (usage, scoring.usage):
+        for spent_usage in (run.usage, scoring.usage):
             if self._money is not None and spent_usage.money is None and spent_usage != NO_USAGE:
                 raise EvaluationError(
                     "money: the price of the model is unknown; pass the price to the model", name="money"
                 )
         return Outcome(
-            row, repeat, run_id, output, error_text, scoring.values, usage, steps, seconds, overhead=scoring.usage
+            row,
+            repeat,
+            run.run_id,
+            output,
+            error_text,
+            scoring.values,
+            run.usage,
+            run.steps,
+            run.seconds,
+            overhead=scoring.usage,
         )
-
-    async def _result(self, row: EvalRow, key: tuple[int, int]) -> RunResult[Any]:
-        """Run the row, or continue its interrupted run."""
-        options = dict(self._options)
-        if row.user:
-            options["user"] = row.user
-        user_input: Any = row.user_input
-        if row.history:
-            user_input = PromptContext(user_input=row.user_input, conversation=Conversation(row.history))
-        return await run_or_resume(self._agent, user_input, self._stored_run(key), options)
 
     def _stored_run(self, key: tuple[int, int], part: str = "") -> StoredRun | None:
         """Return the id and the journal of a run; None without a file."""
@@ -280,9 +294,7 @@ class _Evaluation:
                 raise EvaluationError(f"expected a number, got {score.value!r:.60}", name=name)
             scoring.values[name] = Score(float(score.value), str(score.reason), score.usage)
         except Exception as error:
-            spent = getattr(error, "usage", None)
-            if isinstance(spent, Usage):
-                scoring.usage += spent
+            scoring.usage += usage_of(error)
             self._problems.append(ScoreProblem(row.id, key[1], name, error))
 
 
@@ -310,6 +322,15 @@ def _score_names(functions: Mapping[str, ScoreFunction]) -> list[str]:
             version = f" {function.agent.definition.version.id}"
         names.append(f"{name}{version}")
     return sorted(names)
+
+
+def _user_version(user: SimulatedUser) -> str:
+    """Return the version of a simulated user; only the name of a function."""
+    if isinstance(user, ModelUser):
+        return f"{user.agent.definition.version.id} {user.max_turns} {user.goal}"
+    if isinstance(user, ScriptedUser):
+        return repr(user.inputs)
+    return getattr(user, "__name__", None) or type(user).__name__
 
 
 def _named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:

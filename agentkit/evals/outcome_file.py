@@ -139,5 +139,6 @@ class OutcomeFile:
 
 def _digest(row: EvalRow) -> str:
     """Return a hash of the fields of a row that an outcome depends on."""
-    fields = (row.id, row.input, row.expected, row.additional_kwargs, row.user, [repr(each) for each in row.history])
+    history = [repr(each) for each in row.history]
+    fields = (row.id, row.input, row.expected, row.additional_kwargs, row.user, history, row.script, row.goal)
     return hashlib.blake2b(as_json(fields), digest_size=8).hexdigest()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
+from agentkit.evals.conversation_result import turns_of
 from agentkit.evals.eval_row import EvalRow
 from agentkit.model_evaluation.scores import choice_match, exact_match, numeric_match
 from agentkit.models.model import NO_USAGE, Usage
@@ -208,7 +209,7 @@ def recalled(source: str) -> ScoreFunction:
     """Return the score 1 if the prompt contained a document of a source, such as a file."""
 
     def score(row: EvalRow, result: RunResult[Any]) -> Score:
-        sources = [document.source for document in result.composition.context.documents]
+        sources = [document.source for turn in turns_of(result) for document in turn.composition.context.documents]
         return Score(float(source in sources), f"documents of: {', '.join(sources) or 'none'}")
 
     return _named(f"recalled:{source}", score)

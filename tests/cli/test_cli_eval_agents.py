@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.conftest import Run
+from tests.servers import ChatServer, in_turn, says
 
 AGENT = "from agentkit import Agent, ScriptedModel\nclerk = Agent(ScriptedModel.repeat('yes'), 'x', name='clerk')\n"
 MODULE = "def long(row, result):\n    return len(result.output) > 2\n"
@@ -46,6 +47,21 @@ def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: P
     assert (folder / "out.md").read_text().startswith("| score |")
     again = run("eval", *rows.split(), "--score", "exact", "--out", "out.jsonl")
     assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
+
+
+def test_a_model_plays_the_user_of_rows_with_a_goal(
+    run: Run, rows: str, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.on("person", in_turn(says('{"finished": false, "message": "Buy it."}'), says('{"finished": true}')))
+    (folder / "talks.yaml").write_text("- {input: Hi, script: [Open, Bye]}\n- {input: Hi, goal: Buy}\n")
+    (folder / "scores.py").write_text("def turns(row, result):\n    return len(result.turns)\n")
+    command = "--agent ./clerk.py:clerk --rows talks.yaml --score ./scores.py:turns --json"
+    done = run("eval", *command.split(), "--user-model", "openai:person")
+    assert done.exit_code == 0, done.stderr
+    form = json.loads(done.stdout)
+    assert [result["scores"]["turns"][0] for result in form["results"]] == [3, 2]
+    assert form["overhead"]["input_tokens"] > 0
 
 
 def test_a_judge_is_compared_with_labels_and_thresholds_decide(run: Run, folder: Path) -> None:
@@ -90,6 +106,9 @@ def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, 
         (f"config.py {rows} --score exact", "not both"),
         ("cases.yaml --repeats 2", "--repeats"),
         ("", "CONFIG"),
+        (f"{rows} --score exact --user-model offline", "row 1.goal"),
+        (f"{rows} --score exact --user-model nobody:x", "nobody"),
+        ("cases.yaml --user-model offline", "--user-model"),
         ("--agent ./clerk.py:clerk --rows wrong.yaml --score exact", "inptu"),
         ("--agent ./clerk.py:clerk --rows missing.yaml --score exact", "missing.yaml"),
         (f"{rows} --score exact --fail-under other=1", "unknown score 'other'"),

@@ -109,7 +109,9 @@ def test_costs_of_judges_are_apart_from_the_costs_of_the_agent() -> None:
     # A repair and a failed judgement cost too.
     assert [outcome.overhead.input_tokens for outcome in report.outcomes] == [7, 12, 10]
     assert report.overhead.money == pytest.approx(29e-6)
-    assert "300 tokens, 0.0003 US dollars; judges: 29 tokens, 2.9e-05 US dollars" in report.markdown()
+    assert (
+        "300 tokens, 0.0003 US dollars; judges and simulated users: 29 tokens, 2.9e-05 US dollars" in report.markdown()
+    )
 
 
 def test_nonsense_of_a_judge_is_the_error_of_one_score_of_one_run() -> None:

@@ -33,6 +33,7 @@ from agentkit.cli.prepared_datasets import (
     settings_of,
 )
 from agentkit.cli.screen import note, plain, progress_bar
+from agentkit.evals import ModelUser
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
 from agentkit.model_evaluation.run_evaluation import run_sync
 from agentkit.models.completion.completion_model import CompletionModel
@@ -144,6 +145,13 @@ def eval(
     money: Annotated[
         float | None, typer.Option(min=0, metavar="USD", help="With --agent: maximum US dollars of all runs.")
     ] = None,
+    user_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="With --agent: model that plays the user of rows with a `goal`, such as openai:gpt-5-mini.",
+        ),
+    ] = None,
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
@@ -167,7 +175,13 @@ def eval(
     Example: agentkit eval --agent shop.yaml --rows cases.yaml --score exact --fail-under exact=0.9
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
-    only_agent = {"repeats": repeats, "money": money, "junit": junit, "markdown": markdown}
+    only_agent = {
+        "repeats": repeats,
+        "money": money,
+        "user-model": user_model,
+        "junit": junit,
+        "markdown": markdown,
+    }
     only_model = {
         "dataset": dataset,
         "root": root,
@@ -190,6 +204,9 @@ def eval(
         refuse_options(only_model, "--agent")
         if config is not None:
             raise typer.BadParameter("expected CONFIG or --agent, not both")
+        user = None
+        if user_model is not None:
+            user = ModelUser(utf8(user_model))
         evaluate_agent(
             agent,
             model,
@@ -197,7 +214,14 @@ def eval(
             score,
             fail_under,
             {"junit": junit, "markdown": markdown},
-            {"repeats": repeats or 1, "concurrency": concurrency or 8, "rate": rate, "money": money, "out": out},
+            {
+                "repeats": repeats or 1,
+                "concurrency": concurrency or 8,
+                "rate": rate,
+                "money": money,
+                "out": out,
+                "simulated_user": user,
+            },
             as_json=as_json,
         )
         return
