@@ -14,10 +14,13 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
-from agentkit.cli.thresholds import thresholds_of
+from agentkit.cli.thresholds import relative_thresholds_of
 from agentkit.evals import (
+    EvalRow,
     EvaluationReport,
     EvaluationStopped,
+    Outcome,
+    Score,
     ScoresFailed,
     called,
     choice,
@@ -33,10 +36,15 @@ from agentkit.evals import (
     no_tool_errors,
     not_called,
     numeric,
+    read_report,
     recalled,
 )
+from agentkit.evals.eval_row import input_problems, read_rows
+from agentkit.evals.evaluation_report import aligned, change_rows
+from agentkit.evals.report_comparison import difference_rows
 from agentkit.evals.run_scores import ScoreFunction
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
+from agentkit.models.model import NO_USAGE
 from agentkit_prompts.names import nearest
 
 __all__ = ["evaluate_agent", "refuse_options"]
@@ -101,19 +109,44 @@ def evaluate_agent(
     """Evaluate the agent of `--agent`."""
     if rows is None or len(rows) != 1 or not scores:
         raise typer.BadParameter("--agent needs one --rows FILE, and at least one --score")
-    functions, minimums = _scores_named(scores), thresholds_of(thresholds or ())
+    if files["junit"] is not None and not thresholds:
+        raise typer.BadParameter(
+            "--junit has a test per --fail-under: name a threshold, such as --fail-under exact=0.9"
+        )
+    for option in ("junit", "markdown"):
+        file = files[option]
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise typer.BadParameter(f"--{option} {file}: expected a file in an existing folder")
+    functions = _scores_named(scores)
+    names = [str(getattr(function, "__name__", "")) for function in functions]
+    before = None
+    if files["before"] is not None:
+        before = read_report(files["before"])
+    minimums = relative_thresholds_of(thresholds or (), names, has_before=before is not None)
     loaded = loaded_agent(agent, model=model)
     try:
-        _report(loaded, Path(utf8(rows[0])), functions, minimums, as_json=as_json, files=files, options=options)
+        file = Path(utf8(rows[0]))
+        if before is not None:
+            _check_before(loaded, file, names, before)
+        _report(loaded, file, functions, minimums, before, as_json=as_json, files=files, options=options)
     finally:
         loaded.close()
+
+
+def _check_before(loaded: LoadedAgent, rows: Path, scores: Sequence[str], before: EvaluationReport) -> None:
+    """Refuse results of an earlier evaluation without common rows and scores, before anything is sent."""
+    valid_rows = read_rows(rows, EvalRow, lambda row: input_problems(row, loaded.agent.chain.preflight))
+    placeholder = {name: Score(0.0) for name in scores}
+    outcomes = [Outcome(row, 0, "", None, "", placeholder, NO_USAGE, 0, 0.0) for row in valid_rows]
+    EvaluationReport(loaded.name, outcomes).compare(before)
 
 
 def _report(
     loaded: LoadedAgent,
     rows: Path,
     scores: Sequence[ScoreFunction],
-    thresholds: Mapping[str, float],
+    thresholds: Mapping[str, float | str],
+    before: EvaluationReport | None,
     *,
     as_json: bool,
     files: Mapping[str, Path | None],
@@ -125,7 +158,8 @@ def _report(
         loaded: The agent.
         rows: The file of the rows.
         scores: The scores.
-        thresholds: Minimum means by the names of scores.
+        thresholds: Minimum means by the names of scores; see `EvaluationReport.below`.
+        before: Report of an earlier evaluation; None without a comparison.
         as_json: True to print JSON.
         files: Files of further reports: `junit` and `markdown`.
         options: Options of `evaluate`.
@@ -141,15 +175,17 @@ def _report(
             report = evaluate_sync(loaded.agent, rows, scores, progress=show, **options)
         except (ScoresFailed, EvaluationStopped) as error:
             problem, report = error, error.report
-    below = report.below(thresholds)
+    below = report.below(thresholds, before)
     if files["junit"] is not None:
-        files["junit"].write_text(report.junit(thresholds), "utf-8")
+        files["junit"].write_text(report.junit(thresholds, before), "utf-8")
     if files["markdown"] is not None:
-        files["markdown"].write_text(report.markdown(), "utf-8")
+        files["markdown"].write_text(report.markdown(before), "utf-8")
     if as_json:
-        put_json(_form(report))
+        put_json(_form(report, before))
     else:
         put(str(report))
+        if before is not None:
+            put(_comparison(report, before, files["before"]))
     for outcome in report.failures[:10]:
         complain(f"row {outcome.row.id}: {outcome.error:.300}")
     if report.reused:
@@ -162,10 +198,26 @@ def _report(
         raise typer.Exit(1)
 
 
-def _form(report: EvaluationReport) -> dict[str, Any]:
+def _comparison(report: EvaluationReport, before: EvaluationReport, file: Path | None) -> str:
+    """Return the differences to an earlier report, and the rows that changed, as text."""
+    text = f"\ncompared with {file}, row by row\n{aligned(difference_rows(report.compare(before)))}"
+    changes = report.changes(before)
+    if changes:
+        text += f"\n\n{aligned(change_rows(changes))}"
+    return text
+
+
+def _form(report: EvaluationReport, before: EvaluationReport | None) -> dict[str, Any]:
     """Return a report as JSON data."""
     summaries = {name: report.summary(name) for name in report.score_names}
+    compared: dict[str, Any] = {}
+    if before is not None:
+        compared = {
+            "differences": [{**asdict(each), "interval": each.interval._asdict()} for each in report.compare(before)],
+            "changes": [asdict(each) for each in report.changes(before)],
+        }
     return {
+        **compared,
         "agent": report.agent,
         "reused": report.reused,
         "overhead": asdict(report.overhead),

@@ -10,10 +10,13 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.evals.evaluation_runner": "evaluate evaluate_sync",
         "agentkit.evals.evaluation_errors": "EvaluationError JudgeError RowsError SimulatedUserError",
         "agentkit.evals.evaluation_report": (
-            "EvaluationReport EvaluationStopped Outcome ScoreDifference ScoreProblem ScoreSummary ScoresFailed"
+            "EvaluationReport EvaluationStopped ScoreProblem ScoreSummary ScoresFailed"
         ),
         "agentkit.evals.judge_check": "JudgeCheck LabelledRow check_judge check_judge_sync",
         "agentkit.evals.model_judge": "Judge judge",
+        "agentkit.evals.outcome": "Outcome",
+        "agentkit.evals.outcome_file": "read_report",
+        "agentkit.evals.report_comparison": "RowChange ScoreDifference",
         "agentkit.evals.run_case": "case_line case_of first_context",
         "agentkit.evals.run_scores": (
             "Score called choice cites contains exact json_equal matches max_money max_steps max_tokens "

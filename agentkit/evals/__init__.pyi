@@ -6,8 +6,6 @@ from agentkit.evals.evaluation_errors import RowsError as RowsError
 from agentkit.evals.evaluation_errors import SimulatedUserError as SimulatedUserError
 from agentkit.evals.evaluation_report import EvaluationReport as EvaluationReport
 from agentkit.evals.evaluation_report import EvaluationStopped as EvaluationStopped
-from agentkit.evals.evaluation_report import Outcome as Outcome
-from agentkit.evals.evaluation_report import ScoreDifference as ScoreDifference
 from agentkit.evals.evaluation_report import ScoreProblem as ScoreProblem
 from agentkit.evals.evaluation_report import ScoresFailed as ScoresFailed
 from agentkit.evals.evaluation_report import ScoreSummary as ScoreSummary
@@ -19,6 +17,10 @@ from agentkit.evals.judge_check import check_judge as check_judge
 from agentkit.evals.judge_check import check_judge_sync as check_judge_sync
 from agentkit.evals.model_judge import Judge as Judge
 from agentkit.evals.model_judge import judge as judge
+from agentkit.evals.outcome import Outcome as Outcome
+from agentkit.evals.outcome_file import read_report as read_report
+from agentkit.evals.report_comparison import RowChange as RowChange
+from agentkit.evals.report_comparison import ScoreDifference as ScoreDifference
 from agentkit.evals.run_case import case_line as case_line
 from agentkit.evals.run_case import case_of as case_of
 from agentkit.evals.run_case import first_context as first_context

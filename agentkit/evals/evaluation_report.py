@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError, listed
+from agentkit.evals.outcome import Outcome
+from agentkit.evals.report_comparison import (
+    RowChange,
+    ScoreDifference,
+    changed_rows,
+    difference_rows,
+    differences,
+    minimum_of,
+)
 from agentkit.evals.run_scores import Score
 from agentkit.evals.score_statistics import Interval, mean_interval, pass_all, pass_at
 from agentkit.models.model import NO_USAGE, Usage
@@ -18,39 +26,21 @@ from agentkit_prompts.names import nearest
 __all__ = [
     "EvaluationReport",
     "EvaluationStopped",
-    "Outcome",
-    "ScoreDifference",
     "ScoreProblem",
     "ScoreSummary",
     "ScoresFailed",
+    "aligned",
+    "change_rows",
+    "short_line",
 ]
 
+_MARKUP = re.compile(r"([\\|`*<\[\]])")
+"""Characters that are no plain text in Markdown."""
+_BACKSLASH = r"\\\1"
 _MAX_CELL = 60
 """Maximum characters of a cell of a table."""
 _MAX_ROWS = 20
 """Maximum number of failed rows in a report for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One run of a row."""
-
-    row: EvalRow
-    repeat: int
-    """Number of the run of this row, from 0."""
-    run_id: str
-    output: Any
-    """The answer, as JSON data; None if the run failed."""
-    error: str
-    """Class and message of the error that ended the run; empty if it finished."""
-    scores: Mapping[str, Score]
-    """Scores by name. Each score of a failed run is 0."""
-    usage: Usage
-    steps: int
-    """Number of model calls."""
-    seconds: float
-    overhead: Usage = NO_USAGE
-    """Usage of the judges and the simulated user, which is no part of `usage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +79,6 @@ class ScoreSummary:
     """pass@k by k: the probability that at least one of k runs has the score 1. Empty if a value is not 0 or 1."""
     pass_all: Mapping[int, float]
     """pass^k by k: the probability that all of k runs have the score 1. Empty if a value is not 0 or 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreDifference:
-    """Difference of a score between two evaluations of the same rows."""
-
-    name: str
-    before: float
-    after: float
-    interval: Interval
-    """Mean difference over the rows, and its interval of 95 %."""
-    better: tuple[str, ...]
-    """Ids of the rows with a higher score."""
-    worse: tuple[str, ...]
-    """Ids of the rows with a lower score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,47 +154,42 @@ class EvaluationReport:
     def compare(self, before: EvaluationReport) -> list[ScoreDifference]:
         """Return the differences to an earlier evaluation of the same rows, for each score of both, paired by row.
 
+        A row with the same id and another input or expected answer is left out.
+
         Raises:
             EvaluationError: The evaluations have no score or no row in common.
         """
-        differences: list[ScoreDifference] = []
-        for name in self.score_names:
-            if name not in before.score_names:
-                continue
-            old, new = _means(before.values(name)), _means(self.values(name))
-            ids = [row for row in new if row in old]
-            if not ids:
-                raise EvaluationError("compare: the evaluations have no row in common", name="before")
-            changes = {row: new[row] - old[row] for row in ids}
-            differences.append(
-                ScoreDifference(
-                    name,
-                    math.fsum(old[row] for row in ids) / len(ids),
-                    math.fsum(new[row] for row in ids) / len(ids),
-                    mean_interval(list(changes.values())),
-                    tuple([row for row in ids if changes[row] > 0]),
-                    tuple([row for row in ids if changes[row] < 0]),
-                )
-            )
-        if not differences:
-            raise EvaluationError("compare: the evaluations have no score in common", name="before")
-        return differences
+        return differences(self.outcomes, before.outcomes)
 
-    def below(self, thresholds: Mapping[str, float]) -> list[str]:
+    def changes(self, before: EvaluationReport) -> list[RowChange]:
+        """Return the rows with another score than in an earlier evaluation, the largest loss first; see `compare`."""
+        return changed_rows(self.outcomes, before.outcomes)
+
+    def below(self, thresholds: Mapping[str, float | str], before: EvaluationReport | None = None) -> list[str]:
         """Return the scores whose mean is below a threshold, as text.
 
         Args:
-            thresholds: Minimum mean by the name of the score.
+            thresholds: Minimum mean by the name of the score; or `before`, or `before-0.02`: the mean of the earlier
+                evaluation on the same rows, with an allowed loss.
+            before: The earlier evaluation.
 
         Raises:
-            EvaluationError: A score is unknown.
+            EvaluationError: A score or a threshold is unknown.
         """
         texts: list[str] = []
-        for name, minimum in thresholds.items():
-            mean = self.summary(name).interval.mean
+        for name, threshold in thresholds.items():
+            mean, mean_before = self.summary(name).interval.mean, None
+            if isinstance(threshold, str) and before is not None:
+                before.values(name)  # raises if the earlier evaluation has no such score
+                (difference,) = [each for each in self.compare(before) if each.name == name]
+                mean, mean_before = difference.after, difference.before
+            minimum = minimum_of(threshold, mean_before)
             # NaN is below every threshold.
             if not mean >= minimum:
-                texts.append(f"{name} is {mean:.3f}, below {minimum:g}")
+                detail = ""
+                if isinstance(threshold, str):
+                    detail = f" ({threshold})"
+                texts.append(f"{name} is {mean:.3f}, below {minimum:.3g}{detail}")
         return texts
 
     # Texts
@@ -244,43 +214,53 @@ class EvaluationReport:
 
     def __str__(self) -> str:
         """Return the table of the scores as text."""
-        table = self.rows()
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        lines = ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in table]
-        return "\n".join([line.rstrip() for line in lines])
+        return aligned(self.rows())
 
-    def markdown(self) -> str:
-        """Return the report as Markdown: the table of the scores, the costs, and the rows with the lowest scores."""
-        table = self.rows()
-        lines = [_markdown_row(table[0]), _markdown_row(["---"] * len(table[0])), *map(_markdown_row, table[1:])]
+    def markdown(self, before: EvaluationReport | None = None) -> str:
+        """Return the report as Markdown: the table of the scores, the costs, and the rows with the lowest scores.
+
+        Args:
+            before: An earlier evaluation, for a table of the differences and of the rows that changed.
+
+        Raises:
+            EvaluationError: The evaluations have no score or no row in common.
+        """
+        lines = _markdown_table(self.rows())
         lines += ["", f"{len(self.outcomes)} runs of {self.agent}; {self._costs()}; {len(self.failures)} runs failed."]
         worst = self._worst()
         if worst:
-            lines += ["", "| row | score | value | reason |", "| --- | --- | --- | --- |"]
-            lines += [
-                _markdown_row((outcome.row.id, name, f"{score.value:g}", _short(outcome.error or score.reason)))
+            cells = [
+                (outcome.row.id, name, f"{score.value:g}", short_line(outcome.error or score.reason))
                 for outcome, name, score in worst
             ]
+            lines += ["", *_markdown_table([("row", "score", "value", "reason"), *cells])]
+        if before is not None:
+            lines += ["", "Compared with the earlier evaluation, row by row:", ""]
+            lines += _markdown_table(difference_rows(self.compare(before)))
+            changes = self.changes(before)
+            if changes:
+                lines += ["", *_markdown_table(change_rows(changes))]
         return "\n".join(lines) + "\n"
 
-    def junit(self, thresholds: Mapping[str, float]) -> str:
+    def junit(self, thresholds: Mapping[str, float | str], before: EvaluationReport | None = None) -> str:
         """Return the report as JUnit XML: one test per threshold, which fails if the mean of the score is lower.
 
         Args:
-            thresholds: Minimum mean by the name of the score.
+            thresholds: See `below`.
+            before: See `below`.
 
         Raises:
-            EvaluationError: A score is unknown.
+            EvaluationError: A score or a threshold is unknown.
         """
         cases: list[str] = []
         failed = 0
-        for name, minimum in thresholds.items():
-            problems = self.below({name: minimum})
+        for name, threshold in thresholds.items():
+            problems = self.below({name: threshold}, before)
             body = ""
             if problems:
                 failed += 1
                 reasons = [(outcome.row.id, outcome.error or score.reason) for outcome, _, score in self._worst(name)]
-                text = _xml_text("\n".join([f"{row}: {_short(reason)}" for row, reason in reasons]))
+                text = _xml_text("\n".join([f"{row}: {short_line(reason)}" for row, reason in reasons]))
                 body = f"<failure message={quoteattr(problems[0])}>{text}</failure>"
             cases.append(f"<testcase classname={quoteattr(self.agent)} name={quoteattr(name)}>{body}</testcase>")
         counts = f'tests="{len(cases)}" failures="{failed}"'
@@ -335,10 +315,6 @@ class EvaluationStopped(EvaluationError):
         self.report = report
 
 
-def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {row: math.fsum(each) / len(each) for row, each in values.items()}
-
-
 def _cost(usage: Usage) -> str:
     money = "cost unknown" if usage.money is None else f"{usage.money:.4g} US dollars"
     return f"{usage.input_tokens + usage.output_tokens:,} tokens, {money}"
@@ -348,13 +324,36 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _short(text: str) -> str:
+def short_line(text: str) -> str:
+    """Return a text on one line, or its start with dots."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_CELL else line[: _MAX_CELL - 3] + "..."
 
 
+def aligned(table: Sequence[Sequence[str]]) -> str:
+    """Return a table as text with columns of equal width."""
+    table = [[" ".join(cell.split()) for cell in row] for row in table]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in table]
+    return "\n".join([line.rstrip() for line in lines])
+
+
+def change_rows(changes: Sequence[RowChange]) -> list[tuple[str, ...]]:
+    """Return a table of the rows that changed most, with a header."""
+    table: list[tuple[str, ...]] = [("row", "score", "before", "after", "reason")]
+    for change in changes[:_MAX_ROWS]:
+        values = f"{change.before:g}", f"{change.after:g}"
+        table.append((change.row, change.score, *values, short_line(change.reason)))
+    return table
+
+
+def _markdown_table(table: Sequence[Sequence[str]]) -> list[str]:
+    head, *rows = table
+    return [_markdown_row(head), _markdown_row(["---"] * len(head)), *map(_markdown_row, rows)]
+
+
 def _markdown_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join([cell.replace('|', chr(92) + '|') for cell in cells])} |"
+    return f"| {' | '.join([_MARKUP.sub(_BACKSLASH, ' '.join(cell.split())) for cell in cells])} |"
 
 
 def _xml_text(text: str) -> str:

@@ -17,8 +17,9 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError
-from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, Outcome, ScoreProblem, ScoresFailed
+from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
+from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.row_run import RowRun, usage_of
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
@@ -200,7 +201,8 @@ class _Evaluation:
     def _reuse(self, key: tuple[int, int], file: OutcomeFile) -> None:
         """Take the outcome of a run from the file, if it is stored."""
         outcome = file.stored(key, self._rows[key[0]])
-        if outcome is None:
+        # A failed run continues: its error can be temporary.
+        if outcome is None or outcome.error:
             return
         if outcome.scores.keys() == self._scores.keys():
             self._outcomes[key] = outcome
@@ -221,8 +223,7 @@ class _Evaluation:
             self._outcomes[key] = outcome
             self._spent += _money(outcome) - spent_before
             self._failed += bool(outcome.error)
-            # The next call with this file continues the failed run: its error can be temporary.
-            if self._file is not None and not outcome.error:
+            if self._file is not None:
                 self._file.store(key, outcome)
             if self._listener is not None:
                 self._listener(EvaluationProgress(len(self._outcomes), total, self._failed))

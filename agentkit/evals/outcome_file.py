@@ -10,14 +10,15 @@ from typing import Any, Self
 
 from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError
-from agentkit.evals.evaluation_report import Outcome
+from agentkit.evals.evaluation_report import EvaluationReport
+from agentkit.evals.outcome import Outcome
 from agentkit.evals.run_scores import Score
 from agentkit.evals.stored_run import StoredRun
-from agentkit.model_evaluation.answer_file import AnswerFile, Key, as_json
+from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, Key, as_json, read_answers
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["OutcomeFile"]
+__all__ = ["OutcomeFile", "read_report"]
 
 _SALT_KEY = (-1, 0)
 """Key of the line with the random part of the ids of the runs."""
@@ -84,30 +85,7 @@ class OutcomeFile:
                 path=str(self.path),
                 name="rows",
             )
-        try:
-            usages = {name: Usage(**usage) for name, usage in line["score_usage"].items()}
-            scores = {
-                name: Score(float(value), str(reason), usages.get(name, NO_USAGE))
-                for name, (value, reason) in line["scores"].items()
-            }
-            usage = Usage(**line["usage"])
-            return Outcome(
-                row,
-                key[1],
-                str(line["run_id"]),
-                line["output"],
-                str(line["error"]),
-                scores,
-                usage,
-                int(line["steps"]),
-                float(line["seconds"]),
-                Usage(**line["overhead"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise EvaluationError(
-                f"{self.path}: the stored outcome of row {row.id!r:.60} is invalid ({error}): remove its line",
-                path=str(self.path),
-            ) from error
+        return _outcome(line, row, self.path)
 
     def store(self, key: Key, outcome: Outcome) -> None:
         """Write an outcome, which survives a kill of this process."""
@@ -115,6 +93,9 @@ class OutcomeFile:
             "row": key[0],
             "part": key[1],
             "id": outcome.row.id,
+            "input": outcome.row.text,
+            "expected": outcome.row.expected,
+            "tags": outcome.row.tags,
             "digest": _digest(outcome.row),
             "run_id": outcome.run_id,
             "output": outcome.output,
@@ -135,6 +116,61 @@ class OutcomeFile:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
+
+
+def read_report(path: str | os.PathLike[str]) -> EvaluationReport:
+    """Return the report of a file that `evaluate` wrote. Its rows have input, expected answer and tags.
+
+    Raises:
+        EvaluationError: The file cannot be read, or is not a file of an evaluation of an agent.
+    """
+    try:
+        conditions, answers = read_answers(path)
+    except InContextError as error:
+        raise EvaluationError(str(error), name=error.name, path=error.path) from error
+    outcomes: list[Outcome] = []
+    for key, line in sorted(answers.items()):
+        if key == _SALT_KEY:
+            continue
+        try:
+            row = EvalRow(input=line["input"], id=line["id"], expected=line["expected"], tags=line["tags"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _invalid_outcome(path, str(line.get("id", key[0])), error) from error
+        outcomes.append(_outcome(line, row, path))
+    return EvaluationReport(str(conditions.get("agent", "")), outcomes)
+
+
+def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Outcome:
+    """Return the outcome of a line.
+
+    Raises:
+        EvaluationError: The line is invalid.
+    """
+    try:
+        usages = {name: Usage(**usage) for name, usage in line["score_usage"].items()}
+        scores = {
+            name: Score(float(value), str(reason), usages.get(name, NO_USAGE))
+            for name, (value, reason) in line["scores"].items()
+        }
+        return Outcome(
+            row,
+            line["part"],
+            str(line["run_id"]),
+            line["output"],
+            str(line["error"]),
+            scores,
+            Usage(**line["usage"]),
+            int(line["steps"]),
+            float(line["seconds"]),
+            Usage(**line["overhead"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _invalid_outcome(path, row.id, error) from error
+
+
+def _invalid_outcome(path: str | os.PathLike[str], row: str, error: Exception) -> EvaluationError:
+    text = f"{path}: the stored outcome of row {row!r:.60} is invalid ({error}): remove its line"
+    return EvaluationError(text, path=str(path))
 
 
 def _digest(row: EvalRow) -> str:

@@ -89,11 +89,14 @@ class RowRun:
     async def _turn(self, user_input: Any, part: str) -> RunResult[Any]:
         await self._pace.wait()
         start = time.perf_counter()
+        stored = self._stored(part)
         try:
-            result = await run_or_resume(self._agent, user_input, self._stored(part), self._options)
+            result = await run_or_resume(self._agent, user_input, stored, self._options)
         except Exception as error:
             self.usage += usage_of(error)
             self.run_id = getattr(getattr(error, "journal", None), "run_id", "")
+            if stored is not None:
+                self.run_id = stored.run_id
             raise
         finally:
             self.seconds += time.perf_counter() - start

@@ -106,6 +106,8 @@ def case_line(row: EvalRow) -> str:
         "expected": row.expected,
         "additional_kwargs": row.additional_kwargs,
         "history": [_wire(each) for each in row.history],
+        "script": row.script,
+        "goal": row.goal,
         "user": row.user,
         "tags": row.tags,
     }

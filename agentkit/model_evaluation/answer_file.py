@@ -15,9 +15,9 @@ from pydantic_core import from_json, to_json
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
-from agentkit_prompts.system.regular_files import check_regular
+from agentkit_prompts.system.regular_files import check_regular, read_regular
 
-__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json"]
+__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json", "read_answers"]
 
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
@@ -82,10 +82,12 @@ class AnswerFile:
         size = data.rfind(b"\n") + 1
         if not size and not (data.startswith(_START) or _START.startswith(data)):
             # A file of another program must not be truncated.
-            raise self._foreign_file_error()
+            raise _foreign_file_error(self.path)
         head = as_json({"agentkit_evaluation": _FORMAT, **conditions})
-        answers = self._answers_of(data[:size].split(b"\n")[:-1], _read_json(head))
-        if not answers:
+        stored_head, answers = _parsed(data[:size], self.path)
+        if answers:
+            self._check(stored_head, _read_json(head))
+        else:
             size = 0
         self._file.truncate(size)
         self._file.seek(size)
@@ -93,47 +95,19 @@ class AnswerFile:
             self.write(head)
         return answers
 
-    def _answers_of(self, lines: list[bytes], head: dict[str, Any]) -> dict[Key, AnswerLine]:
-        answers: dict[Key, AnswerLine] = {}
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = _read_json(line)
-                if number == 1:
-                    self._check(entry, head, has_answers=len(lines) > 1)
-                    continue
-                answers[entry["row"], entry["part"]] = entry
-            except InContextError:
-                raise
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise InContextError(
-                    f"{self.path}, line {number}: not a line of an evaluation ({error}); repair or remove the line",
-                    path=str(self.path),
-                    line=number,
-                ) from error
-        return answers
-
-    def _check(self, entry: Any, head: dict[str, Any], *, has_answers: bool) -> None:
-        if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
-            raise self._foreign_file_error()
-        if entry["agentkit_evaluation"] != _FORMAT:
-            text = f"{self.path}: has the format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
-            raise InContextError(text, path=str(self.path), line=1)
+    def _check(self, entry: dict[str, Any], head: dict[str, Any]) -> None:
         problems = [
             (name, f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}")
             for name in dict.fromkeys((*entry, *head))
             if entry.get(name) != head.get(name)
         ]
-        if problems and has_answers:
+        if problems:
             raise InContextError(
                 f"{self.path}: contains the answers of another evaluation: "
                 f"{'; '.join([text for _, text in problems])}; pass another file",
                 path=str(self.path),
                 problems=problems,
             )
-
-    def _foreign_file_error(self) -> InContextError:
-        text = f"{self.path}: not a file of an evaluation; pass another file"
-        return InContextError(text, path=str(self.path))
 
     def write(self, line: bytes) -> None:
         """Write a line without buffering, so that it survives a kill of this process."""
@@ -170,3 +144,57 @@ def _open_file(path: Path) -> FileIO:
         file.close()
         raise
     return file
+
+
+def read_answers(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Key, AnswerLine]]:
+    """Return the conditions and the answers of a file, also while another process writes to the file.
+
+    Raises:
+        InContextError: The file cannot be read, or is not a file of an evaluation.
+    """
+    try:
+        data = read_regular(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InContextError(f"{path}: cannot be read: {reason}", path=str(path)) from error
+    conditions, answers = _parsed(data[: data.rfind(b"\n") + 1], Path(path))
+    if not conditions:
+        raise _foreign_file_error(path)
+    return conditions, answers
+
+
+def _parsed(data: bytes, path: Path) -> tuple[dict[str, Any], dict[Key, AnswerLine]]:
+    """Return the first line and the answers of whole lines."""
+    head: dict[str, Any] = {}
+    answers: dict[Key, AnswerLine] = {}
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            entry = _read_json(line)
+            if number == 1:
+                head = _checked_head(entry, path)
+                continue
+            answers[entry["row"], entry["part"]] = entry
+        except InContextError:
+            raise
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            if number == 1:
+                raise _foreign_file_error(path) from error
+            raise InContextError(
+                f"{path}, line {number}: not a line of an evaluation ({error}); repair or remove the line",
+                path=str(path),
+                line=number,
+            ) from error
+    return head, answers
+
+
+def _checked_head(entry: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
+        raise _foreign_file_error(path)
+    if entry["agentkit_evaluation"] != _FORMAT:
+        text = f"{path}: has the format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
+        raise InContextError(text, path=str(path), line=1)
+    return entry
+
+
+def _foreign_file_error(path: str | os.PathLike[str]) -> InContextError:
+    return InContextError(f"{path}: not a file of an evaluation; pass another file", path=str(path))

@@ -94,6 +94,24 @@ def test_a_judge_is_compared_with_labels_and_thresholds_decide(run: Run, folder:
         assert done.exit_code in (1, 2) and problem in done.stderr, (options, done)
 
 
+def test_a_version_is_compared_with_an_earlier_version(run: Run, rows: str, folder: Path) -> None:
+    evaluation = "eval", *rows.split(), "--score", "exact", "--score", "./clerk.py:long"
+    assert run(*evaluation, "--out", "before.jsonl").exit_code == 0
+    (folder / "clerk2.py").write_text((AGENT + MODULE).replace("'yes'", "'no'"))
+    changed = "--agent", "./clerk2.py:clerk", "--before", "before.jsonl"
+    done = run(*evaluation, *changed, "--fail-under", "exact=before", "--markdown", "out.md")
+    assert done.exit_code == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["exact", "2", "0.500", "0.500", "+0.000", "-1.000", "to", "+1.000", "1", "1"] in lines
+    assert ["long", "2", "1.000", "0.000", "-1.000", "-1.000", "to", "-1.000", "0", "2"] in lines
+    assert ["1", "exact", "1", "0", "expected", "'yes',", "got", "'no'"] in lines
+    assert "| long | 2 | 1.000 | 0.000 |" in (folder / "out.md").read_text()
+    failed = run(*evaluation, *changed, "--fail-under", "long=before-0.5", "--json")
+    assert failed.exit_code == 1 and "long is 0.000, below 0.5 (before-0.5)" in failed.stderr
+    assert [each["worse"] for each in json.loads(failed.stdout)["differences"]] == [["1"], ["1", "2"]]
+    assert len(json.loads(failed.stdout)["changes"]) == 4
+
+
 def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, rows: str, folder: Path) -> None:
     (folder / "wrong.yaml").write_text("- {inptu: x}\n")
     for options, problem in (
@@ -112,6 +130,11 @@ def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, 
         ("--agent ./clerk.py:clerk --rows wrong.yaml --score exact", "inptu"),
         ("--agent ./clerk.py:clerk --rows missing.yaml --score exact", "missing.yaml"),
         (f"{rows} --score exact --fail-under other=1", "unknown score 'other'"),
+        (f"{rows} --score exact --fail-under exact=before", "--before"),
+        (f"{rows} --score exact --before missing", "missing"),
+        (f"{rows} --score exact --before cases.yaml", "not a file of an evaluation"),
+        (f"{rows} --score exact --junit out.xml", "--fail-under"),
+        (f"{rows} --score exact --markdown none/out.md", "existing folder"),
     ):
         done = run("eval", *options.split())
         assert done.exit_code in (1, 2) and problem in done.stderr, (options, done)

@@ -42,6 +42,7 @@ from agentkit.evals import (
     numeric,
     pass_all,
     pass_at,
+    read_report,
     recalled,
 )
 from agentkit.models import Price, Reply, Usage
@@ -380,6 +381,17 @@ def test_two_versions_are_compared_row_by_row() -> None:
     before = reported({"a": [0], "b": [1], "c": [0.5], "d": [0]})
     after = reported({"b": [0], "a": [1], "c": [0.5], "e": [1]})
     (difference,) = after.compare(before)
+    assert [(each.row, each.before, each.after) for each in after.changes(before)] == [("b", 1, 0), ("a", 0, 1)]
+    assert "| right | 3 | 0.500 | 0.500 | +0.000 |" in after.markdown(
+        before
+    ) and "| b | right | 1 | 0 |  |" in after.markdown(before)
+    # The score of all rows is 0.625, and of the rows in common 0.5 as before.
+    assert after.below({"right": "before"}, before) == after.below({"right": 0.6}) == []
+    assert len(after.below({"right": "before+0.1"}, before)) == len(after.below({"right": 0.7})) == 1
+    assert 'failures="1"' in after.junit({"right": " before + 0.01"}, before)
+    for threshold, earlier, name in (("before", None, "before"), ("after", before, "thresholds")):
+        with raises(EvaluationError, name=name):
+            after.below({"right": threshold}, earlier)
     assert difference.better == ("a",) and difference.worse == ("b",)
     assert (difference.before, difference.after, difference.interval.mean) == (0.5, 0.5, 0)
     assert -1 <= difference.interval.low <= 0 <= difference.interval.high <= 1
@@ -387,6 +399,32 @@ def test_two_versions_are_compared_row_by_row() -> None:
         after.compare(reported({"z": [1]}))
     with raises(EvaluationError, name="before"):
         after.compare(reported({"a": [1]}, "other"))
+
+
+def test_results_in_a_file_are_compared_and_a_changed_row_is_another_row(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    evaluate_sync(calculator(), ROWS, [exact], out=out)
+    with out.open("ab") as file:
+        file.write(b'{"row": 9, "pa')  # another process is writing
+    before = read_report(out)
+    assert before.values("exact") == {"1": [1], "six": [0], "3": [0]} and before.tags == ["product", "sum"]
+    assert [outcome.error for outcome in before.outcomes] == ["", "", "ConnectionError: no network"]
+    better = Agent(ScriptedModel.repeat("6"), "x", name="calculator")
+    changed = [{**ROWS[0], "input": "5+1", "expected": "6"}, *ROWS[1:]]
+    (difference,) = evaluate_sync(better, changed, [exact]).compare(before)
+    assert difference.rows == 2 and (difference.better, difference.worse) == (("six",), ())
+    lines = out.read_bytes().splitlines()[:-1]
+    for text in (
+        b"",
+        b"{}",
+        b"- input: x\n",
+        *[b"\n".join([*lines, damaged, b""]) for damaged in (b"[]", b"{}", b'{"row": 0, "part": 0}')],
+    ):
+        out.write_bytes(text)
+        with pytest.raises(EvaluationError):
+            print(text, read_report(out))
+    with pytest.raises(EvaluationError):
+        read_report(tmp_path)
 
 
 def test_repeats_give_pass_at_k_and_pass_all_k() -> None:
@@ -440,9 +478,10 @@ def test_reports_for_people_and_for_ci() -> None:
     assert failure is not None and "six" in (failure.text or "")
     with raises(EvaluationError, name="score", suggestion=None):
         report.below({"exat": 1})
-    hostile = Agent(ScriptedModel(["</failure>\x00\ud800|`"]), "x")
+    hostile = Agent(ScriptedModel(["</failure>\x00\ud800|`[a](http://x)"]), "x")
     broken = evaluate_sync(hostile, [{"input": "x", "expected": "<&|"}], [exact])
-    assert ElementTree.fromstring(broken.junit({"exact": 1})) is not None and broken.markdown()
+    assert ElementTree.fromstring(broken.junit({"exact": 1})) is not None
+    assert broken.markdown().count("\n| 1 |") == 1 and "`[" not in broken.markdown() and "\\<&\\|" in broken.markdown()
 
 
 async def test_progress_is_reported_after_every_run() -> None:

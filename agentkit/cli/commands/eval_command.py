@@ -156,8 +156,14 @@ def eval(
         list[str] | None,
         typer.Option(
             metavar="SCORE=MEAN",
-            help="With --agent: exit with 1 if the mean of a score is lower. With --judge: agreement, kappa or "
-            "weighted_kappa. Repeatable.",
+            help="With --agent: exit with 1 if the mean of a score is lower; with --before, MEAN can be before or "
+            "before-0.02. With --judge: agreement, kappa or weighted_kappa. Repeatable.",
+        ),
+    ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --agent: file of --out of an earlier version, which is compared row by row."
         ),
     ] = None,
     junit: Annotated[
@@ -179,6 +185,7 @@ def eval(
         "repeats": repeats,
         "money": money,
         "user-model": user_model,
+        "before": before,
         "junit": junit,
         "markdown": markdown,
     }
@@ -213,7 +220,7 @@ def eval(
             rows,
             score,
             fail_under,
-            {"junit": junit, "markdown": markdown},
+            {"before": before, "junit": junit, "markdown": markdown},
             {
                 "repeats": repeats or 1,
                 "concurrency": concurrency or 8,
