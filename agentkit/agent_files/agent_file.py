@@ -152,6 +152,13 @@ class LimitsPart(_Part):
     on_tool_error: Literal["report", "raise"] | None = None
 
 
+class ExamplePart(_Part):
+    """A worked example."""
+
+    input: str
+    output: str
+
+
 class BudgetPart(_Part):
     """Maximum tokens of a prompt."""
 
@@ -169,7 +176,14 @@ class AgentFile(_Part):
     model: _Text | ModelPart = Field(description="Such as `openai:gpt-5-mini`; `offline` answers without a network.")
     instructions: str = Field(default="", description="Literal text of the system prompt, after the text of `layers`.")
     layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, relative to the agent file.")
+    examples: list[ExamplePart] = Field(
+        default=[],
+        description="Worked examples for the prompt of the kind `examples`, or after the system prompt without it.",
+    )
     tools: list[ToolEntry] = Field(default=[])
+    descriptions: dict[str, _Text] = Field(
+        default={}, description="Descriptions of tools for the model, by name, instead of their descriptions in code."
+    )
     skills: _Text | None = Field(
         default=None, description="Folder of skills, relative to the agent file: subfolders with a `SKILL.md`."
     )

@@ -24,6 +24,7 @@ from agentkit.agent_files.agent_file import (
 )
 from agentkit.agent_files.agent_model import agent_model, check_template_allowed
 from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, recall_options_of
+from agentkit.agent_files.file_texts import described, with_examples
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.module_agent import loaded_module_agent
@@ -38,6 +39,7 @@ from agentkit.run.parts.recaller import check_shown
 from agentkit_memory import Scope, StoreError
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.counter import TokenCounter
@@ -198,6 +200,9 @@ class _AgentFileLoader:
             agent = Agent(model, **options)
         if agent is None:
             return None
+        if spec.examples:
+            with self._collecting(file, ("examples",)):
+                agent = with_examples(agent, [Example(each.input, each.output) for each in spec.examples])
         if spec.deps is not None:
             with self._collecting(file, ("deps",)):
                 agent = agent.with_deps(self._imported(spec.deps))
@@ -236,6 +241,9 @@ class _AgentFileLoader:
         options["tools"] = [
             tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
         ]
+        if spec.descriptions:
+            with self._collecting(file, ("descriptions",)):
+                options["tools"] = described(options["tools"], spec.descriptions)
         if spec.skills is not None:
             with self._collecting(file, ("skills",)):
                 options["tools"].append(self._skills(spec.skills, version))

@@ -47,7 +47,7 @@ from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.models.model import NO_USAGE
 from agentkit_prompts.names import nearest
 
-__all__ = ["evaluate_agent", "refuse_options"]
+__all__ = ["evaluate_agent", "refuse_options", "scores_named"]
 
 _SCORES: Mapping[str, ScoreFunction] = {
     score.__name__: score for score in (exact, contains, numeric, choice, json_equal, cites, no_tool_errors)
@@ -63,7 +63,7 @@ _SCORES_OF_VALUES: Mapping[str, Callable[[str], ScoreFunction]] = {
 }
 
 
-def _scores_named(names: Sequence[str]) -> list[ScoreFunction]:
+def scores_named(names: Sequence[str]) -> list[ScoreFunction]:
     """Return the scores of `--score`: `exact`, `called:TOOL`, or a function of a module, `module:function`.
 
     Raises:
@@ -117,7 +117,7 @@ def evaluate_agent(
         file = files[option]
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise typer.BadParameter(f"--{option} {file}: expected a file in an existing folder")
-    functions = _scores_named(scores)
+    functions = scores_named(scores)
     names = [str(getattr(function, "__name__", "")) for function in functions]
     before = None
     if files["before"] is not None:

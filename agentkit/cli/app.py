@@ -29,6 +29,7 @@ _COMMANDS = {
         "templates",
         "inspect",
         "eval",
+        "optimise",
     ),
     "Stored data": ("ingest", "recall", "export", "sessions", "memory"),
     "Serve agents": ("serve", "token", "mcp", "worker", "runs"),

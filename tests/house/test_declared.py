@@ -21,6 +21,7 @@ OF_EXTRAS = {
     "agentkit/server": "server ag-ui",
     "agentkit/ground/graceful_shutdown": "server",
     "agentkit/models": "openai anthropic",
+    "agentkit/improve": "improve",
     "agentkit/observing": "otel",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",

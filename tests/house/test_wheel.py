@@ -144,6 +144,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "docs",
         "durable",
         "http",
+        "improve",
         "ingest",
         "mcp",
         "openai",

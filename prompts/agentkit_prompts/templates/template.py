@@ -204,6 +204,22 @@ class Template:
             raise TemplateError(f"cannot be read as UTF-8 text ({error})", file=str(path)) from error
         return cls(text, engine=engine, params_schema=params_schema, file=path, isolated=isolated)
 
+    def with_text(self, text: str) -> Template:
+        """Return a template with another first text, and the same settings. Raises the errors of the class."""
+        if isinstance(self.text, str):
+            return Template(text, **self._options)
+        return Template({**self.text, next(iter(self.text)): text}, **self._options)
+
+    @property
+    def first_place(self) -> tuple[str | None, int]:
+        """File of the first text, None if it is from no file, and the line at which it starts, counted from 1."""
+        locale = ""
+        if not isinstance(self.text, str):
+            locale = next(iter(self.text))
+        place = self._options["file"], self._options["first_line"]
+        places: Mapping[str, tuple[str, int]] = self._options["places"] or {}
+        return places.get(locale, place)
+
     @property
     def json_schema(self) -> JsonSchema | None:
         """The params schema as JSON Schema; without it, a schema inferred from the names of the text, or None."""

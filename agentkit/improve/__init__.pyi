@@ -1,0 +1,9 @@
+from agentkit.improve.example_choice import choose_examples as choose_examples
+from agentkit.improve.example_choice import split_rows as split_rows
+from agentkit.improve.improve_errors import FilesChanged as FilesChanged
+from agentkit.improve.improve_errors import ImproveError as ImproveError
+from agentkit.improve.optimisation import Optimisation as Optimisation
+from agentkit.improve.optimiser import optimise as optimise
+from agentkit.improve.optimiser import optimise_sync as optimise_sync
+from agentkit.improve.prompt_search import OptimiseBudget as OptimiseBudget
+from agentkit.improve.text_parts import part_texts as part_texts
