@@ -28,6 +28,7 @@ DOORS = {
     "agentkit.agent_files": "Agent files",
     "agentkit.errors": "Errors of runs",
     "agentkit.testing": "Testing",
+    "agentkit.training": "Fine-tuning rows",
     "agentkit": "Agents and runs",
 }
 

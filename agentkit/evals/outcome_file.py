@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import count
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +21,7 @@ from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, Key, a
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["OutcomeFile", "read_report"]
+__all__ = ["OutcomeFile", "read_journals", "read_report"]
 
 _SALT_KEY = (-1, 0)
 """Key of the line with the random part of the ids of the runs."""
@@ -39,7 +42,7 @@ class OutcomeFile:
     def __init__(self, path: str | os.PathLike[str], conditions: dict[str, Any]) -> None:
         self._file = AnswerFile(path, conditions)
         self.path = self._file.path
-        self._runs = self.path.with_name(f"{self.path.name}.runs")
+        self._runs = _runs_folder(self.path)
         try:
             self._runs.mkdir(mode=0o700, exist_ok=True)
             line = self._file.answers.get(_SALT_KEY)
@@ -63,12 +66,10 @@ class OutcomeFile:
         """
         # The id is the same after a restart, so that idempotency keys are the same too.
         text = f"{self._salt}\0{key[0]}\0{key[1]}"
-        name = f"{key[0] + 1}-{key[1] + 1}"
         if part:
             text += f"\0{part}"
-            name += f".{part}"
         run_id = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        return StoredRun(run_id, self._runs / f"{name}.jsonl")
+        return StoredRun(run_id, _journal(self._runs, key, part))
 
     def stored(self, key: Key, row: EvalRow) -> Outcome | None:
         """Return the stored outcome of a run; None if it is not stored.
@@ -96,6 +97,7 @@ class OutcomeFile:
             "input": outcome.row.text,
             "expected": outcome.row.expected,
             "tags": outcome.row.tags,
+            "user": outcome.row.user,
             "digest": _digest(outcome.row),
             "run_id": outcome.run_id,
             "output": outcome.output,
@@ -124,20 +126,60 @@ def read_report(path: str | os.PathLike[str]) -> EvaluationReport:
     Raises:
         EvaluationError: The file cannot be read, or is not a file of an evaluation of an agent.
     """
+    conditions, outcomes = _stored_outcomes(path)
+    return EvaluationReport(str(conditions.get("agent", "")), list(outcomes.values()))
+
+
+def read_journals(path: str | os.PathLike[str]) -> list[tuple[Outcome, tuple[Path, ...]]]:
+    """Return the outcomes of a file that `evaluate` wrote, each with the files of the journals of its turns.
+
+    Raises:
+        EvaluationError: See `read_report`.
+    """
+    _, outcomes = _stored_outcomes(path)
+    folder = _runs_folder(Path(path))
+    return [(outcome, tuple(_turns(folder, key))) for key, outcome in outcomes.items()]
+
+
+def _stored_outcomes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Key, Outcome]]:
+    """Return the conditions and the outcomes of a file, by row and repeat."""
     try:
         conditions, answers = read_answers(path)
     except InContextError as error:
         raise EvaluationError(str(error), name=error.name, path=error.path) from error
-    outcomes: list[Outcome] = []
+    outcomes: dict[Key, Outcome] = {}
     for key, line in sorted(answers.items()):
         if key == _SALT_KEY:
             continue
         try:
-            row = EvalRow(input=line["input"], id=line["id"], expected=line["expected"], tags=line["tags"])
+            names = ("id", "input", "expected", "tags", "user")
+            row = EvalRow(**{name: line[name] for name in names})
         except (KeyError, TypeError, ValueError) as error:
             raise _invalid_outcome(path, str(line.get("id", key[0])), error) from error
-        outcomes.append(_outcome(line, row, path))
-    return EvaluationReport(str(conditions.get("agent", "")), outcomes)
+        outcomes[key] = _outcome(line, row, path)
+    return conditions, outcomes
+
+
+def _runs_folder(file: Path) -> Path:
+    return file.with_name(f"{file.name}.runs")
+
+
+def _journal(folder: Path, key: Key, part: str = "") -> Path:
+    """Return the file of the journal of a run."""
+    name = f"{key[0] + 1}-{key[1] + 1}"
+    if part:
+        name += f".{part}"
+    return folder / f"{name}.jsonl"
+
+
+def _turns(folder: Path, key: Key) -> Iterator[Path]:
+    """Yield the journals of the turns of a row."""
+    yield _journal(folder, key)
+    for turn in count(2):
+        path = _journal(folder, key, f"turn{turn}")
+        if not path.exists():
+            return
+        yield path
 
 
 def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Outcome:

@@ -390,17 +390,17 @@ class Memory(metaclass=Hinted):
             StoreError: The database cannot be written; rows that were erased before stay erased.
         """
         from agentkit_memory.erasure.erase import erase
+        from agentkit_memory.erasure.erased import checked_subject
 
-        subject = Scope.of(subject)
-        if subject.tenant != self.scope.tenant:
-            raise InvalidArgument(
-                f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); to delete a "
-                f"document, call memory.documents.forget(source); to erase another tenant, "
-                f"call memory.within({subject.tenant!r}).erase({subject.tenant!r})",
-                name="tenant",
-                value=subject.tenant,
-            )
-        return erase(self._store.database, self._store.indexes, subject)
+        return erase(self._store.database, self._store.indexes, checked_subject(subject, self.scope))
+
+    def was_erased(self, owner: Scope | str, since: float) -> bool:
+        """True if an erasure of the owner was requested `since` a time, in seconds since 1970, or later. Programs with
+        other data of the owner, such as journals, call this method before they use these data.
+        """
+        from agentkit_memory.erasure.erased import was_erased
+
+        return was_erased(self._store.database, Scope.of(owner), since)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call any other function that uses the store from async code: `await memory.run(memory.admin.verify)`.

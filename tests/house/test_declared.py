@@ -23,6 +23,7 @@ OF_EXTRAS = {
     "agentkit/models": "openai anthropic",
     "agentkit/improve": "improve",
     "agentkit/observing": "otel",
+    "agentkit/training": "parquet",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",

@@ -149,6 +149,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "mcp",
         "openai",
         "otel",
+        "parquet",
         "postgres",
         "release",
         "sentence-transformers",

@@ -1,20 +1,36 @@
-"""`agentkit export`: fine-tuning rows of stored conversations."""
+"""`agentkit export`: fine-tuning rows of evaluations, durable runs and stored conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, cast
 
 import typer
 
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, conversation_memory, opened_agent
-from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, utf8
-from agentkit.cli.screen import note, progress_bar
-from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of, write_lines
-from agentkit.cli.training_rows import training_rows
+from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, memory_with, utf8
+from agentkit.cli.screen import complain, note, progress_bar, put, put_json
+from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of
+from agentkit.durable.runs_facade import Runs
+from agentkit.ground.sync_driver import run_blocking
+from agentkit.run.parts.session import SessionProtocol
+from agentkit.training.conversation_examples import conversation_answers
+from agentkit.training.row_export import ExportReport, export_rows
+from agentkit.training.row_formats import RowFormat
+from agentkit.training.run_examples import SessionFinder, evaluated_runs, stored_runs
+from agentkit.training.training_example import TrainingSource
 from agentkit_memory import Memory
 
 __all__ = ["export"]
+
+_LISTED = 20
+"""Maximum number of sources without a row that are printed."""
 
 
 def export(
@@ -23,37 +39,174 @@ def export(
         list[str] | None,
         typer.Option("--session", "-s", metavar="NAME", help="Conversation to export; all by default. Repeatable."),
     ] = None,
+    evaluation: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="FILE", help="File --out of `agentkit eval --agent`. Repeatable."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Database of durable runs: sqlite:///runs.db or postgresql://..."),
+    ] = None,
+    row_format: Annotated[
+        str,
+        typer.Option("--format", metavar="NAME", help="messages, openai, trl, openai-preference or trl-preference."),
+    ] = "messages",
     template: Annotated[
         str | None, typer.Option(metavar="NAME", help="Chat template: adds the text of each row and its trained spans.")
     ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="tokenizer.json of the model: adds token ids and labels; needs --template."),
+    ] = None,
+    minimum: Annotated[
+        list[str] | None,
+        typer.Option("--min", metavar="SCORE=VALUE", help="Only runs with this score or a higher one. Repeatable."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="NAME", help="Only runs with one of these tags. Repeatable.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only runs since, such as 2026-11-01.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Only runs before, such as 2026-12-01.")] = None,
+    prefer: Annotated[
+        str | None, typer.Option(metavar="SCORE", help="Score that chooses the better answer of a preference pair.")
+    ] = None,
+    present_prompts: Annotated[
+        bool,
+        typer.Option("--present-prompts", help="Also runs whose prompts have changed, with the present prompts."),
+    ] = False,
     output: Output = None,
     user: UserName = None,
     tenant: TenantName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Write fine-tuning rows: the prompt of the agent and the answer, for every answer of stored conversations.
+    """Write fine-tuning rows: the prompt and the answer of runs of evaluations (--from), of durable runs (--url), or
+    of stored conversations.
 
-    Memory is queried again: for current documents and facts, and for messages from before the question.
+    For conversations, memory is queried again: for current documents and facts, and for messages from before the
+    question. Sources of erased users are left out. The exit code is 1 if a source was left out for another reason.
 
-    Example: agentkit export --agent shop.yaml --output rows.jsonl
+    Example: agentkit export --agent shop.yaml --from out.jsonl --min exact=1 --format openai --output rows.jsonl
     """
+    kinds = [name for name, value in (("--session", session), ("--from", evaluation), ("--url", url)) if value]
+    if len(kinds) > 1:
+        raise typer.BadParameter(f"{' and '.join(kinds)}: export one kind of sources at a time")
+    options: dict[str, Any] = {
+        "format": cast("RowFormat", utf8(row_format)),
+        "chat_template": template,
+        "tokenizer": tokenizer,
+        "minimum": dict(map(_minimum, minimum or ())),
+        "tags": [utf8(name) for name in tag or ()],
+        "since": _date("--since", since),
+        "until": _date("--until", until),
+        "prefer": prefer,
+    }
     with (
         opened_agent(agent, home=home, model="offline") as loaded,
         conversation_memory(loaded, home, tenant, user) as memory,
+        _file(output) as path,
+        progress_bar() as bar,
     ):
-        names = [utf8(name) for name in session or ()] or [stored.name for stored in all_sessions(memory)]
-        with progress_bar() as bar:
-            task = bar.add_task("conversations", total=len(names))
-
-            def rows() -> Iterator[dict[str, Any]]:
-                for name in names:
-                    yield from training_rows(loaded.agent, existing_session(memory, name), template)
-                    bar.advance(task)
-
-            write_lines(rows(), output, as_json)
-        if user is None and not session:
+        if evaluation:
+            files = [utf8(name) for name in evaluation]
+            sources = _evaluated(loaded, files, present_prompts)
+        elif url is not None:
+            sources = _stored(loaded, memory, utf8(url), tenant, user, present_prompts)
+        else:
+            sources = _conversations(loaded, memory, [utf8(name) for name in session or ()])
+        task = bar.add_task("sources", total=None)
+        report = export_rows(sources, path, on_source=lambda source: bar.advance(task), **options)
+        if output is None:
+            for line in path.read_text("utf-8").splitlines():
+                put(json.dumps(json.loads(line), ensure_ascii=True))
+        _print(report, output, as_json)
+        if user is None and not kinds:
             _note_users(memory)
+    if any("erased" not in reason for _, reason in report.left_out):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _file(output: Path | None) -> Iterator[Path]:
+    """Yield the file of the rows; a temporary file if they are printed."""
+    if output is not None:
+        yield output
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "rows.jsonl"
+
+
+def _print(report: ExportReport, output: Path | None, as_json: bool) -> None:
+    if output is not None and as_json:
+        form: dict[str, Any] = {"lines": report.rows, "file": str(output)}
+        if report.left_out:
+            form["left_out"] = [{"source": place, "reason": reason} for place, reason in report.left_out]
+        put_json(form)
+        return
+    if output is not None:
+        note(f"{report.rows} lines written to {output}")
+    for place, reason in report.left_out[:_LISTED]:
+        complain(f"left out: {place}: {reason}")
+    if len(report.left_out) > _LISTED:
+        complain(f"{len(report.left_out) - _LISTED} more were left out: --json lists all")
+
+
+def _evaluated(loaded: LoadedAgent, files: Sequence[str], present_prompts: bool) -> Iterator[TrainingSource]:
+    for file in files:
+        yield from evaluated_runs(loaded.agent, file, uses_present_prompts=present_prompts)
+
+
+def _stored(
+    loaded: LoadedAgent, memory: Memory, url: str, tenant: str | None, user: str | None, present_prompts: bool
+) -> Iterator[TrainingSource]:
+    runs = Runs(url)
+    # A mistyped address must not create a database.
+    run_blocking(runs.store.check_created())
+    yield from stored_runs(
+        loaded.agent,
+        runs.store.rows,
+        tenant=tenant,
+        user=user,
+        session_of=_session_finder(memory),
+        uses_present_prompts=present_prompts,
+    )
+
+
+def _session_finder(memory: Memory) -> SessionFinder:
+    def session_of(user: str, name: str) -> SessionProtocol | None:
+        own = memory_with(memory.within(memory.scope.narrow(user=user or memory.scope.user)), name)
+        if not own.sessions(name=name):
+            return None
+        return own.session(name)
+
+    return session_of
+
+
+def _conversations(loaded: LoadedAgent, memory: Memory, names: Sequence[str]) -> Iterator[TrainingSource]:
+    for name in names or [stored.name for stored in all_sessions(memory)]:
+        existing_session(memory, name)
+        yield from conversation_answers(loaded.agent, memory_with(memory, name), name)
+
+
+def _minimum(text: str) -> tuple[str, float]:
+    name, mark, value = utf8(text).rpartition("=")
+    try:
+        if mark and name:
+            return name, float(value)
+    except ValueError:
+        pass
+    raise typer.BadParameter(f"--min {text!r:.60}: expected SCORE=VALUE, such as exact=1")
+
+
+def _date(option: str, text: str | None) -> datetime | None:
+    """Return the time of an option; a time without a zone is in UTC."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(utf8(text))
+    except ValueError:
+        raise typer.BadParameter(f"{option} {text!r:.60}: expected a date, such as 2026-11-01") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _note_users(memory: Memory) -> None:

@@ -43,7 +43,7 @@ from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_prompts.system.acting_objects import other_tables
 
-__all__ = ["erase", "resume"]
+__all__ = ["digest_of", "erase", "resume"]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
@@ -423,7 +423,7 @@ def _seal(database: Database, request: _Request) -> None:
     if request.sealed:
         return
     names = zip(NAMES, request.subject.names, strict=True)
-    digests = {name: _digest(request.subject, name) for name, value in names if value}
+    digests = {name: digest_of(request.subject, name) for name, value in names if value}
     # If the subject is a part of a tenant, the name of the tenant stays in the store anyway.
     if any(request.subject.names[1:]):
         del digests["tenant"]
@@ -436,6 +436,7 @@ def _seal(database: Database, request: _Request) -> None:
     failpoint("erasure.sealed")
 
 
-def _digest(subject: Scope, name: str) -> str:
+def digest_of(subject: Scope, name: str) -> str:
+    """Return the digest that replaces a name of an erased subject."""
     named = f"{name}\0{subject.tenant}\0{getattr(subject, name)}"
     return f"blake2b:{hashlib.blake2b(named.encode(), digest_size=24).hexdigest()}"[:MAX_NAME]

@@ -1,0 +1,12 @@
+from agentkit.training.conversation_examples import conversation_answers as conversation_answers
+from agentkit.training.row_export import ExportReport as ExportReport
+from agentkit.training.row_export import export_rows as export_rows
+from agentkit.training.row_formats import RowFormat as RowFormat
+from agentkit.training.run_examples import SessionFinder as SessionFinder
+from agentkit.training.run_examples import evaluated_runs as evaluated_runs
+from agentkit.training.run_examples import stored_runs as stored_runs
+from agentkit.training.training_errors import ExportError as ExportError
+from agentkit.training.training_example import LeftOut as LeftOut
+from agentkit.training.training_example import Origin as Origin
+from agentkit.training.training_example import TrainingExample as TrainingExample
+from agentkit.training.training_example import TrainingSource as TrainingSource
