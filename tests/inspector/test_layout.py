@@ -29,6 +29,10 @@ OVERFLOWING = """() => [...document.querySelectorAll("body, body *")].filter((on
   return hides || (box.width > 1 && box.right > innerWidth + 1 && !one.closest(".tabs, .steps"));
 }).map((one) => `${one.tagName}.${one.className}: ${one.scrollWidth} of ${one.clientWidth}`).slice(0, 4)"""
 
+CUT_MARKS = """() => [...document.querySelectorAll(".item .tag.failed, .item .word")].filter((mark) =>
+  mark.scrollWidth > mark.clientWidth + 1 || mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1
+).map((mark) => mark.textContent)"""
+
 
 def nested() -> LocalSource:
     """Return a source whose prompts, names and texts contain long words."""
@@ -45,7 +49,7 @@ def nested() -> LocalSource:
 
     def look(word: str) -> str:
         """Look."""
-        return word
+        raise LookupError(word)
 
     agent = Agent(ScriptedModel([calls, LONG, LONG]), layers=layers, tools=[look], name=LONG)
     session = Session(LONG)
@@ -73,6 +77,12 @@ def test_nothing_is_cut_at_any_width_and_no_word_is_too_long(page: Page, serve: 
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             problems += [f"{place} at {width}: {problem}" for problem in page.evaluate(OVERFLOWING)]
+    # Long names of a run do not shorten the mark of failed tools and the state.
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{url}#/")
+        expect(page.locator(".item .tag.failed")).to_have_text("1 tool error")
+        problems += [f"list at {width}: {problem}" for problem in page.evaluate(CUT_MARKS)]
     assert problems == []
 
 

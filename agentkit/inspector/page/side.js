@@ -210,11 +210,10 @@ export class Side {
       h(
         "p",
         { class: "third" },
-        h("span", { dir: "auto" }, shown(run.agent)),
-        run.session ? h("span", { dir: "auto" }, shown(run.session)) : null,
-        run.user && !run.session ? h("span", { dir: "auto" }, shown(run.user)) : null,
+        h("span", { class: "name", dir: "auto" }, shown(run.agent)),
+        run.session ? h("span", { class: "name", dir: "auto" }, shown(run.session)) : null,
+        run.user && !run.session ? h("span", { class: "name", dir: "auto" }, shown(run.user)) : null,
         h("span", { class: "grow" }),
-        toolErrors(run.tool_errors),
         h("span", { class: `word ${run.status}`, dir: "auto", title: WORDS[run.status] }, shown(run.error_class || WORDS[run.status] || run.status)),
       ),
       h(
@@ -226,7 +225,7 @@ export class Side {
         tokens ? h("span", null, `${number(tokens)} tokens`) : null,
         run.usage.money ? h("span", { title: "cost" }, money(run.usage.money)) : null,
       ),
-      run.tags.length ? h("p", { class: "third tags" }, tagsOf(run)) : null,
+      run.tool_errors || run.tags.length ? h("p", { class: "third tags" }, toolErrors(run.tool_errors), tagsOf(run)) : null,
     );
   }
 
