@@ -32,6 +32,7 @@ __all__ = [
     "UserName",
     "has_memory",
     "memory_with",
+    "not_empty",
     "open_existing",
     "open_memory",
     "text_session",
@@ -41,6 +42,14 @@ __all__ = [
 HOME = Path(".agentkit")
 TENANT = "local"
 """Default tenant of the data that the command line stores and reads."""
+
+
+def not_empty(name: str | None) -> str | None:
+    """Refuse an empty name: an unset variable of a shell must not widen a command from one user to all users."""
+    if name == "":
+        raise typer.BadParameter("expected a name, got an empty text; omit the option for no name")
+    return name
+
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder of conversations and documents.")
@@ -54,11 +63,16 @@ SessionName: TypeAlias = Annotated[
 TenantName: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--tenant", metavar="NAME", help="Tenant of the store, for data that a program stored.", show_default=False
+        "--tenant",
+        metavar="NAME",
+        help="Tenant of the store, for data that a program stored.",
+        show_default=False,
+        callback=not_empty,
     ),
 ]
 UserName: TypeAlias = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="User whose memory and conversations are used.")
+    str | None,
+    typer.Option("--user", metavar="NAME", help="User whose memory and conversations are used.", callback=not_empty),
 ]
 EmbedderName: TypeAlias = Annotated[
     str | None,

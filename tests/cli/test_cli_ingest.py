@@ -161,6 +161,24 @@ def test_documents_belong_to_the_named_tenant_user_or_are_shared(run: Run, folde
     assert run("ingest", "docs", "--tenant", "shared:manuals").exit_code == 1
 
 
+def test_an_empty_name_of_a_user_or_a_tenant_is_refused(run: Run, ingested: None, folder: Path) -> None:
+    """An unset variable of a shell must not name all users, or the default tenant."""
+    cases = (
+        ("ingest", "docs", "--user", ""),
+        ("ingest", "docs", "--tenant", ""),
+        ("run", "Hi", "--model", "offline", "--user", ""),
+        ("chat", "--once", "Hi", "--model", "offline", "--user", ""),
+        ("recall", "owls", "--user", ""),
+        ("sessions", "list", "--user", ""),
+        ("memory", "erase", "--yes", "--user", ""),
+        ("memory", "erase", "--yes", "--user", "", "--session", "s"),
+        ("memory", "erase", "--yes", "--user", "ada", "--session", ""),
+        ("memory", "erase", "--yes", "--everything", "--tenant", ""),
+    )
+    assert {words: code for words in cases if (code := run(*words).exit_code) != 2} == {}
+    assert run("recall", "when does the barn owl hunt").exit_code == 0
+
+
 def test_agents_of_commands_read_shared_documents_by_name(run: Run, folder: Path) -> None:
     run("ingest", "docs", "--shared", "manuals")
     Path("plain.yaml").write_text("model: offline\n")

@@ -248,7 +248,7 @@ def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
         memory.ingest("theirs.txt")
     assert run("recall", "pangolin").exit_code == 1
     assert "pangolin" in run("recall", "pangolin", "--tenant", "kitchen").stdout
-    assert run("recall", "pangolin", "--tenant", "").exit_code == 1
+    assert run("recall", "pangolin", "--tenant", "").exit_code == 2
     assert run("memory", "erase", "--everything", "--tenant", "kitchen", "--yes").exit_code == 0
     assert run("recall", "pangolin", "--tenant", "kitchen").exit_code == 1
     with Memory(folder / ".agentkit", scope="local") as memory:

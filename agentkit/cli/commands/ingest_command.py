@@ -9,7 +9,7 @@ import typer
 from rich.progress import DownloadColumn
 
 from agentkit.cli.agent_option import AgentSource, memory_of, scope_of
-from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, open_memory, utf8
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, not_empty, open_memory, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
 from agentkit_memory import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
@@ -39,7 +39,8 @@ def ingest(
     agent: AgentSource = None,
     tenant: TenantName = None,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="NAME", help="User who alone recalls the documents.")
+        str | None,
+        typer.Option("--user", metavar="NAME", help="User who alone recalls the documents.", callback=not_empty),
     ] = None,
     shared: Annotated[
         str | None,

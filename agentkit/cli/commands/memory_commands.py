@@ -19,6 +19,7 @@ from agentkit.cli.options import (
     Home,
     TenantName,
     memory_with,
+    not_empty,
     open_existing,
     utf8,
 )
@@ -233,10 +234,16 @@ def expire(as_json: AsJson = False, database: Database = None, index: IndexPlace
 
 @memory_app.command()
 def erase(
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="A user, with all sessions and agents.")] = None,
-    session: Annotated[str | None, typer.Option(metavar="NAME", help="A session of a scope.")] = None,
-    agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.")] = None,
-    conversation: Annotated[str | None, typer.Option(metavar="NAME", help="A conversation of `chat`.")] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A user, with all sessions and agents.", callback=not_empty)
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A session of a scope.", callback=not_empty)
+    ] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.", callback=not_empty)] = None,
+    conversation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A conversation of `chat`.", callback=not_empty)
+    ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="All data of the tenant.")] = False,
     tenant: TenantName = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without confirmation.")] = False,
@@ -251,7 +258,7 @@ def erase(
     Example: agentkit memory erase --user ada --yes
     """
     names = {"user": user, "session": session, "agent": agent}
-    scope = {name: utf8(value) for name, value in names.items() if value}
+    scope = {name: utf8(value) for name, value in names.items() if value is not None}
     if sum((bool(scope), conversation is not None, everything)) != 1:
         raise typer.BadParameter("name a subject: --user, --session or --agent; or --conversation; or --everything")
     subject = ", ".join(f"{name} {value}" for name, value in scope.items())
