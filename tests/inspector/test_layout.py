@@ -30,7 +30,8 @@ OVERFLOWING = """() => [...document.querySelectorAll("body, body *")].filter((on
 }).map((one) => `${one.tagName}.${one.className}: ${one.scrollWidth} of ${one.clientWidth}`).slice(0, 4)"""
 
 CUT_MARKS = """() => [...document.querySelectorAll(".item .tag.failed, .item .word")].filter((mark) =>
-  mark.scrollWidth > mark.clientWidth + 1 || mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1
+  mark.scrollWidth > mark.clientWidth + 1 ||
+  mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1
 ).map((mark) => mark.textContent)"""
 
 
