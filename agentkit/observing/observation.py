@@ -159,12 +159,14 @@ class Observation:
     @contextmanager
     def run(self, journal: Journal, model: Model) -> Iterator[Callable[[RunResult[Any]], None]]:
         names = model_attributes(model)
-        attributes = {**run_attributes(journal.agent, journal.run_id, journal.session), **names}
-        # Langfuse and Phoenix group traces by these two general names, and not by `gen_ai.conversation.id`.
+        attributes = {**run_attributes(journal.agent, journal.run_id, journal.session, journal.tags), **names}
+        # Langfuse and Phoenix group traces by these general names, and not by `gen_ai.conversation.id`.
         if journal.session:
             attributes["session.id"] = journal.session
         if journal.scope is not None and journal.scope[1]:
             attributes["user.id"] = journal.scope[1]
+        if journal.tags:
+            attributes["langfuse.trace.tags"] = [*journal.tags]
         with self._operation(f"invoke_agent {journal.agent}", attributes) as (span, metric_attributes):
             metric_attributes.update(names)
             metric_attributes["gen_ai.agent.name"] = journal.agent

@@ -260,7 +260,7 @@ class Journal(metaclass=Hinted):
     @property
     def trace(self) -> TraceSpan:
         """The run as spans, as JSON data, with the attribute names of OpenTelemetry; see `TraceSpan`."""
-        attributes = run_attributes(self.agent, self.run_id, self.session) | usage_attributes(self.usage)
+        attributes = run_attributes(self.agent, self.run_id, self.session, self.tags) | usage_attributes(self.usage)
         return trace(f"invoke_agent {self.agent}", attributes, self.steps())
 
     def dumps(self) -> str:

@@ -98,11 +98,13 @@ def _span(step: JournalStep) -> TraceSpan | None:
     )
 
 
-def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:
+def run_attributes(agent: str, run_id: str, session: str | None, tags: Sequence[str] = ()) -> Attributes:
     """Return the attributes of a run at its start."""
-    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
+    attributes: Attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
     if session:
         attributes["gen_ai.conversation.id"] = session
+    if tags:
+        attributes["agentkit.run.tags"] = [*tags]
     return attributes
 
 
