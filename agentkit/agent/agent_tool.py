@@ -68,7 +68,14 @@ class AgentAsTool:
 
         # The default of other tools is too short for a run with several model calls.
         policy.setdefault("timeout", _TIMEOUT)
-        return Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
+        tool = Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
+        definition = self._definition()
+        if definition.deps is None:
+            # The agent gets the deps of the outer run, which is refused before its start if they have another type.
+            _, tools_with_deps = definition.tools.declared()
+            types = [deps_type for each in tools_with_deps for deps_type in each.deps_types]
+            tool.deps_types = tuple(dict.fromkeys(types))
+        return tool
 
     def _parameters(self) -> dict[str, Any]:
         """Return the schema of the arguments: the input, and the required additional kwargs."""
@@ -108,11 +115,12 @@ class AgentAsTool:
             conversation = _visible_messages(self._history, context.messages)
             user_input = PromptContext(user_input=user_input, conversation=conversation)
         options: dict[str, Any] = {
-            "deps": context.deps,
             "on_event": self._listener(outer, context),
             "approve": _no_approver,
             "outer": getattr(context.run, "as_outer", None),
         }
+        if self._definition().deps is None:
+            options["deps"] = context.deps
         inner = None
         if outer is not None:
             inner = outer.inner_run(context.call_id)

@@ -220,6 +220,37 @@ def test_an_object_is_the_deps_of_all_runs_and_deps_of_a_run_take_precedence() -
     database.execute("SELECT 1")  # a manager that no generator made is not entered
 
 
+def test_an_agent_as_a_tool_gets_its_deps_or_the_deps_of_the_outer_run() -> None:
+    callers: list[RunCaller] = []
+
+    class Depot:
+        def __init__(self, caller: RunCaller) -> None:
+            callers.append(caller)
+
+    @tool
+    def stock(context: ToolContext[Depot]) -> str:
+        """Count."""
+        return type(context.deps).__name__
+
+    model = ScriptedModel.repeat(calling("stock"), "ok")
+    shared = Agent(model, "x", tools=[stock], name="inner")
+    for inner, deps, agent in ((shared.with_deps(Depot), _sync, "inner"), (shared, Depot, "outer")):
+        callers.clear()
+        ask = inner.as_tool(name="ask", description="Asks.")
+        script = ScriptedModel([ToolCall(name="ask", arguments={"input": "Hi"}), "done"])
+        outer = Agent(script, "x", tools=[ask], name="outer").with_deps(deps)
+        outer.run_sync("Hi", tenant="acme", user="ada", permissions=["run"])
+        assert model.requests[-1].messages[-1].text == "Depot"
+        assert [(each.tenant, each.user, each.permissions, each.agent) for each in callers] == [
+            ("acme", "ada", frozenset({"run"}), agent)
+        ]
+    outer = Agent(ScriptedModel(["not sent"]), "x", tools=[shared.as_tool(name="ask", description="Asks.")])
+    with raises(DepsMismatch):
+        outer.run_sync("Hi")
+    with raises(DepsMismatch):
+        outer.run_sync("Hi", deps=Shop("x"))
+
+
 def test_deps_that_cannot_be_created_end_the_run_before_anything_is_sent(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,9 +132,12 @@ def test_a_run_that_waits_gets_new_deps_of_the_same_caller(run_service: RunServi
 
 
 def test_a_server_without_the_deps_of_its_tools_does_not_start(tmp_path: Path) -> None:
+    inner = desk(look).as_tool(name="ask", description="Asks.")
+    middle = desk(inner).as_tool(name="ask", description="Asks.")
     for options in ({}, {"deps": "text"}, {"deps": lambda: 5}):
-        with raises(AgentDefinitionError, name="deps"):
-            Server([desk(look)], **options)  # type: ignore[arg-type]
+        for tool_with_deps in (look, inner, middle):
+            with raises(AgentDefinitionError, name="deps"):
+                Server([desk(tool_with_deps)], **options)  # type: ignore[arg-type]
     (tmp_path / "shop.py").write_text("from tests.server.test_deps_of_callers import Shop, look\n")
     file = tmp_path / "desk.yaml"
     file.write_text("model: offline\ntools: [./shop.py:look]\n")

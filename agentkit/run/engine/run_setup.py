@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -46,15 +45,17 @@ class RunSetup(Generic[Output]):
     """True if no earlier run can have this id."""
     target: JournalTarget | None = None
     """The file or function that receives each line of the journal."""
+    permissions: frozenset[str] = frozenset()
+    """Permissions of the caller."""
 
-    def caller(self, permissions: Iterable[str]) -> RunCaller:
+    def caller(self) -> RunCaller:
         """Return the caller of the run, for the function that creates its deps."""
         tenant, user = self._owner
         journal = self.journal
         return RunCaller(
             tenant=tenant,
             user=user,
-            permissions=frozenset(permissions),
+            permissions=self.permissions,
             session=journal.session or "",
             additional_kwargs=self.ctx.user_input.additional_kwargs,
             agent=journal.agent,

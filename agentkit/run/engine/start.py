@@ -162,6 +162,11 @@ def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | N
 
 async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
     """Check the options that new and resumed runs share, and perform the run with its deps."""
+    outer: OuterRun | None = options.get("outer")
+    if outer is None:
+        setup.permissions = frozenset(options.get("permissions", ()))
+    else:
+        setup.permissions = outer.permissions
     _, tools_with_deps = setup.definition.tools.declared()
     source = setup.definition.deps
     if isinstance(setup.deps, DepsSource):
@@ -169,7 +174,7 @@ async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunRe
     elif source is None or setup.deps is not None:
         check_deps(tools_with_deps, setup.deps)
         return await _perform_with_deps(setup, options)
-    async with source.opened(setup.caller(options.get("permissions", ())), tools_with_deps) as setup.deps:
+    async with source.opened(setup.caller(), tools_with_deps) as setup.deps:
         return await _perform_with_deps(setup, options)
 
 

@@ -73,8 +73,9 @@ class ToolCalls:
 
     @property
     def as_outer(self) -> OuterRun:
-        """Scope, memory and locale of the run, for an agent that is a tool of the run."""
-        return OuterRun(self.scope, self._setup.memory, self._setup.journal.context.locale)
+        """The parts of the run for an agent that is a tool of the run."""
+        setup = self._setup
+        return OuterRun(self.scope, setup.memory, setup.journal.context.locale, setup.permissions)
 
     @property
     def scope(self) -> Scope:

@@ -100,7 +100,11 @@ def _span(step: JournalStep) -> TraceSpan | None:
 
 def run_attributes(agent: str, run_id: str, session: str | None, tags: Sequence[str] = ()) -> Attributes:
     """Return the attributes of a run at its start."""
-    attributes: Attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
+    attributes: Attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": agent,
+        "agentkit.run.id": run_id,
+    }
     if session:
         attributes["gen_ai.conversation.id"] = session
     if tags:

@@ -16,11 +16,12 @@ __all__ = ["OuterRun", "has_scopes", "inner_memory", "resumed_scope", "run_scope
 
 
 class OuterRun(NamedTuple):
-    """Scope, memory and locale of a run that calls another agent as a tool."""
+    """Scope, memory, locale and permissions of a run that calls another agent as a tool."""
 
     scope: Scope
     memory: RecallSource | None
     locale: str | None
+    permissions: frozenset[str]
 
 
 def run_scope(memory: RecallSource | None, session: SessionProtocol | None, options: Mapping[str, Any]) -> Scope | None:
