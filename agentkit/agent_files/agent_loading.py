@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentFileError", "load_agent"]
 
-_TENANT = "local"
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """Files of the nested calls of `load_agent`, the outermost file first."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
@@ -83,6 +82,7 @@ def load_agent(
     home: str | os.PathLike[str] | None = None,
     model: Model | str | None = None,
     chat_template: GivenTemplate | None = None,
+    tenant: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Load the agent of an agent file or of a Python module.
@@ -96,6 +96,7 @@ def load_agent(
         model: The model, overriding the file. A name is used with the settings, the chat template and the session_len
             of the file, which the model must support. A `Model` is used unchanged.
         chat_template: The chat template, overriding the file, for a model with an address or for `offline`.
+        tenant: The tenant whose memory the agent reads. Default: the tenant of the memory of a module, or `local`.
         memories: Opener and owner of the memories of agent files; by default, the agent owns its memory.
 
     Raises:
@@ -107,11 +108,12 @@ def load_agent(
         "load_agent",
         source=(source, (str, os.PathLike), "a path, or module:agent"),
         home=(home, (str, os.PathLike, NoneType), "a path, or None"),
+        tenant=(tenant, (str, NoneType), "the name of a tenant, or None"),
         memories=(memories, (SharedMemories, NoneType), "SharedMemories, or None"),
     )
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
-        return loaded_module_agent(text, model, chat_template)
+        return loaded_module_agent(text, model, chat_template, tenant)
     path = Path(text)
     try:
         files = (*_loading.get(), Path(os.path.realpath(path)))
@@ -122,7 +124,7 @@ def load_agent(
         raise AgentDefinitionError(f"the agent would be a tool of itself: {names}", name="tools", value=names)
     token = _loading.set(files)
     try:
-        return _AgentFileLoader(path, home, model, chat_template, memories).loaded()
+        return _AgentFileLoader(path, home, model, chat_template, tenant, memories).loaded()
     finally:
         _loading.reset(token)
 
@@ -136,6 +138,7 @@ class _AgentFileLoader:
         home: str | os.PathLike[str] | None,
         model: Model | str | None,
         chat_template: GivenTemplate | None,
+        tenant: str | None,
         memories: SharedMemories | None,
     ) -> None:
         self._path = path
@@ -143,6 +146,7 @@ class _AgentFileLoader:
         self._home = home
         self._model = model
         self._chat_template = chat_template
+        self._tenant = tenant
         self._memories = memories
         self._problems: list[Problem] = []
         self._opened: list[Any] = []
@@ -348,7 +352,7 @@ class _AgentFileLoader:
             source: str | Path = self._base / entry.agent
             if is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py"):
                 source = entry.agent
-            inner = load_agent(source, home=self._home, memories=self._memories)
+            inner = load_agent(source, home=self._home, tenant=self._tenant, memories=self._memories)
             self._opened += inner._opened
             self._files += inner.files
             version.update(inner.version.encode())
@@ -402,7 +406,10 @@ class _AgentFileLoader:
         # A path in an agent file is relative to the file.
         if index is not None and "://" not in index:
             index = self._base / index
-        options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
+        scope = Scope()
+        if self._tenant is not None:
+            scope = Scope(self._tenant)
+        options: dict[str, Any] = {"scope": scope, "index": index, "embedder": part.embedder}
         if self._memories is not None:
             return self._memories.open(target, shared=part.shared, **options)
         from agentkit_memory import Memory

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.agent.agent import Agent
+from agentkit.agent.tenant_agent import agent_of_tenant
 from agentkit.agent_files.agent_model import NEEDS_ADDRESS, agent_model, check_template_allowed
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -17,7 +18,9 @@ from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 __all__ = ["loaded_module_agent"]
 
 
-def loaded_module_agent(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
+def loaded_module_agent(
+    path: str, model: Model | str | None, chat_template: GivenTemplate | None, tenant: str | None
+) -> LoadedAgent:
     """Return the agent at an import path; see `load_agent`.
 
     Raises:
@@ -28,6 +31,8 @@ def loaded_module_agent(path: str, model: Model | str | None, chat_template: Giv
         raise AgentDefinitionError(f"{path}: the agent of a module has its model: {NEEDS_ADDRESS}", name="model")
     if model is not None:
         agent = _with_model(agent, model, chat_template)
+    if tenant is not None:
+        agent = agent_of_tenant(agent, tenant)
     if agent.memory is None:
         return LoadedAgent(agent, path)
     from agentkit_memory import Memory

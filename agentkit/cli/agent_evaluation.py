@@ -104,6 +104,8 @@ def evaluate_agent(
     files: Mapping[str, Path | None],
     options: Mapping[str, Any],
     *,
+    tenant: str | None,
+    approves: bool,
     as_json: bool,
 ) -> None:
     """Evaluate the agent of `--agent`."""
@@ -123,12 +125,17 @@ def evaluate_agent(
     if files["before"] is not None:
         before = read_report(files["before"])
     minimums = relative_thresholds_of(thresholds or (), names, has_before=before is not None)
-    loaded = loaded_agent(agent, model=model)
+    run_options: dict[str, Any] = dict(options)
+    if tenant is not None:
+        run_options["tenant"] = utf8(tenant)
+    if approves:
+        run_options["approve"] = lambda call: True
+    loaded = loaded_agent(agent, model=model, tenant=tenant)
     try:
         file = Path(utf8(rows[0]))
         if before is not None:
             _check_before(loaded, file, names, before)
-        _report(loaded, file, functions, minimums, before, as_json=as_json, files=files, options=options)
+        _report(loaded, file, functions, minimums, before, as_json=as_json, files=files, options=run_options)
     finally:
         loaded.close()
 

@@ -75,6 +75,7 @@ def loaded_agent(
     model: str | None = None,
     chat_template: str | None = None,
     model_name: str | None = None,
+    tenant: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of a file or a module. Modules may be in the working directory.
@@ -98,7 +99,14 @@ def loaded_agent(
         full_model_name = full_name(utf8(model))
     template = chat_template or model_name
     try:
-        return load_agent(source, home=folder, model=full_model_name, chat_template=template, memories=memories)
+        return load_agent(
+            source,
+            home=folder,
+            model=full_model_name,
+            chat_template=template,
+            tenant=tenant and utf8(tenant),
+            memories=memories,
+        )
     except AgentFileError as error:
         options = {"model": "--model", "chat_template": "--chat-template"}
         if chat_template is None:
@@ -126,6 +134,7 @@ def opened_agent(
     chat_template: str | None = None,
     model_name: str | None = None,
     shared: Sequence[str] | None = None,
+    tenant: str | None = None,
 ) -> Iterator[LoadedAgent]:
     """Yield the agent of `--agent`, or the default agent, with its memory.
 
@@ -139,9 +148,12 @@ def opened_agent(
         chat_template: The value of `--chat-template`.
         model_name: The value of `--model-name`.
         shared: The values of `--shared`.
+        tenant: The value of `--tenant`.
     """
     if source is not None:
-        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template, model_name=model_name)
+        loaded = loaded_agent(
+            source, home=home, model=model, chat_template=chat_template, model_name=model_name, tenant=tenant
+        )
         try:
             if verbose:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
@@ -159,7 +171,7 @@ def opened_agent(
         _note_tools(default_model)
         yield _reading_shared(LoadedAgent(default_agent(default_model), ""), shared)
         return
-    with open_memory(home, embedder=embedder) as memory:
+    with open_memory(home, scope_of(None, tenant), embedder=embedder) as memory:
         if shared:
             memory = with_shared(memory, shared)
         if verbose:

@@ -65,7 +65,7 @@ TenantName: TypeAlias = Annotated[
     typer.Option(
         "--tenant",
         metavar="NAME",
-        help="Tenant of the store, for data that a program stored.",
+        help="Tenant whose documents and conversations are used; `local` by default.",
         show_default=False,
         callback=not_empty,
     ),

@@ -213,8 +213,13 @@ class EvaluationReport:
         return table
 
     def __str__(self) -> str:
-        """Return the table of the scores as text."""
-        return aligned(self.rows())
+        """Return the table of the scores as text, with the number of failed runs and the first error."""
+        table = aligned(self.rows())
+        if not self.failures:
+            return table
+        first = self.failures[0]
+        count = f"{len(self.failures)} of {len(self.outcomes)} runs failed"
+        return f"{table}\n{count}; row {first.row.id}: {' '.join(first.error.split()):.300}"
 
     def markdown(self, before: EvaluationReport | None = None) -> str:
         """Return the report as Markdown: the table of the scores, the costs, and the rows with the lowest scores.

@@ -47,6 +47,14 @@ kwargs = Agent(
     name="kwargs",
 )
 """
+TENANT_TILL = """
+from agentkit import ToolContext, tool
+
+@tool(approval="always")
+def pay(amount: int, context: ToolContext) -> str:
+    "Pay."
+    return f"{amount} of {context.tenant} for {context.user}"
+"""
 TILL = """
 from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
 
@@ -321,6 +329,39 @@ def test_the_documents_and_conversations_of_an_agent_file(run: Run, folder: Path
     (folder / "none.yaml").write_text("name: none\nmodel: offline\n")
     refused = run("recall", "owl", "--agent", "none.yaml")
     assert refused.exit_code == 1 and "the agent none has no memory" in refused.stderr
+
+
+def test_commands_act_for_a_tenant(run: Run, folder: Path) -> None:
+    (folder / "till.py").write_text(TENANT_TILL)
+    (folder / "a.yaml").write_text("name: till\nmodel: offline\nmemory: true\ntools: [./till.py:pay]\n")
+    (folder / "cases.yaml").write_text(
+        "- {input: 'Use pay with amount=3.', user: ada, expected: '3 of acme for ada'}\n"
+        "- {input: 'When do owls hunt?', expected: night}\n"
+    )
+    agent, tenant = ("--agent", "a.yaml"), ("--tenant", "acme")
+    assert run("ingest", "docs", *agent, *tenant).exit_code == 0
+    question = "When do owls hunt?"
+    for options, is_found in ((tenant, True), ((), False), (("--tenant", "bolt"), False)):
+        for command in (("run", question), ("chat", "--once", question), ("compose", question, "--text")):
+            done = run(*command, *agent, *options)
+            assert done.exit_code == 0 and ("at night" in done.stdout) is is_found, (command, options, done.stdout)
+    paid = run("run", "Use pay with amount=3.", *agent, *tenant, "--user", "ada", "--yes")
+    assert paid.stdout.startswith("3 of acme for ada")
+    waiting = run("run", "Use pay with amount=4.", *agent, *tenant, "--session", "s", "--journal", "j.jsonl")
+    assert waiting.exit_code == 3
+    assert run("run", "--resume", "j.jsonl", "--yes", *agent, *tenant).exit_code == 2
+    assert run("run", "--resume", "j.jsonl", "--yes", *agent).stdout.startswith("4 of acme for local")
+    rows = [json.loads(line) for line in run("export", *agent, *tenant, "--session", "s").stdout.splitlines()]
+    assert "4 of acme" in str(rows[-1]["messages"])
+    evaluation = ("eval", *agent, "--rows", "cases.yaml", "--score", "contains", "--json")
+    means = {}
+    for options in ((*tenant, "--yes"), tenant, ("--yes",)):
+        means[options] = json.loads(run(*evaluation, *options).stdout)["scores"]["contains"]["mean"]
+    assert list(means.values()) == [1, 0.5, 0]
+    # An agent without a memory acts for the tenant too.
+    (folder / "b.yaml").write_text("name: till\nmodel: offline\ntools: [./till.py:pay]\n")
+    paid = run("run", "Use pay with amount=5.", "--agent", "b.yaml", *tenant, "--yes")
+    assert paid.stdout.startswith("5 of acme for ")
 
 
 async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(run: Run, folder: Path) -> None:

@@ -22,6 +22,7 @@ from agentkit.cli.options import (
     SessionName,
     SharedNames,
     TemplateModel,
+    TenantName,
     UserName,
     utf8,
 )
@@ -35,6 +36,7 @@ __all__ = ["chat"]
 def chat(
     agent: AgentSource = None,
     session: SessionName = None,
+    tenant: TenantName = None,
     user: UserName = None,
     model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer TEXT and exit.")] = None,
@@ -71,14 +73,15 @@ def chat(
             chat_template=chat_template,
             model_name=model_name,
             shared=shared,
+            tenant=tenant,
         ) as loaded,
-        conversation_memory(loaded, home, user=user) as memory,
+        conversation_memory(loaded, home, tenant, user) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         tag = locale and utf8(locale)
         terminal_chat = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), locale=tag, as_json=as_json)
         before = len(terminal_chat.session.conversation)
-        if session and not before and earlier_sessions(loaded, user=user, name=utf8(name)):
+        if session and not before and earlier_sessions(loaded, tenant, user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")

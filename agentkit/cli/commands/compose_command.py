@@ -21,6 +21,7 @@ from agentkit.cli.options import (
     SessionName,
     SharedNames,
     TemplateModel,
+    TenantName,
     UserName,
     has_memory,
     text_session,
@@ -53,6 +54,7 @@ def compose(
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     session: SessionName = None,
+    tenant: TenantName = None,
     user: UserName = None,
     shared: SharedNames = None,
     locale: LocaleName = None,
@@ -83,13 +85,16 @@ def compose(
         create_memory=False,
         chat_template=model_template,
         shared=shared,
+        tenant=tenant,
     ) as loaded:
         composer = loaded.agent
         if replaces_model and template:
             composer = composer.with_changes(model=CompletionModel(composer.chain.model.name, template))
         if budget is not None:
             composer = composer.with_changes(budget=budget)
-        composition = _composition(composer, user_input, loaded, home, session=session, user=user, locale=locale)
+        composition = _composition(
+            composer, user_input, loaded, home, session=session, tenant=tenant, user=user, locale=locale
+        )
     writer = composer.chain.model
     if isinstance(writer, OfflineModel):
         writer = writer.writer or writer
@@ -119,16 +124,17 @@ def _composition(
     home: Path,
     *,
     session: str | None,
+    tenant: str | None,
     user: str | None,
     locale: str | None,
 ) -> Composition:
     locale = locale and utf8(locale)
     # Without a memory the session would be empty, and opening it would create the memory.
     if session is not None and (loaded.memory is not None or has_memory(home)):
-        with conversation_memory(loaded, home, user=user) as memory:
+        with conversation_memory(loaded, home, tenant, user) as memory:
             return agent.compose(user_input, session=text_session(memory, utf8(session)), locale=locale)
-    if user is not None:
-        return agent.compose(user_input, scope=scope_of(loaded.memory, user=user), locale=locale)
+    if tenant is not None or user is not None:
+        return agent.compose(user_input, scope=scope_of(loaded.memory, tenant, user), locale=locale)
     return agent.compose(user_input, locale=locale)
 
 

@@ -23,7 +23,7 @@ from agentkit.cli.eval_inputs import (
 )
 from agentkit.cli.eval_results import EvaluationResults
 from agentkit.cli.judge_report import report_judge
-from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
+from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, not_empty, utf8
 from agentkit.cli.prepared_datasets import (
     Media,
     PreparedDataset,
@@ -141,6 +141,10 @@ def eval(
         str | None,
         typer.Option(metavar="KIND:MODEL", help="Model of a TopkRetriever, such as fastembed:BAAI/bge-small-en-v1.5."),
     ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --agent: tenant for whom the runs act.", callback=not_empty)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --agent: approve every tool call.")] = False,
     repeats: Annotated[int | None, typer.Option(min=1, metavar="K", help="With --agent: runs of each row.")] = None,
     money: Annotated[
         float | None, typer.Option(min=0, metavar="USD", help="With --agent: maximum US dollars of all runs.")
@@ -188,6 +192,8 @@ def eval(
         "before": before,
         "junit": junit,
         "markdown": markdown,
+        "tenant": tenant,
+        "yes": yes or None,
     }
     only_model = {
         "dataset": dataset,
@@ -229,6 +235,8 @@ def eval(
                 "out": out,
                 "simulated_user": user,
             },
+            tenant=tenant,
+            approves=yes,
             as_json=as_json,
         )
         return

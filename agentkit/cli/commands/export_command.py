@@ -102,7 +102,7 @@ def export(
         "prefer": prefer,
     }
     with (
-        opened_agent(agent, home=home, model="offline") as loaded,
+        opened_agent(agent, home=home, model="offline", tenant=tenant) as loaded,
         conversation_memory(loaded, home, tenant, user) as memory,
         _file(output) as path,
         progress_bar() as bar,

@@ -27,6 +27,7 @@ from agentkit.cli.options import (
     SharedNames,
     Tags,
     TemplateModel,
+    TenantName,
     UserName,
     text_session,
     utf8,
@@ -51,6 +52,7 @@ def run(
     ] = None,
     agent: AgentSource = None,
     session: SessionName = None,
+    tenant: TenantName = None,
     user: UserName = None,
     kwarg: Kwargs = None,
     shared: SharedNames = None,
@@ -84,11 +86,12 @@ def run(
     if resume is None:
         source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
-        _check_resume({"journal": journal, "kwarg": kwarg, "locale": locale, "tag": tag}, user=user, session=session)
+        stored = {"journal": journal, "kwarg": kwarg, "locale": locale, "tag": tag, "tenant": tenant}
+        _check_resume(stored, user=user, session=session)
         source = Journal.read(resume)
         session = session or source.session
-        if not user and source.scope:
-            user = source.scope[1]
+        if source.scope:
+            tenant, user = source.scope[0], user or source.scope[1]
     with ExitStack() as closing:
         loaded = closing.enter_context(
             opened_agent(
@@ -100,6 +103,7 @@ def run(
                 chat_template=chat_template,
                 model_name=model_name,
                 shared=shared,
+                tenant=tenant,
             )
         )
         options: dict[str, Any] = {}
@@ -108,10 +112,10 @@ def run(
         if locale is not None:
             options["locale"] = utf8(locale)
         if session is not None:
-            memory = closing.enter_context(conversation_memory(loaded, home, user=user))
+            memory = closing.enter_context(conversation_memory(loaded, home, tenant, user))
             options["session"] = text_session(memory, utf8(session))
-        elif user is not None and resume is None:
-            options["scope"] = scope_of(loaded.memory, user=user)
+        elif resume is None and (tenant is not None or user is not None):
+            options["scope"] = scope_of(loaded.memory, tenant, user)
         if journal is not None:
             options["journal"] = journal
         if yes:

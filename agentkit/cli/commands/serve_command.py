@@ -35,7 +35,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; other machines require tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free port.")] = 8000,
     access: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File of tenants and tokens; see `agentkit token`.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File of tenants and tokens; HOME/access.yaml, which `agentkit token` writes, if it exists.",
+        ),
     ] = None,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Web page that may call the server. Repeatable.")

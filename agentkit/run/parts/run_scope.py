@@ -95,9 +95,13 @@ def within_scope(memory: RecallSource | None, scope: Scope | None) -> RecallSour
     if scope is None or memory_scope is None or within is None or scope == memory_scope:
         return memory
     if not memory_scope.covers(scope):
+        remedy = f"use a memory that covers both, such as the memory of {scope.tenant!r}, or one agent per scope"
+        if scope.tenant != memory_scope.tenant:
+            remedy = (
+                f"pass Memory(..., scope={scope.tenant!r}) to the agent, or load_agent(..., tenant={scope.tenant!r})"
+            )
         raise ScopeMismatch(
-            f"the agent has a memory of {memory_scope}, but the run belongs to {scope}: use a memory that "
-            f"covers both, such as the memory of {scope.tenant!r}, or one agent per scope",
+            f"the agent has a memory of {memory_scope}, but the run belongs to {scope}: {remedy}",
             name="memory",
         )
     scoped: RecallSource = within(scope)
