@@ -105,6 +105,21 @@ def _module_of_file(source: str, base: Path) -> ModuleType:
         if not isinstance(error, Exception):
             raise
         raise AgentDefinitionError(
-            f"{file} could not be imported: {type(error).__name__}: {error}", path=str(file)
+            f"{file} could not be imported: {type(error).__name__}: {error}{_sibling_hint(error, file)}",
+            path=str(file),
         ) from error
     return module
+
+
+def _sibling_hint(error: Exception, file: Path) -> str:
+    """Return the remedy if a file imports a file next to it; empty for another error."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, ModuleNotFoundError) or not name:
+        return ""
+    sibling = file.with_name(f"{name.partition('.')[0]}.py")
+    if not sibling.is_file():
+        return ""
+    return (
+        f"; {sibling.name} is next to it: name both as modules, `{sibling.stem}:NAME` and `{file.stem}:NAME`, and run "
+        "in their folder, or import from one file"
+    )

@@ -83,12 +83,12 @@ def loaded_agent(
     Raises:
         AgentDefinitionError: The file or module is missing or invalid.
     """
-    from agentkit.agent_files.agent_file import is_import_path
     from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 
     source = utf8(source)
-    # Python does not import from the working folder for an installed script, as it does for `python -m`.
-    if is_import_path(source) and "" not in sys.path:
+    # Python does not import from the working folder for an installed script, as it does for `python -m`. The tools of
+    # an agent file can be functions of such modules too.
+    if "" not in sys.path:
         sys.path.insert(0, "")
     # The default folder does not override the folder of an agent file.
     folder = None

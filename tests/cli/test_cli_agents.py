@@ -47,6 +47,16 @@ kwargs = Agent(
     name="kwargs",
 )
 """
+SHELF = """
+from agentkit import ToolContext
+
+class Shelf:
+    size = 3
+
+def look(context: ToolContext[Shelf]) -> int:
+    "Look."
+    return context.deps.size
+"""
 TENANT_TILL = """
 from agentkit import ToolContext, tool
 
@@ -362,6 +372,25 @@ def test_commands_act_for_a_tenant(run: Run, folder: Path) -> None:
     (folder / "b.yaml").write_text("name: till\nmodel: offline\ntools: [./till.py:pay]\n")
     paid = run("run", "Use pay with amount=5.", "--agent", "b.yaml", *tenant, "--yes")
     assert paid.stdout.startswith("5 of acme for ")
+
+
+def test_python_files_of_an_agent_that_import_each_other(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    (folder / "inner").mkdir()
+    for place, name in ((folder, "shelf_a"), (folder / "inner", "shelf_b")):
+        (place / f"{name}.py").write_text(SHELF)
+        (place / f"of_{name}.py").write_text(f"from {name} import Shelf\n\ndef opened(caller):\n    return Shelf()\n")
+    cases = (
+        (folder / "a.yaml", "shelf_a:look", "of_shelf_a:opened", 0, "3"),
+        (folder / "b.yaml", "./shelf_a.py:look", "of_shelf_a:opened", 1, "another module"),
+        (folder / "inner" / "c.yaml", "./shelf_b.py:look", "./of_shelf_b.py:opened", 1, "`shelf_b:NAME`"),
+    )
+    for file, tool, deps, code, text in cases:
+        file.write_text(f"model: offline\ntools: [{tool!r}]\ndeps: {deps!r}\n")
+        done = run("run", "Use look.", "--agent", str(file.relative_to(folder)))
+        assert done.exit_code == code and text in done.stdout + done.stderr, (file, done.stdout, done.stderr)
 
 
 async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(run: Run, folder: Path) -> None:

@@ -138,6 +138,9 @@ def test_documents_belong_to_the_named_tenant_user_or_are_shared(run: Run, folde
     assert run("ingest", "docs/tides.txt", "--tenant", "acme", "--user", "ada").exit_code == 0
     shared = run("ingest", "docs", "--shared", "manuals")
     assert (shared.exit_code, "`memory: {shared: [manuals]}`" in shared.stderr) == (0, True)
+    (folder / "reader.yaml").write_text("model: offline\nmemory: {home: .agentkit, shared: [manuals]}\n")
+    # The file names the documents already.
+    assert "memory:" not in run("ingest", "docs", "--shared", "manuals", "--agent", "reader.yaml").stderr
     owls, tides = ("when does the barn owl hunt", "docs/owls.md"), ("tides moon", "docs/tides.txt")
     cases = (
         (owls, ("--tenant", "acme"), True),

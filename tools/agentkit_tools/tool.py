@@ -282,6 +282,10 @@ class Tool(ToolForms, Generic[P, R, D]):
             got = "None"
             if deps is not None:
                 got = name_of_type(type(deps))
+            if got == name_of_type(declared):
+                # A file that is imported in two ways, by its path and by its name, has each class twice.
+                modules = getattr(declared, "__module__", "?"), type(deps).__module__
+                got = f"a class {got} of another module ({modules[1]}, not {modules[0]}): import it in one way"
             return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
         return ""
 

@@ -77,6 +77,7 @@ def ingest(
             bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
 
         owned = memory.within(scope_of(memory, tenant, user))
+        is_read = shared is not None and utf8(shared) in memory.shared
         report = owned.ingest(paths, options=options, shared=shared and utf8(shared), on_progress=progress)
     if as_json:
         put_json(_report_form(report))
@@ -85,7 +86,7 @@ def ingest(
         if agent:
             place = f"the memory of {agent}"
         _show_report(report, place)
-        if shared is not None:
+        if shared is not None and not is_read:
             note(f"agents read these documents by name only: `memory: {{shared: [{shared}]}}` in the agent file")
     if report.errors or not report.files:
         raise typer.Exit(1)
