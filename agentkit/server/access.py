@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import threading
 import time
@@ -15,11 +16,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
-from agentkit.server.client_names import NAME_PATTERN, checked_name
+from agentkit.server.client_names import NAME_CHARACTERS, NAME_PATTERN, checked_name
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
@@ -38,8 +39,27 @@ _CHECK_SECONDS = 1.0
 _MAX_TOKEN = 512
 """Maximum characters of a token."""
 
-_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$")]
-_User = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+
+def _matching(pattern: str, description: str) -> AfterValidator:
+    """Return a validator of a text. Its message is the description, because a pattern is hard to read."""
+
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(f"expected {description}")
+        return text
+
+    return AfterValidator(check)
+
+
+_Name = Annotated[
+    str,
+    _matching(
+        r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}",
+        "1 to 128 characters of A-Z a-z 0-9 . _ @ - with a letter or a digit at the start",
+    ),
+]
+_User = Annotated[str, _matching(NAME_PATTERN, NAME_CHARACTERS)]
+_Hash = Annotated[str, _matching(r"[0-9a-f]{64}", "64 hex digits")]
 
 
 class _Part(BaseModel):
@@ -59,7 +79,7 @@ class TokenPart(_Part):
     """A token: its hash, owner, agents and permissions."""
 
     name: _Name
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(repr=False)
+    sha256: _Hash = Field(repr=False)
     tenant: _Name
     user: _User | None = None
     agents: list[_Name] | None = None

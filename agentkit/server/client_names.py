@@ -6,10 +6,12 @@ import re
 
 from agentkit.server.server_errors import Unprocessable
 
-__all__ = ["NAME_PATTERN", "checked_name"]
+__all__ = ["NAME_CHARACTERS", "NAME_PATTERN", "checked_name"]
 
 NAME_PATTERN = r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}"
 """Pattern of the names of users and sessions."""
+NAME_CHARACTERS = "1 to 128 characters of A-Z a-z 0-9 . _ ~ @ : + = - without a dot at the start"
+"""Description of the pattern for messages."""
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -26,8 +28,7 @@ def checked_name(name: str, param: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise Unprocessable(
-            f"{param}: expected 1 to 128 characters of A-Z a-z 0-9 . _ ~ @ : + = - without a dot at the start, got "
-            f"{name!r:.60}",
+            f"{param}: expected {NAME_CHARACTERS}, got {name!r:.60}",
             param=param,
             code="invalid_name",
         )

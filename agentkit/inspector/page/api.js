@@ -20,6 +20,10 @@ export function keepToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
+export function hasToken() {
+  return Boolean(sessionStorage.getItem(KEY));
+}
+
 export class ServerError extends Error {
   constructor(status, kind, message, problems = []) {
     super(message);

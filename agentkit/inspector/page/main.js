@@ -1,7 +1,7 @@
 // The page: its current run or turn, and the tabs.
 
 import { composed, first, session as asked } from "./begin.js";
-import { get, post, keepToken, onToken } from "./api.js";
+import { get, post, hasToken, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, tagsOf, toolErrors } from "./dom.js";
 import { agentView } from "./agent.js";
@@ -528,10 +528,12 @@ function create(place) {
 
 onToken((error) => {
   const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", required: true });
+  let text = "Paste a token of this server. On its machine, the command “agentkit token NAME” creates a token.";
+  if (hasToken()) text = shown(error.message);
   const dialog = h(
     "dialog",
     { class: "card" },
-    h("form", { onsubmit: (event) => { event.preventDefault(); keepToken(input.value); dialog.close(); dialog.remove(); state.overview = null; draw(); } }, h("h2", null, "A token is needed"), h("p", null, shown(error.message)), input, h("button", { type: "submit", class: "primary" }, "Continue")),
+    h("form", { onsubmit: (event) => { event.preventDefault(); keepToken(input.value); dialog.close(); dialog.remove(); state.overview = null; draw(); } }, h("h2", null, "A token is needed"), h("p", null, text), input, h("button", { type: "submit", class: "primary" }, "Continue")),
   );
   document.querySelector("dialog")?.remove();
   document.body.append(dialog);
