@@ -15,15 +15,17 @@ from typing_extensions import Unpack
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
+from agentkit.evals.batch_model import BatchModel, batch_problems, checked_batches, request_key
 from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
+from agentkit.evals.named_scores import named_scores, score_versions
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.row_run import RowRun, usage_of
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
-from agentkit.evals.simulated_user import ModelUser, ScriptedUser, SimulatedUser
+from agentkit.evals.simulated_user import ModelUser, SimulatedUser, user_version
 from agentkit.evals.stored_run import StoredRun
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
@@ -56,6 +58,7 @@ async def evaluate(
     money: float | None = None,
     out: str | os.PathLike[str] | None = None,
     simulated_user: SimulatedUser | None = None,
+    batch: bool = False,
     progress: bool | OnProgress = False,
     **options: Unpack[RunOptions[Any, Any]],
 ) -> EvaluationReport:
@@ -79,6 +82,9 @@ async def evaluate(
         simulated_user: A `ModelUser`, a `ScriptedUser` or a function of the row and the results of its turns, which
             returns the next input of the user, or None at the end. The scores receive a `ConversationResult`. A row
             with a `script` follows its script. None: rows without a script have one turn.
+        batch: True to send the requests in batches of OpenAI or Anthropic, which take up to a day and cost half the
+            price. The agent must need one request per row: no tools and one turn; a typed answer is not repaired.
+            `out` is required: after an interruption, the next call waits for the batches that were sent.
         progress: True for a progress bar on stderr (extra `cli`); or a function that receives an `EvaluationProgress`
             after every run.
         **options: Options of each run, such as `deps`; see `RunOptions`. A row with a user sets `user`.
@@ -89,7 +95,7 @@ async def evaluate(
         ScoresFailed: A score raised an exception or returned no number. The error contains the report.
         EvaluationStopped: The limit of money was reached. The error contains the report.
     """
-    functions = _named_scores(scores)
+    functions = named_scores(scores)
     check_options("evaluate", options, _OPTIONS)
     for name, value in (("repeats", repeats), ("concurrency", concurrency)):
         if type(value) is not int or value < 1:
@@ -110,18 +116,27 @@ async def evaluate(
         return problems
 
     valid_rows = read_rows(rows, EvalRow, problems_of)
+    batches, run_options = None, dict(options)
+    if batch:
+        problems = batch_problems(valid_rows, simulated_user, rate, money, out)
+        batches, run_options["limits"] = checked_batches(agent, options, problems)
     try:
         pace = RequestPace(rate)
         with ExitStack() as stack:
             file = None
             if out is not None:
                 version = agent.definition.version.id
-                conditions = {"agent": agent.name, "version": version, "scores": _score_names(functions)}
+                conditions = {"agent": agent.name, "version": version, "scores": score_versions(functions)}
                 if simulated_user is not None:
-                    conditions["simulated_user"] = _user_version(simulated_user)
+                    conditions["simulated_user"] = user_version(simulated_user)
                 file = stack.enter_context(OutcomeFile(out, conditions))
             listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
-            evaluation = _Evaluation(agent, valid_rows, functions, pace, money, file, listener, simulated_user, options)
+            batch_model = None
+            if batches is not None and file is not None:
+                batch_model = run_options["model"] = BatchModel(batches, file)
+            evaluation = _Evaluation(
+                agent, valid_rows, functions, pace, money, file, listener, simulated_user, batch_model, run_options
+            )
             return await evaluation.report(repeats, concurrency)
     except InContextError as error:
         raise EvaluationError(str(error), name=error.name, path=error.path) from error
@@ -146,6 +161,7 @@ class _Evaluation:
         file: File of the outcomes; None without a file.
         listener: Receives the progress; None without a listener.
         user: The simulated user; None without one.
+        batch_model: The model that sends the requests in batches; None without batches.
         options: Options of each run.
     """
 
@@ -159,12 +175,13 @@ class _Evaluation:
         file: OutcomeFile | None,
         listener: OnProgress | None,
         user: SimulatedUser | None,
+        batch_model: BatchModel | None,
         options: Any,
     ) -> None:
         self._agent, self._rows, self._scores = agent, rows, scores
         self._positions = {name: number for number, name in enumerate(sorted(scores), 1)}
         self._pace, self._money, self._file, self._listener, self._options = pace, money, file, listener, options
-        self._user = user
+        self._user, self._batch_model = user, batch_model
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._problems: list[ScoreProblem] = []
         self._unscored: dict[tuple[int, int], Outcome] = {}
@@ -179,14 +196,23 @@ class _Evaluation:
                 self._reuse(key, self._file)
         missing = [key for key in keys if key not in self._outcomes]
         total = len(keys)
+        workers = range(min(concurrency, len(missing)))
         waiting = iter(missing)
         try:
+            if self._batch_model is not None:
+                unsent = iter([key for key in missing if self._is_unsent(key, self._batch_model)])
+                async with asyncio.TaskGroup() as group:
+                    for _ in workers:
+                        group.create_task(self._collect(unsent))
+                await self._batch_model.exchange()
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(concurrency, len(missing))):
+                for _ in workers:
                     group.create_task(self._work(waiting, total))
         except* (EvaluationError, *_DEFINITION_ERRORS) as errors:
             # All workers fail for the same reason.
             raise first_error(errors) from None
+        if self._batch_model is not None:
+            self._batch_model.close()
         outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
         order = {row.id: number for number, row in enumerate(self._rows)}
         problems = sorted(self._problems, key=lambda each: (order[each.row], each.repeat, each.score))
@@ -212,6 +238,28 @@ class _Evaluation:
             self._unscored[key] = outcome
         self._spent += _money(outcome)
 
+    def _is_unsent(self, key: tuple[int, int], batch_model: BatchModel) -> bool:
+        """True if the request of a run must be sent: its journal has no reply, and no batch contains it."""
+        assert self._file is not None
+        return not batch_model.is_sent(_request_key(key)) and not self._file.run(key).journal.exists()
+
+    async def _collect(self, unsent: Iterator[tuple[int, int]]) -> None:
+        """Collect the requests of runs."""
+        for key in unsent:
+            stored = self._stored_run(key)
+            assert stored is not None
+            request_key.set(_request_key(key))
+            # The id is a part of some prompts. The run has no journal before its request is answered.
+            options = {**self._options, "run_id": stored.run_id}
+            run = RowRun(self._agent, self._rows[key[0]], None, options, lambda part: None, self._pace)
+            try:
+                await run.result()
+            except _DEFINITION_ERRORS:
+                raise
+            except Exception:
+                # The request was collected, or the run fails again when its outcome is created.
+                continue
+
     async def _work(self, waiting: Iterator[tuple[int, int]], total: int) -> None:
         for count, key in enumerate(waiting, 1):
             if self._money is not None and self._spent >= self._money:
@@ -236,6 +284,8 @@ class _Evaluation:
         result: RunResult[Any] | None = None
         output, error_text = None, ""
         run = RowRun(self._agent, row, self._user, self._options, lambda part: self._stored_run(key, part), self._pace)
+        if self._batch_model is not None:
+            request_key.set(_request_key(key))
         try:
             result = await run.result()
             output = json_of(result.output)
@@ -244,6 +294,9 @@ class _Evaluation:
         except Exception as error:
             # Any error of the run is an outcome: one failing row does not stop the others.
             error_text = f"{type(error).__name__}: {error}"
+            if self._batch_model is not None and self._file is not None:
+                # The next call sends the request again.
+                self._file.run(key).journal.unlink(missing_ok=True)
         scoring = _Scoring(row, key, {}, run.overhead)
         earlier = self._unscored.get(key)
         if earlier is not None:
@@ -310,44 +363,9 @@ class _Scoring:
     """Usage of the scores, also of scores that failed."""
 
 
+def _request_key(key: tuple[int, int]) -> str:
+    return f"{key[0] + 1}-{key[1] + 1}"
+
+
 def _money(outcome: Outcome) -> float:
     return (outcome.usage.money or 0.0) + (outcome.overhead.money or 0.0)
-
-
-def _score_names(functions: Mapping[str, ScoreFunction]) -> list[str]:
-    """Return the names of scores, and the versions of judges."""
-    names: list[str] = []
-    for name, function in functions.items():
-        version = ""
-        if isinstance(function, Judge):
-            version = f" {function.agent.definition.version.id}"
-        names.append(f"{name}{version}")
-    return sorted(names)
-
-
-def _user_version(user: SimulatedUser) -> str:
-    """Return the version of a simulated user; only the name of a function."""
-    if isinstance(user, ModelUser):
-        return f"{user.agent.definition.version.id} {user.max_turns} {user.goal}"
-    if isinstance(user, ScriptedUser):
-        return repr(user.inputs)
-    return getattr(user, "__name__", None) or type(user).__name__
-
-
-def _named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:
-    """Return the scores by name."""
-    functions: dict[str, ScoreFunction] = {}
-    for function in scores:
-        if not callable(function):
-            raise EvaluationError(
-                f"scores: expected functions of a row and a result, got {function!r:.60}", name="scores"
-            )
-        name = getattr(function, "__name__", None) or type(function).__name__
-        if name in functions:
-            raise EvaluationError(
-                f"scores: two scores have the name {name!r:.60}: give one another name", name="scores", value=name
-            )
-        functions[name] = function
-    if not functions:
-        raise EvaluationError("scores: expected at least one score, such as scores=[exact]", name="scores")
-    return functions

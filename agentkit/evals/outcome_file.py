@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +21,26 @@ from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, Key, a
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["OutcomeFile", "read_journals", "read_report"]
+__all__ = ["OutcomeFile", "StoredBatch", "read_journals", "read_report"]
 
 _SALT_KEY = (-1, 0)
 """Key of the line with the random part of the ids of the runs."""
+_BATCH_ROW = -2
+"""Row in the keys of lines with batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch of requests that was sent to a provider."""
+
+    number: int
+    """Number of the batch in the file, from 0."""
+    id: str
+    """Id of the batch at the provider."""
+    digests: Mapping[str, str]
+    """Hashes of the requests, by key."""
+    is_done: bool = False
+    """True if its results were evaluated."""
 
 
 class OutcomeFile:
@@ -56,6 +72,24 @@ class OutcomeFile:
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def batches(self) -> list[StoredBatch]:
+        """The batches, in the order in which they were sent."""
+        lines = [line for (row, _), line in self._file.answers.items() if row == _BATCH_ROW]
+        return [StoredBatch(line["part"], line["batch"], line["digests"], line["is_done"]) for line in lines]
+
+    def store_batch(self, batch: StoredBatch) -> None:
+        """Write a batch, or its new state."""
+        line = {
+            "row": _BATCH_ROW,
+            "part": batch.number,
+            "batch": batch.id,
+            "digests": batch.digests,
+            "is_done": batch.is_done,
+        }
+        self._file.write(as_json(line))
+        self._file.answers[_BATCH_ROW, batch.number] = line
 
     def run(self, key: Key, part: str = "") -> StoredRun:
         """Return the id and the journal of a run.
@@ -149,7 +183,7 @@ def _stored_outcomes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict
         raise EvaluationError(str(error), name=error.name, path=error.path) from error
     outcomes: dict[Key, Outcome] = {}
     for key, line in sorted(answers.items()):
-        if key == _SALT_KEY:
+        if key[0] < 0:
             continue
         try:
             names = ("id", "input", "expected", "tags", "user")

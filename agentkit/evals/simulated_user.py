@@ -24,7 +24,7 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 
-__all__ = ["ModelUser", "ScriptedUser", "SimulatedUser"]
+__all__ = ["ModelUser", "ScriptedUser", "SimulatedUser", "user_version"]
 
 SimulatedUser: TypeAlias = Callable[[EvalRow, Sequence[RunResult[Any]]], str | Awaitable[str | None] | None]
 """Function of a row and the results of the turns so far; it returns the next input, or None at the end."""
@@ -147,6 +147,15 @@ class ModelUser:
         if result.output.finished:
             return None, result.usage
         return result.output.message, result.usage
+
+
+def user_version(user: SimulatedUser) -> str:
+    """Return the version of a simulated user; only the name of a function."""
+    if isinstance(user, ModelUser):
+        return f"{user.agent.definition.version.id} {user.max_turns} {user.goal}"
+    if isinstance(user, ScriptedUser):
+        return repr(user.inputs)
+    return getattr(user, "__name__", None) or type(user).__name__
 
 
 def _layers(stop: str) -> Layers:

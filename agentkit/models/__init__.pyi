@@ -8,6 +8,7 @@ from agentkit.models.model import Reply as Reply
 from agentkit.models.model import Usage as Usage
 from agentkit.models.model_errors import MediaAsTextWarning as MediaAsTextWarning
 from agentkit.models.model_errors import ModelAuthError as ModelAuthError
+from agentkit.models.model_errors import ModelBatchError as ModelBatchError
 from agentkit.models.model_errors import ModelError as ModelError
 from agentkit.models.model_errors import ModelInterrupted as ModelInterrupted
 from agentkit.models.model_errors import ModelRateLimited as ModelRateLimited

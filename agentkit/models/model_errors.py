@@ -5,14 +5,16 @@ Each message names the model, the endpoint, the problem and the remedy. No messa
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal, Unpack
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
+    "BatchReason",
     "MediaAsTextWarning",
     "ModelAuthError",
+    "ModelBatchError",
     "ModelError",
     "ModelInterrupted",
     "ModelRateLimited",
@@ -93,6 +95,22 @@ class ModelRateLimited(ModelError):
 
 class ModelUnavailable(ModelError):
     """The endpoint cannot be reached, took too long or failed on its side (5xx)."""
+
+
+BatchReason = Literal["cancelled", "expired", "failed", "missing", "changed", "paused"]
+
+
+class ModelBatchError(ModelError):
+    """A request that a batch of the provider did not answer.
+
+    Attributes:
+        reason: `cancelled`, `expired` or `failed`, the end of the batch; `missing`: its results contain no line for the
+            request; `changed`: the prompt differs from the sent prompt; `paused`: the turn must be continued.
+    """
+
+    def __init__(self, message: str, *, reason: BatchReason, **where: Unpack[Where]) -> None:
+        super().__init__(message, **where)
+        self.reason = reason
 
 
 class _PartialReply(ModelError):

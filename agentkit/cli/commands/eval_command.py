@@ -156,6 +156,14 @@ def eval(
             help="With --agent: model that plays the user of rows with a `goal`, such as openai:gpt-5-mini.",
         ),
     ] = None,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="With --agent and --out: send all requests in batches of OpenAI or Anthropic, which take up to a day "
+            "and cost half the price. Only for agents without tools.",
+        ),
+    ] = False,
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
@@ -190,6 +198,7 @@ def eval(
         "money": money,
         "user-model": user_model,
         "before": before,
+        "batch": batch or None,
         "junit": junit,
         "markdown": markdown,
         "tenant": tenant,
@@ -234,6 +243,7 @@ def eval(
                 "money": money,
                 "out": out,
                 "simulated_user": user,
+                "batch": batch,
             },
             tenant=tenant,
             approves=yes,
