@@ -24,7 +24,7 @@ from agentkit.models import (
 )
 from agentkit.models.model_errors import NetworkRefused
 from agentkit.models.openai.openai_batches import OpenAIBatches
-from agentkit.prompts import BasePrompt, PromptContext
+from agentkit.prompts import BasePrompt, Layers, PromptContext, UserInputPrompt
 from agentkit.testing import no_real_models
 from tests.batch_server import BatchServer, serve_batches
 from tests.raising import raises
@@ -290,6 +290,14 @@ def test_large_evaluations_are_several_batches(
     monkeypatch.setattr(OpenAIBatches, "max_bytes", 1)
     evaluate_sync(agent, rows, [max_money(1)], batch=True, out=tmp_path / "bytes.jsonl")
     assert [len(batch) for batch in server.sent.values()] == [1] * 7
+
+
+def test_prompts_that_depend_on_the_id_of_the_run_are_sent_as_they_are_stored(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    agent = Agent(models(server)[0], layers=Layers("x", input=UserInputPrompt(fence=True)))
+    report = evaluate_sync(agent, ROWS, [contains], batch=True, out=tmp_path / "out.jsonl")
+    assert not report.failures and "<untrusted-" in next(iter(server.sent.values()))["1-1"]["messages"][-1]["content"]
 
 
 def test_a_prompt_that_changed_since_it_was_sent_is_an_error(server: BatchServer, tmp_path: Path) -> None:
