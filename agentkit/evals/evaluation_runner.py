@@ -94,6 +94,7 @@ async def evaluate(
         EvaluationError: Another argument is invalid, or the file belongs to another evaluation; nothing was sent.
         ScoresFailed: A score raised an exception or returned no number. The error contains the report.
         EvaluationStopped: The limit of money was reached. The error contains the report.
+        ModelError: The provider refused a batch, or cannot be reached.
     """
     functions = named_scores(scores)
     check_options("evaluate", options, _OPTIONS)
