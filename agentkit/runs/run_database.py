@@ -27,8 +27,10 @@ __all__ = [
     "database_error",
     "decisions_table",
     "events_table",
+    "hooks_table",
     "keys_table",
     "lines_table",
+    "notices_table",
     "runs_table",
     "shown_url",
     "sqlite_engine",
@@ -152,6 +154,27 @@ events_table = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("data", sa.Text, nullable=False),
+)
+hooks_table = sa.Table(
+    "agentkit_webhooks",
+    _metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text),  # null: all tenants
+    sa.Column("states", sa.Text, nullable=False),  # separated by spaces
+    sa.Column("seen_at", sa.Float, nullable=False),  # when a server registered the webhook
+)
+notices_table = sa.Table(
+    "agentkit_notices",
+    _metadata,
+    sa.Column("number", _Key, primary_key=True),
+    sa.Column("hook", sa.Text, nullable=False),
+    sa.Column("run", sa.Text, nullable=False, index=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("due_at", sa.Float, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Index("ix_agentkit_notices_due", "hook", "due_at"),
+    sqlite_autoincrement=True,
 )
 usage_table = sa.Table(
     "agentkit_usage",

@@ -23,12 +23,14 @@ from agentkit.runs.run_database import (
     events_table,
     keys_table,
     lines_table,
+    notices_table,
     runs_table,
     shown_url,
     sqlite_engine,
 )
 from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
+from agentkit.runs.run_notices import RunNotices, store_notices
 from agentkit.runs.run_queue import queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
@@ -38,10 +40,9 @@ from agentkit.runs.run_rows import (
     ended_row,
     run_row,
 )
+from agentkit.runs.store_file import locked_file
 from agentkit.runs.usage_counts import UsageCounts
 from agentkit_prompts.errors import check_types
-from agentkit_prompts.system.file_locks import locked
-from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["Attempt", "RunStore"]
 
@@ -98,6 +99,7 @@ class RunStore(RunReader):
     Attributes:
         usage: Usage of tenants by day.
         events: The events of runs of one process.
+        notices: The notices about runs for webhooks.
         retention: Limits of the stored runs of each tenant; a server sets them by its options.
     """
 
@@ -120,7 +122,7 @@ class RunStore(RunReader):
         else:
             name = str(target)
             # Locked before it is opened, so that only one process creates and converts the tables.
-            self._lock_file = _locked_file(target)
+            self._lock_file = locked_file(target)
             engine = self._owned = sqlite_engine(name)
         try:
             super().__init__(RunDatabase(engine, name))
@@ -135,6 +137,7 @@ class RunStore(RunReader):
             raise RunStoreError(f"{name}: cannot be opened as the database of runs: {reason}", path=name) from error
         self.usage = UsageCounts(self.database)
         self.events = EventLog(self.database)
+        self.notices = RunNotices(self.database)
 
     def close(self) -> None:
         """Close the connections and the file; an engine of the caller stays open. Closing twice is allowed."""
@@ -259,6 +262,8 @@ class RunStore(RunReader):
             waits = store_waiting_calls(connection, self._now, record, timeout)
             if not waits:
                 connection.rollback()
+            elif record.state != "queued":
+                store_notices(connection, self._now, attempt.run_id, record.state)
             return waits
 
         return self._work(end)
@@ -275,7 +280,14 @@ class RunStore(RunReader):
             "updated_at": self._now,
             "seconds": self._now - _runs.c.created_at,
         }
-        return self._work(lambda connection: connection.execute(cancelled.values(**values)).rowcount > 0)
+
+        def cancel(connection: sa.Connection) -> bool:
+            if not connection.execute(cancelled.values(**values)).rowcount:
+                return False
+            store_notices(connection, self._now, run_id, "cancelled")
+            return True
+
+        return self._work(cancel)
 
     def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:
         """Queue the runs of stopped servers again, and return all queued runs of servers, the oldest first.
@@ -414,37 +426,8 @@ class RunStore(RunReader):
         return growth
 
 
-def _locked_file(path: Path) -> int:
-    """Create a file if it is missing, lock it, and return the descriptor of the lock file.
-
-    Without the lock, two servers would both continue the runs in the file.
-
-    Raises:
-        RunStoreError: Another process uses the file, or it cannot be created.
-    """
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        private_folder(path.parent)
-        private_file(path)
-        private_file(lock)
-        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RunStoreError(
-            f"{path}: cannot be opened as the database of runs: {error.strerror or error}: name a file in a writable "
-            "folder with space",
-            path=str(path),
-        ) from error
-    if not locked(file):
-        os.close(file)
-        raise RunStoreError(
-            f"{path}: another server stores its runs in this file: stop that server, or serve with another --home",
-            path=str(path),
-            value="busy",
-        )
-    return file
-
-
 def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
-    for column in (_events.c.run, _lines.c.run, _decisions.c.run, keys_table.c.run, _runs.c.top, _runs.c.run_id):
+    tables = (_events, _lines, _decisions, keys_table, notices_table)
+    for column in (*[table.c.run for table in tables], _runs.c.top, _runs.c.run_id):
         for at in range(0, len(run_ids), _DELETED_TOGETHER):
             connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

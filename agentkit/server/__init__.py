@@ -11,5 +11,6 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.server.http_app": "Server",
         "agentkit.server.server_options": "ServerOptions",
         "agentkit.server.serving": "serve",
+        "agentkit.server.webhooks": "Webhook",
     },
 )

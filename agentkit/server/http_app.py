@@ -51,6 +51,7 @@ from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
+from agentkit.server.webhooks import Webhook, WebhookSender
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import Hinted, with_option_hints
@@ -82,6 +83,7 @@ class Server(metaclass=Hinted):
         options: Limits of the server.
         runs: Durable runs, which any worker on their database continues; None executes runs in this process.
         version: The version of the agents in durable runs; see `Runs.add`.
+        webhooks: Addresses that receive a request when a run of `POST /runs` has ended or waits.
 
     Raises:
         AgentDefinitionError: An argument has the wrong type, the list of agents is empty, two agents conflict, or tools
@@ -100,6 +102,7 @@ class Server(metaclass=Hinted):
         options: ServerOptions = _OPTIONS,
         runs: Runs | None = None,
         version: str | None = None,
+        webhooks: Iterable[Webhook] = (),
     ) -> None:
         check_types(
             AgentDefinitionError,
@@ -110,6 +113,7 @@ class Server(metaclass=Hinted):
             access=(access, (Access, NoneType), "an Access(path), or None"),
             options=(options, ServerOptions, "ServerOptions"),
             runs=(runs, (Runs, NoneType), "Runs, or None"),
+            webhooks=(webhooks, Iterable, "a list of Webhook"),
         )
         self.options = options
         self.agents = ServedAgents(agents, deps)
@@ -162,6 +166,11 @@ class Server(metaclass=Hinted):
 
             self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._runner, options).endpoints()
         self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = [self._delete_surplus_runs]
+        receivers = list(webhooks)
+        self._webhooks: WebhookSender | None = None
+        if receivers:
+            self._webhooks = WebhookSender(receivers, self.store)
+            self._background_tasks.append(self._webhooks.run)
         middleware = [self._shutdown_middleware()]
         if self.access.is_open:
             middleware.insert(0, Middleware(LocalRequests, _not_local, options.cors_origins))
@@ -276,6 +285,9 @@ class Server(metaclass=Hinted):
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         del app
+        # Before the first run, so that no notice is missing.
+        if self._webhooks is not None:
+            await self._webhooks.open()
         await self.runs.open()
         tasks = [asyncio.ensure_future(task()) for task in self._background_tasks]
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,14 +19,17 @@ from agentkit.cli.memory_notes import memory_notes
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.runs_facade import Runs
+from agentkit.errors import AgentDefinitionError
 
 if TYPE_CHECKING:
     from agentkit.server.access import Access
+    from agentkit.server.webhooks import Webhook
 
 __all__ = ["ACCESS", "serve"]
 
 ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
+_SECRET = "AGENTKIT_WEBHOOK_SECRET"
 _RELOADED = "reloaded"
 """Version of reloaded agents: their durable runs continue with the current agent."""
 
@@ -50,6 +54,13 @@ def serve(
             envvar="AGENTKIT_RUNS_URL",
             metavar="URL",
             help="Database of durable runs, sqlite:///... or postgresql://..., which any worker continues.",
+        ),
+    ] = None,
+    webhook: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TENANT=]URL",
+            help="Address that receives a signed request (AGENTKIT_WEBHOOK_SECRET) when a run has ended or waits.",
         ),
     ] = None,
     grace: Annotated[
@@ -104,6 +115,7 @@ def serve(
             access=tokens,
             options=ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace),
             version=_RELOADED if reload else None,
+            webhooks=_webhooks(webhook or ()),
             **_run_options(runs, home, closing),
         )
         if reload:
@@ -136,6 +148,29 @@ def _access(path: Path | None, home: Path) -> Access | None:
     if path is None:
         return None
     return Access(path)
+
+
+def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
+    """Return the webhooks of `--webhook`.
+
+    Raises:
+        AgentDefinitionError: The secret is missing, or an address is invalid.
+    """
+    from agentkit.server.webhooks import Webhook
+
+    webhooks: list[Webhook] = []
+    for address in addresses:
+        secret = os.environ.get(_SECRET, "")
+        if not secret:
+            raise AgentDefinitionError(
+                f"--webhook: set {_SECRET} to the secret of the signature, such as from `openssl rand -base64 32`",
+                name=_SECRET,
+            )
+        tenant, mark, url = address.partition("=")
+        if not mark or "/" in tenant:
+            tenant, url = "", address
+        webhooks.append(Webhook(url, secret, tenant or None))
+    return webhooks
 
 
 def _run_options(url: str | None, home: Path, closing: ExitStack) -> dict[str, Any]:
