@@ -33,7 +33,7 @@ class ExportReport:
 
     def __str__(self) -> str:
         """Return the report as text: the number of rows, and the reasons of sources that were left out."""
-        text = f"{self.rows} rows"
+        text = "1 row" if self.rows == 1 else f"{self.rows} rows"
         if self.left_out:
             problems = listed([f"{place}: {reason}" for place, reason in self.left_out])
             text += f"; {len(self.left_out)} left out: {problems}"
