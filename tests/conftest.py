@@ -17,14 +17,22 @@ from hypothesis.internal.conjecture import providers
 from tests.effort import tries
 
 ENDPOINT_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_DEFAULT_REGION",
+    "AWS_REGION",
+    "AZURE_OPENAI_ENDPOINT",
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_OAUTH_ACCESS_TOKEN",
+    "HF_TOKEN",
+    "LITELLM_PROXY_API_BASE",
+    "LM_API_TOKEN",
+    "OLLAMA_HOST",
     "OPENAI_MODEL",
     "OPENAI_ORG_ID",
     "OPENAI_PROJECT_ID",
 )
+ENDPOINT_ENDINGS = ("_API_KEY", "_BASE_URL")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,8 +54,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["AGENTKIT_FRESH_TESTS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background starts, and its processes too
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
-        os.environ.pop(name, None)
+    for name in [*os.environ]:  # a developer's own keys never reach a test
+        if name in ENDPOINT_VARIABLES or name.endswith(ENDPOINT_ENDINGS):
+            del os.environ[name]
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 20))
     settings.register_profile("fresh", common)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agentkit import AnthropicModel, Limits, OpenAIModel, OpenAIResponsesModel, OutputSpec, RecallOptions, Trim
+from agentkit import AnthropicModel, Limits, OpenAIModel, OpenAIResponsesModel, OutputSpec, RecallOptions, Trim, model
 from agentkit.errors import UnknownOption
 from agentkit.memory import FactDraft, Gate, IngestOptions, RecallFilter, StoreError
 from agentkit.memory.recall import RecallPolicy
-from agentkit.models import DeepSeekModel, GeminiModel, ModelSettings, Price
+from agentkit.models import ModelSettings, Price
 from agentkit.prompts import Budget, Layers, MemoPrompt, PromptContext, PromptError, Size, UserInput
 from agentkit.server import ServerOptions
 from agentkit.tools import MCPToolset, ToolDefinitionError, ToolPolicy, mcp_server, serve_mcp
@@ -54,7 +54,11 @@ def test_a_mistyped_option_says_which_one_was_meant(
     assert f"'{meant}'" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, GeminiModel, DeepSeekModel])
+def by_name(name: str, **options: Any) -> Any:
+    return model(f"groq:{name}", **options)
+
+
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, by_name])
 def test_a_model_names_the_option_that_was_meant_and_where_settings_are_given(kind: Any) -> None:
     with pytest.raises(UnknownOption) as caught:
         kind("m", base_ur="http://localhost:1/v1")

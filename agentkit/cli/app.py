@@ -26,6 +26,7 @@ _COMMANDS = {
         "run",
         "compose",
         "schema",
+        "models",
         "templates",
         "inspect",
         "eval",

@@ -15,7 +15,6 @@ __getattr__, __dir__, __all__ = exports(
         ),
         "agentkit.models.offline.offline_model": "OfflineModel",
         "agentkit.models.offline.scripted_model": "ScriptedModel",
-        "agentkit.models.openai.compatible": "DeepSeekModel GeminiModel",
         "agentkit.models.openai.openai_chat": "OpenAIModel",
         "agentkit.models.openai.openai_responses": "OpenAIResponsesModel",
         "agentkit.models.prices": "Price",

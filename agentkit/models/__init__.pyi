@@ -20,8 +20,6 @@ from agentkit.models.model_errors import ToolsTwiceWarning as ToolsTwiceWarning
 from agentkit.models.model_errors import UnreadableCallsWarning as UnreadableCallsWarning
 from agentkit.models.offline.offline_model import OfflineModel as OfflineModel
 from agentkit.models.offline.scripted_model import ScriptedModel as ScriptedModel
-from agentkit.models.openai.compatible import DeepSeekModel as DeepSeekModel
-from agentkit.models.openai.compatible import GeminiModel as GeminiModel
 from agentkit.models.openai.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.openai.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
 from agentkit.models.prices import Price as Price

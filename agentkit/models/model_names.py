@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.providers import PROVIDERS
-from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
+from agentkit.models.settings import with_settings
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
+    from agentkit.models.http.endpoint_options import EndpointOptions
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["changed_model", "is_address", "is_full_name", "model", "resolved_model"]
 
 _SCHEMES = ("http://", "https://")
-_FAMILIES = {"claude": "anthropic", "deepseek": "deepseek", "gemini": "gemini"}
+_FAMILIES = {
+    "claude": "anthropic",
+    "deepseek": "deepseek",
+    "gemini": "gemini",
+    "glm": "zai",
+    "grok": "xai",
+    "kimi": "moonshot",
+    "minimax": "minimax",
+    **dict.fromkeys(("codestral", "devstral", "magistral", "ministral", "mistral"), "mistral"),
+}
 """Start of the name of a model, before the first hyphen -> its provider; other names are examples of `openai`."""
 
 
@@ -39,27 +49,30 @@ def is_full_name(name: str) -> bool:
 def model(
     name: str,
     *,
-    settings: ModelSettings = NO_SETTINGS,
+    client: Any = None,
     chat_template: GivenTemplate | None = None,
     session_len: int | None = None,
     control_tokens: Policy | None = None,
     template_kwargs: Mapping[str, Any] | None = None,
+    **options: Unpack[EndpointOptions],
 ) -> Model:
     """Return the model of a name.
 
     Args:
-        name: PROVIDER:MODEL with the provider `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
-            `deepseek`; the address of a chat-completions server followed by `#` and the model; or `offline`.
-        settings: Settings of the model.
+        name: PROVIDER:MODEL with a provider such as `openai`, `anthropic`, `groq` or `ollama`, which `agentkit models`
+            lists; the address of a chat-completions server followed by `#` and the model; or `offline`.
+        client: Custom client of the SDK of the model.
         chat_template: Chat template that writes the whole prompt, for a server that only completes text or for
             `offline`: a registered name, the name of a model with a registered template, a file, or a template.
         session_len: Maximum tokens of prompt and reply together; requires a chat template.
         control_tokens: Handling of untrusted text that forms control tokens, `escape` by default; requires a chat
             template.
         template_kwargs: Other variables of the chat template, such as `enable_thinking`.
+        **options: Settings, key, base URL and other options of the model; see `EndpointOptions`.
 
     Raises:
-        AgentDefinitionError: The provider is missing or unknown, or the model does not support a setting.
+        AgentDefinitionError: The provider is missing or unknown, or the model does not support a setting or an option.
+        UnknownOption: Names all unknown options.
         ChatTemplateError: The chat template is unknown.
         ModelRequestError: The address is invalid.
     """
@@ -69,12 +82,18 @@ def model(
             name="model",
             value=type(name).__name__,
         )
-    options = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs or None}
-    _check_template(name, chat_template, options)
-    built = ModelName.parse(name).build(chat_template, options)
-    if checked_settings(settings) is NO_SETTINGS:
-        return built
-    return with_settings(built, settings)
+    of_template = {
+        "session_len": session_len,
+        "control_tokens": control_tokens,
+        "template_kwargs": template_kwargs or None,
+    }
+    _check_template(name, chat_template, of_template)
+    of_endpoint: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if client is not None:
+        of_endpoint["client"] = client
+    if of_endpoint:
+        _check_options(of_endpoint)
+    return ModelName.parse(name).build(chat_template, of_template, of_endpoint)
 
 
 class ModelName(NamedTuple):
@@ -133,24 +152,32 @@ class ModelName(NamedTuple):
             )
         return cls("openai", served.strip(), address)
 
-    def build(self, chat_template: GivenTemplate | None, options: Mapping[str, Any]) -> Model:
+    def build(
+        self, chat_template: GivenTemplate | None, of_template: Mapping[str, Any], of_endpoint: Mapping[str, Any]
+    ) -> Model:
         """Return the model of this name.
 
         Args:
             chat_template: The template that writes the prompt; None for a model that receives messages.
-            options: The other options of a `CompletionModel`.
+            of_template: Options of a `CompletionModel` about its chat template.
+            of_endpoint: Options of a model with an endpoint.
         """
         if self.provider == "offline":
-            return _class_of(self.provider)(chat_template, **options)
-        if self.address is None:
-            return _class_of(self.provider)(self.model)
+            return _offline_model(chat_template, of_template, of_endpoint)
+        if self.address is not None:
+            if of_endpoint.get("base_url") is not None:
+                raise AgentDefinitionError(
+                    "model: the name is an address, so base_url= is a second address: remove one of them",
+                    name="base_url",
+                )
+            of_endpoint = {**of_endpoint, "base_url": self.address}
         if chat_template is None:
-            return _class_of(self.provider)(self.model, base_url=self.address)
+            return _model_of(self.provider, self.model, of_endpoint)
         # Chat templates need Jinja, which the other models do not import.
         from agentkit.models.completion.completion_model import CompletionModel
 
-        written: dict[str, Any] = {**options, "control_tokens": options["control_tokens"] or "escape"}
-        return CompletionModel(self.model, chat_template, base_url=self.address, **written)
+        written: dict[str, Any] = {**of_template, "control_tokens": of_template["control_tokens"] or "escape"}
+        return CompletionModel(self.model, chat_template, **written, **of_endpoint)
 
 
 def _no_provider(name: str) -> AgentDefinitionError:
@@ -164,9 +191,8 @@ def _no_provider(name: str) -> AgentDefinitionError:
         )
     provider = _FAMILIES.get(name.partition("-")[0].lower(), "openai")
     return AgentDefinitionError(
-        f"model {name!r:.80}: expected a model, such as {PROVIDERS[provider].model}({name!r:.80}), its name with the "
-        f'provider, such as "{provider}:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
-        f"; providers: {', '.join(PROVIDERS)}",
+        f'model {name!r:.80}: expected a name with its provider, such as "{provider}:{name:.80}", or an address, such '
+        f'as "http://localhost:8000/v1#{name:.80}"; providers: {", ".join(PROVIDERS)}',
         name="model",
         value=name,
     )
@@ -195,6 +221,14 @@ def _check_template(name: str, chat_template: GivenTemplate | None, options: Map
         )
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse unknown options."""
+    from agentkit.ground.unknown_options import check_names
+    from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
+
+    check_names("model", options, (*EndpointOptions.__annotations__, "client"), OF_SETTINGS)
+
+
 def _shown(name: str) -> str:
     """Return a name for an error message: only the scheme of an address, because the rest may contain a secret."""
     scheme, mark, _ = name.partition("//")
@@ -203,9 +237,34 @@ def _shown(name: str) -> str:
     return name.rpartition("@")[2]
 
 
-def _class_of(provider: str) -> Callable[..., Model]:
-    model_class: Callable[..., Model] = getattr(import_module("agentkit.models"), PROVIDERS[provider].model)
-    return model_class
+def _offline_model(
+    chat_template: GivenTemplate | None, of_template: Mapping[str, Any], of_endpoint: Mapping[str, Any]
+) -> Model:
+    from agentkit.models.offline.offline_model import OfflineModel
+
+    settings = of_endpoint.get("settings")
+    names = [name for name in of_endpoint if name != "settings"]
+    if names:
+        raise AgentDefinitionError(
+            f"model 'offline': {', '.join(names)}: the offline model sends nothing: remove the option, or name another "
+            "model",
+            name=names[0],
+        )
+    offline = OfflineModel(chat_template, **of_template)
+    if settings is None:
+        return offline
+    return with_settings(offline, settings)
+
+
+def _model_of(provider: str, name: str, options: Mapping[str, Any]) -> Model:
+    """Return the model of a provider: an object of its class, or a chat-completions model that its row describes."""
+    row = PROVIDERS[provider]
+    if row.model:
+        model_class: Callable[..., Model] = getattr(import_module("agentkit.models"), row.model)
+        return model_class(name, **options)
+    from agentkit.models.openai.compatible import CompatibleModel
+
+    return CompatibleModel(row, name, **options)
 
 
 def changed_model(before: Model, changes: Mapping[str, Any]) -> Model:

@@ -1,11 +1,13 @@
-"""Prices of models in US dollars, read from `prices.json` without network access."""
+"""Prices of models in US dollars, read from `prices.json` and the package `genai-prices` without network access."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -13,6 +15,7 @@ from pydantic import Field
 
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models.model import Model, Usage
+from agentkit.models.providers import provider_at
 from agentkit_prompts.options import CountOrZero, options
 
 __all__ = ["Price", "known_price", "price_of"]
@@ -72,16 +75,65 @@ def price_of(model: Model) -> Price | None:
 def known_price(host: str, model: str) -> Price | None:
     """Return the price of a model, a dated snapshot or a `-latest` name at an endpoint; None if it is unknown.
 
+    The first source is `prices.json`, the second the package `genai-prices`, if it is installed.
+
     The price depends on the host, because other endpoints may charge other prices for the same model name.
     """
     rows = _rows()
-    return rows.get((host, model)) or rows.get((host, _SNAPSHOT.sub("", model)))
+    return rows.get((host, model)) or rows.get((host, _SNAPSHOT.sub("", model))) or _packaged_price(host, model)
 
 
 @lru_cache(maxsize=1)
 def _rows() -> Mapping[tuple[str, str], Price]:
     rows = json.loads(Path(__file__).with_name("prices.json").read_text("utf-8"))
     return {(row["host"], row["model"]): _price(row) for row in rows}
+
+
+def _packaged_price(host: str, model: str) -> Price | None:
+    """Return the current price in `genai-prices`; None without the package, or for a custom server."""
+    # The import of the package takes 200 ms: it is left out for servers that have no price.
+    if provider_at(host) is None:
+        return None
+    try:
+        snapshot: Any = import_module("genai_prices.data_snapshot").get_snapshot()
+    except ImportError:
+        return None
+    # Vertex AI names a model with its publisher.
+    for name in dict.fromkeys((model, model.rpartition("/")[2])):
+        try:
+            _, info = snapshot.find_provider_model(name, None, None, f"https://{host}")
+            break
+        except LookupError:
+            continue
+    else:
+        return None
+    prices = info.get_prices(datetime.now(UTC))
+    return _converted(prices.input_mtok, prices.output_mtok, prices.cache_read_mtok)
+
+
+def _converted(input_price: Any, output_price: Any, cached_price: Any) -> Price | None:
+    """Return a price for prices of `genai-prices`, each a number, a number with tiers, or None.
+
+    Prices with one tier are a price with a `long` price; prices with more tiers cannot be represented.
+    """
+    all_prices = (input_price, output_price, cached_price)
+    starts = {tier.start for price in all_prices for tier in getattr(price, "tiers", ())}
+    if input_price is None or output_price is None or len(starts) > 1:
+        return None
+    base, long = ([_amount(price, is_long=is_long) for price in all_prices] for is_long in (False, True))
+    if not starts:
+        return Price(base[0] or 0, base[1] or 0, base[2])
+    return Price(base[0] or 0, base[1] or 0, base[2], (starts.pop(), Price(long[0] or 0, long[1] or 0, long[2])))
+
+
+def _amount(price: Any, *, is_long: bool) -> float | None:
+    """Return the price in dollars of the base, or of the only tier."""
+    if price is None:
+        return None
+    tiers = getattr(price, "tiers", ())
+    if is_long and tiers:
+        return float(tiers[0].price)
+    return float(getattr(price, "base", price))
 
 
 def _price(row: Mapping[str, Any]) -> Price:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.model import Model
-from agentkit.models.providers import DOMAINS_IN_SPANS, PROVIDERS
+from agentkit.models.provider import Provider
+from agentkit.models.providers import OTHER_HOSTS, provider_at
 
 __all__ = ["model_attributes", "settings_attributes"]
 
-_NAMES_IN_SPANS = {each.model: each.in_spans for each in PROVIDERS.values() if each.in_spans is not None}
 _SETTINGS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -52,12 +53,18 @@ def _address(host: object) -> str | None:
 
 def _provider(model: Model, address: str) -> str:
     """Return the provider of the server of a model, the provider of its request format, or the name of its class."""
-    for domain, name in DOMAINS_IN_SPANS.items():
-        # Hosts of regions are named such as us-central1-aiplatform.googleapis.com.
-        if address == domain or address.endswith((f".{domain}", f"-{domain}")):
+    for pattern, name in OTHER_HOSTS.items():
+        if fnmatchcase(address, pattern):
             return name
+    at_host = provider_at(address)
+    if at_host is not None:
+        return at_host.in_spans
+    row = getattr(model, "provider", None)
     names = [kind.__name__ for kind in type(model).__mro__]
-    return next((_NAMES_IN_SPANS[name] for name in names if name in _NAMES_IN_SPANS), names[0])
+    # A row with a model class describes this class only, not other classes with an endpoint.
+    if isinstance(row, Provider) and (not row.model or row.model in names):
+        return row.in_spans
+    return names[0]
 
 
 def settings_attributes(model: Model) -> dict[str, Any]:

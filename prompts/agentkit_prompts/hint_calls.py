@@ -38,10 +38,9 @@ _RUN = {
 _MODELS = (
     "AnthropicModel",
     "CompletionModel",
-    "DeepSeekModel",
-    "GeminiModel",
     "OpenAIModel",
     "OpenAIResponsesModel",
+    "model",
 )
 
 _DURABLE = {name: f"Agent(model, {text}), and add the agent to runs" for name, text in _CHANGES.items()}
@@ -221,10 +220,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             ("additional_kwargs", "kwargs", "variables"), "user_input=UserInput(text, additional_kwargs={...})"
         ),
-    },
-    "model": {
-        name: f"the class of the provider, such as OpenAIModel(name, {name}=...)"
-        for name in ("api_key", "base_url", "timeout", "price", "temperature")
     },
     "ScriptedModel": {
         "delay": "Delayed(seconds, reply) of agentkit.testing as a reply",

@@ -15,7 +15,6 @@ from agentkit import Agent, ScriptedModel, Summarise, tool
 from agentkit.evals import EvaluationError, ModelUser, contains, evaluate, evaluate_sync, max_money, read_report
 from agentkit.models import (
     AnthropicModel,
-    DeepSeekModel,
     FallbackModel,
     ModelRequestError,
     OpenAIModel,
@@ -113,7 +112,7 @@ def test_runs_with_several_requests_are_refused_before_anything_is_sent(server: 
         (1, Agent(model, "x", compaction=Summarise(model, tokens=100)), {}),
         (1, Agent(ScriptedModel([]), "x"), {}),
         (1, Agent(FallbackModel(model, model), "x"), {}),
-        (1, Agent(DeepSeekModel("deepseek-chat", api_key="key"), "x"), {}),
+        (1, Agent("deepseek:deepseek-chat", "x"), {}),
         (1, Agent(model, "x"), {"model": ScriptedModel([])}),
         (1, Agent(model, "x"), {"simulated_user": user}),
         (1, Agent(model, "x"), {"rows": [{"input": "a", "script": ["b"]}]}),

@@ -151,6 +151,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "otel",
         "parquet",
         "postgres",
+        "prices",
         "release",
         "sentence-transformers",
         "server",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from agentkit import ScriptedModel, UserInput
+from agentkit import ScriptedModel, UserInput, model
 from agentkit.inspector.item_names import item_names
-from agentkit.models import AnthropicModel, DeepSeekModel, FallbackModel, GeminiModel, OpenAIModel
+from agentkit.models import AnthropicModel, FallbackModel, OpenAIModel
 from agentkit.models.cache_minimums import cache_minimum
 from agentkit.prompts import Document, Example, Fact, PromptContext, RecalledMessage
 
@@ -48,8 +48,8 @@ def test_the_minimum_of_a_prompt_cache_depends_on_endpoint_and_model() -> None:
         (claude, 4096),
         (AnthropicModel("claude-opus-5"), 512),
         (AnthropicModel("claude-opus-9"), None),
-        (GeminiModel("gemini-2.5-flash"), 2048),
-        (DeepSeekModel("deepseek-chat"), 64),
+        (model("gemini:gemini-2.5-flash"), 2048),
+        (model("deepseek:deepseek-chat"), 64),
         (FallbackModel(claude, openai), 4096),
         (ScriptedModel([]), None),
     ]

@@ -207,3 +207,15 @@ def _long() -> Session:
     session = Session()
     session.append(Message("user", "word " * 50), Message("assistant", "word " * 50))
     return session
+
+
+def test_a_price_that_is_not_in_the_table_comes_from_the_package() -> None:
+    pytest.importorskip("genai_prices", reason="needs the extra `prices`")
+    groq = known_price("api.groq.com", "llama-3.3-70b-versatile")
+    assert groq is not None and groq.output > groq.input > 0 and groq.long is None
+    vertex = known_price("us-east1-aiplatform.googleapis.com", "google/gemini-2.5-pro")
+    assert vertex is not None and vertex.long is not None
+    threshold, long = vertex.long
+    assert threshold == 200_000 and long.input > vertex.input and long.cached is not None
+    for host, model in (("localhost:8000", "gpt-4o"), ("api.groq.com", "no-such-model"), ("", "gpt-4o")):
+        assert known_price(host, model) is None

@@ -35,11 +35,11 @@ from agentkit import (
     observe,
     tool,
 )
+from agentkit import model as model_named
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.memory import Memory
 from agentkit.models import (
     AnthropicModel,
-    DeepSeekModel,
     FallbackModel,
     ModelUnavailable,
     OpenAIModel,
@@ -341,7 +341,8 @@ class Custom(ScriptedModel):
         (OpenAIModel("m", base_url="http://x.openai.azure.com"), "azure.ai.openai", "m", ("x.openai.azure.com", 80)),
         (OpenAIResponsesModel("m"), "openai", "m", ("api.openai.com", 443)),
         (AnthropicModel("m"), "anthropic", "m", ("api.anthropic.com", 443)),
-        (DeepSeekModel("m"), "deepseek", "m", ("api.deepseek.com", 443)),
+        (model_named("deepseek:m"), "deepseek", "m", ("api.deepseek.com", 443)),
+        (model_named("ollama:m", base_url="http://127.0.0.1:1"), "ollama", "m", ("127.0.0.1", 1)),
         (FallbackModel("anthropic:m", "openai:n"), "anthropic", "m", ("api.anthropic.com", 443)),
     ],
 )  # fmt: skip

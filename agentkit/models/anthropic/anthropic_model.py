@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.anthropic.claude_models import ClaudeRules, claude_rules
 from agentkit.models.http.delta_sink import DeltaSink
-from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.http.sdk_clients import ANTHROPIC
 from agentkit.models.model import OnDelta
 from agentkit.models.model_errors import ModelInterrupted
+from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import Fields, ModelSettings, merged_body, set_per_request
 from agentkit_prompts.context.wire.owner import Owner
 
@@ -98,7 +100,9 @@ class AnthropicModel(EndpointModel):
     """
 
     sdk = ANTHROPIC
+    provider = PROVIDERS["anthropic"]
     path = "/v1/messages"
+    models_path = "/v1/models?limit=1000"
     noun = "message"
 
     def __init__(self, model: str, *, client: AsyncAnthropic | None = None, **options: Unpack[EndpointOptions]) -> None:

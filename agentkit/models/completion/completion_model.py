@@ -14,7 +14,8 @@ from agentkit.models.completion.completion_reader import CompletionReader
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.completion.reply_tokens import TOKEN_OPTIONS, ReplyTokens
 from agentkit.models.completion.text_score import EchoReader, TextScore
-from agentkit.models.http.endpoint import OF_SETTINGS, EndpointModel, EndpointOptions
+from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
 from agentkit.models.http.restored_text import RestoredText
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body

@@ -197,7 +197,7 @@ class Batches(ABC):
         options: dict[str, Any] = {
             "cast_to": Response,
             "stream": True,
-            "options": model._clients.options(_SECONDS, dict(model.settings.headers)),
+            "options": await model._clients.options(_SECONDS, model.settings.headers),
         }
         if method == "get":
             return await client.get(path, **options)

@@ -7,14 +7,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.delta_sink import DeltaSink, ListenerError
+from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
 from agentkit.models.http.error_chain import cut_chain
+from agentkit.models.http.key_function import ApiKey
 from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reader import IncompleteCall, ProtocolError, Reader
 from agentkit.models.http.reply_body import DONE, documents
@@ -23,9 +24,12 @@ from agentkit.models.http.restored_text import RestoredText, guarded
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import RequestTarget, translate
+from agentkit.models.http.served_models import served_models
 from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
+from agentkit.models.provider import Provider
+from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
 from agentkit_prompts.errors import TokenizerError
 from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
@@ -33,12 +37,10 @@ from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OF_SETTINGS", "EndpointModel", "EndpointOptions", "model_secrets"]
+__all__ = ["EndpointModel", "model_secrets"]
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
-OF_SETTINGS = {field.name: "settings" for field in fields(ModelSettings)}
-"""Names of options that belong into `settings=ModelSettings(...)`."""
 _SECONDS = 600.0
 """Default of `ModelSettings.timeout`."""
 _TAIL_SECONDS = 10.0
@@ -53,25 +55,6 @@ _MIN_SECRET = 8
 """Minimum length of a secret: shorter values are placeholders, and masking them would garble messages."""
 
 
-class EndpointOptions(TypedDict, total=False):
-    """Optional arguments of every model with an endpoint."""
-
-    api_key: str | None
-    """API key; by default the key in the environment, read at the first request. Custom servers may need no key."""
-    base_url: str | None
-    """Base URL of the endpoint; by default the URL in the environment, or else the URL of the provider."""
-    settings: ModelSettings | None
-    """Settings of the model."""
-    max_retries: int
-    """Maximum retries (2 by default) after status 408, 409, 429 or 5xx, a failed connection, or a stream that was cut
-    before its first delta."""
-    max_concurrency: int | None
-    """Maximum concurrent requests; further requests wait."""
-    price: Price | None
-    """Price for `Limits(money=)` and `result.cost`; by default the price in `prices.json`, which applies to the
-    endpoints of the providers only."""
-
-
 class EndpointModel(ABC):
     """A model with an endpoint of an official SDK; subclasses create the body and the reader of the reply.
 
@@ -83,10 +66,14 @@ class EndpointModel(ABC):
         UnknownOption: Names all unknown options.
     """
 
-    sdk: Sdk = OPENAI
+    sdk: ClassVar[Sdk] = OPENAI
     """The SDK."""
+    provider: Provider = PROVIDERS["openai"]
+    """The provider, whose environment variables contain the key and the base URL."""
     path: ClassVar[str]
     """Path of requests, relative to the base URL."""
+    models_path: ClassVar[str] = "/models"
+    """Path of the list of models."""
     noun: ClassVar[str] = "completion"
     """Noun for a reply in errors."""
     requests_usage: ClassVar[bool] = False
@@ -97,7 +84,7 @@ class EndpointModel(ABC):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         base_url: str | None = None,
         client: Any = None,
         settings: ModelSettings | None = None,
@@ -116,7 +103,7 @@ class EndpointModel(ABC):
         self._price = price
         self._max_retries = max_retries
         self._limit = ConcurrencyLimit(max_concurrency)
-        self._clients = Clients(self.sdk, model, api_key, base_url, client)
+        self._clients = Clients(self.sdk, self.provider, model, api_key, base_url, client)
         if settings is None:
             settings = NO_SETTINGS
         self._apply_settings(checked_settings(settings, f"model {model!r}: settings"))
@@ -246,6 +233,16 @@ class EndpointModel(ABC):
             return reply
         return restored_text.reply(reply)
 
+    async def served_models(self) -> tuple[str, ...]:
+        """Return the sorted names of the models that the endpoint serves.
+
+        Raises:
+            ModelError: As for `request`.
+        """
+        check_real_models(self)
+        headers = self.settings.headers
+        return await served_models(self._clients, self._target(), self.models_path, headers, self._timeout)
+
     async def _send(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
         """Send a body that was not created from a composition, and return the reader with the reply."""
         check_real_models(self)
@@ -368,7 +365,7 @@ class EndpointModel(ABC):
             self.path,
             **content,
             cast_to=Response,
-            options=self._clients.options(self._timeout, dict(self.settings.headers)),
+            options=await self._clients.options(self._timeout, self.settings.headers),
             stream=True,
         )
 
@@ -387,7 +384,7 @@ class EndpointModel(ABC):
             model=self.name,
             host=self.host,
             noun=self.noun,
-            key_name=self.sdk.key,
+            key_name=self.provider.key_variable,
             address_hint=f"{self._clients.address} ends where {self.path} begins",
             advice=advice,
             secrets=self._secrets(),
@@ -413,7 +410,7 @@ class EndpointModel(ABC):
             raise model_error from error
 
     def _secrets(self) -> tuple[str, ...]:
-        values = [self._clients.key, *self.settings.secrets]
+        values = [*self._clients.keys, *self.settings.secrets]
         secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
         return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
 
@@ -426,7 +423,7 @@ class EndpointModel(ABC):
         if self._clients.contains_secret or self.settings.secrets:
             raise TypeError(
                 f"{self!r} cannot be pickled or copied, because it contains a key, a client, headers or a password: "
-                f"create the model in the other process, with the key in {self.sdk.key}"
+                f"create the model in the other process, with the key in {self.provider.key_variable}"
             )
         # `PerLoop` leaves its connections out itself.
         return dict(vars(self))

@@ -7,6 +7,17 @@ from typing import Any
 
 __all__ = ["ErrorReply", "error_in"]
 
+_BASE_CODES = {
+    1002: "rate_limit_exceeded",
+    1004: "invalid_api_key",
+    1008: "insufficient_quota",
+    1026: "content_filter",
+    1027: "content_filter",
+    1039: "context_length_exceeded",
+    2013: "invalid_request_error",
+    2049: "invalid_api_key",
+}
+"""Codes of OpenAI by the codes of MiniMax (platform.minimax.io/docs/api-reference/errorcode)."""
 _KEYS_OF_REPLIES = frozenset(("choices", "content", "output", "type", "object", "usage"))
 
 
@@ -31,7 +42,7 @@ def error_in(document: object) -> ErrorReply | None:
         document = document[0]
     if not isinstance(document, dict):
         return None
-    for find in (_named_error, _error_of_choice, _typed_error, _bare_error):
+    for find in (_named_error, _error_of_choice, _base_error, _typed_error, _bare_error):
         if error := find(document):
             return _reply_of(error, document)
     return None
@@ -48,6 +59,16 @@ def _error_of_choice(document: dict[str, Any]) -> object:
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0].get("error")
     return None
+
+
+def _base_error(document: dict[str, Any]) -> object:
+    """Find `{"base_resp": {"status_code": ...}}`, as MiniMax sends it with status 200; 0 is success."""
+    base = document.get("base_resp")
+    if not isinstance(base, dict) or not base.get("status_code"):
+        return None
+    code = base["status_code"]
+    explanation = base.get("status_msg") or f"the endpoint failed with the code {code}"
+    return {"code": _BASE_CODES.get(code, "server_error"), "message": explanation}
 
 
 def _typed_error(document: dict[str, Any]) -> object:

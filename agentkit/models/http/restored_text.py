@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.models.model import Delta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelReplyCut, ModelReplyError
+from agentkit.models.providers import provider_at
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking, token_marks
 from agentkit_prompts.chat_templates.tokens_of_models import all_tokens, tokens_of_model
 from agentkit_prompts.composition.marked_content import has_brackets, marked_content
@@ -20,17 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RestoredText", "guarded"]
 
-_PROVIDERS = ("openai.com", "azure.com", "anthropic.com", "googleapis.com", "deepseek.com")
-"""Ends of the hosts of the providers, which read control tokens in messages as text."""
-
 
 def guarded(composition: Composition, model: str, host: str) -> tuple[Composition, RestoredText | None]:
     """Return a composition with marks in the control tokens of its untrusted text, and the restorer of its reply.
 
     A server that applies a chat template to messages, such as a local server, reads a token in a message as a token.
     """
-    name = host.partition(":")[0]
-    if any(name == end or name.endswith(f".{end}") for end in _PROVIDERS):
+    provider = provider_at(host)
+    if provider is not None and provider.writes_template(model):
         return composition, None
     control_tokens = tokens_of_model(model)
     if control_tokens is None:

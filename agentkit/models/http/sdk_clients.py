@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -11,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.models.http.key_function import ApiKey, KeyFunction
 from agentkit.models.http.reply_body import bounded
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
+from agentkit.models.provider import Provider
+from agentkit.models.provider_addresses import host_of
 from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.system.cut_handshakes import CutHandshake
@@ -32,30 +34,17 @@ _CONNECT_SECONDS = 5.0
 
 
 class Sdk(NamedTuple):
-    """An official SDK and its environment variables."""
+    """An official SDK."""
 
     module: str
     client: str
     """Name of its client class."""
-    key: str
-    """Environment variable of the key."""
-    url: str
-    """Environment variable of the base URL; empty if there is only the official base URL."""
-    official: str
-    """The official base URL."""
-    headers: Mapping[str, str] = {"authorization": "Bearer KEY"}
+    headers: Mapping[str, str]
     """Headers of requests, with `KEY` instead of the key."""
 
 
-OPENAI = Sdk("openai", "AsyncOpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")
-ANTHROPIC = Sdk(
-    "anthropic",
-    "AsyncAnthropic",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "https://api.anthropic.com",
-    {"x-api-key": "KEY", "anthropic-version": "2023-06-01"},
-)
+OPENAI = Sdk("openai", "AsyncOpenAI", {"Authorization": "Bearer KEY"})
+ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", {"X-Api-Key": "KEY", "anthropic-version": "2023-06-01"})
 
 
 class Clients:
@@ -65,12 +54,17 @@ class Clients:
         ModelRequestError: `base_url` is not an http address.
     """
 
-    def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, custom: Any) -> None:
+    def __init__(
+        self, sdk: Sdk, provider: Provider, model: str, api_key: ApiKey | None, base_url: str | None, custom: Any
+    ) -> None:
+        key = api_key
+        if callable(key):
+            key = None
         check_types(
             AgentDefinitionError,
             "model",
             model=(model, str, "the name of a model"),
-            api_key=(api_key, (str, type(None)), "text"),
+            api_key=(key, (str, type(None)), "text, or a function that returns a key"),
             base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
         )
         if custom is not None and (
@@ -84,8 +78,12 @@ class Clients:
         self.sdk = sdk
         self.custom = custom
         """Client that the caller has passed, if any."""
+        self._provider = provider
         self._model = model
-        self._api_key = api_key
+        self._api_key = key
+        self._token: KeyFunction | None = None
+        if callable(api_key):
+            self._token = KeyFunction(api_key, model)
         self._base_url = base_url
         self.requests_usage = True
         """True until the server has refused to send the usage of streams, as older servers do."""
@@ -120,38 +118,40 @@ class Clients:
 
     @property
     def is_official(self) -> bool:
-        """True if the base URL is the official base URL of the SDK."""
-        return self.host == host_of(self.sdk.official)
+        """True if the requests go to a host of the provider."""
+        return self._provider.has_host(self.host)
 
     @property
-    def key(self) -> str:
-        """The key of the requests; empty without a key."""
-        key = self._api_key or os.environ.get(self.sdk.key)
+    def keys(self) -> tuple[str, ...]:
+        """The key of the requests, or the latest keys of a function; empty without a key."""
         if self.custom is not None:
-            key = self.custom.api_key
-        # The key of a custom client may be a function.
-        if isinstance(key, str):
-            return key.strip()
-        return ""
+            # The key of a custom client may be a function.
+            return (self.custom.api_key.strip(),) if isinstance(self.custom.api_key, str) else ()
+        if self._token is not None:
+            return self._token.latest
+        return (self._key,)
+
+    @property
+    def _key(self) -> str:
+        return (self._api_key or "").strip() or self._provider.key
 
     @property
     def contains_secret(self) -> bool:
         """True if the arguments contain a key, a client or a password."""
-        return bool(self._api_key) or self.custom is not None or "@" in (self._base_url or "")
+        has_key = bool(self._api_key) or self._token is not None
+        return has_key or self.custom is not None or "@" in (self._base_url or "")
 
     @property
     def address(self) -> str:
         """Names of the argument and the environment variable of the base URL, for errors."""
-        if self.sdk.url:
-            return f"base_url ({self.sdk.url})"
-        return "base_url"
+        return f"base_url ({self._provider.address_variable})"
 
     @property
     def _address_name(self) -> str:
         """The argument or the environment variable that contains the base URL."""
         if self._base_url is not None:
             return "base_url"
-        return self.sdk.url
+        return self._provider.address_variable
 
     async def client(self) -> Any:
         """Return the client of the running event loop: connections cannot move between loops."""
@@ -163,16 +163,25 @@ class Clients:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
 
-    def options(self, seconds: float, headers: dict[str, str]) -> dict[str, Any]:
-        """Return the options of one request, without retries by the SDK."""
+    async def options(self, seconds: float, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the options of one request, without retries by the SDK.
+
+        Raises:
+            ModelAuthError: The function of the key fails, or returns no key.
+        """
         from httpx2 import Timeout
+
+        if self._token is not None and self.custom is None:
+            key = self._checked_key(await self._token.key())
+            of_key = {name: value.replace("KEY", key) for name, value in self.sdk.headers.items() if "KEY" in value}
+            headers = {**of_key, **headers}
 
         options: dict[str, Any] = {
             "timeout": Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
             "max_retries": 0,
         }
         if headers:
-            options["headers"] = headers
+            options["headers"] = dict(headers)
         return options
 
     def _new(self) -> Any:
@@ -186,10 +195,11 @@ class Clients:
                 model=self._model,
                 name=sdk.module,
             ) from error
+        key = self._sent_key()
         address = BareAddress.of(self._checked_url(self._endpoint()))
         return client_class(
             # The SDK must not retry: only the model knows if deltas were sent before an error.
-            api_key=self._sent_key(),
+            api_key=key,
             base_url=address.url,
             max_retries=0,
             http_client=AsyncClient(
@@ -203,34 +213,55 @@ class Clients:
         )
 
     def _endpoint(self) -> str:
-        from_environment = None
-        if self.sdk.url:
-            from_environment = os.environ.get(self.sdk.url)
-        return self._base_url or from_environment or self.sdk.official
+        return self._provider.base_url(self._base_url)
 
     def _sent_key(self) -> str:
-        sdk = self.sdk
-        key = (self._api_key or os.environ.get(sdk.key) or "").strip()
-        if not key and self._endpoint() == sdk.official:
-            url_name = "base_url="
-            if sdk.url:
-                url_name = f"{sdk.url} (base_url=)"
-            raise ModelAuthError(
-                f"the API key is missing: set {sdk.key} (or pass api_key=), or set {url_name} to the address of a "
-                "server that needs no key",
+        """Return the key, or a placeholder for a server that needs no key.
+
+        Raises:
+            ModelAuthError: The key is missing or invalid.
+            ModelRequestError: A part of the address is missing.
+        """
+        provider = self._provider
+        key = ""
+        # A function is called for each request.
+        if self._token is None:
+            key = self._key
+        endpoint = self._endpoint()
+        is_missing = not key and self._token is None and provider.requires_key(endpoint)
+        if not endpoint and (variable := provider.invalid_variable):
+            raise ModelRequestError(
+                f"{variable} is a part of the address of the provider: expected letters, digits, '-', '.' and ':'",
                 model=self._model,
-                host=self.host,
-                name=sdk.key,
+                name=variable,
             )
+        if not endpoint:
+            variables = provider.missing_variables
+            problem = f"the address is missing: set {' and '.join(variables)} (or pass base_url=)"
+            if is_missing:
+                raise self._key_error(
+                    f"{problem}, and {' or '.join(provider.keys)} (or pass api_key=)", provider.keys[0]
+                )
+            raise ModelRequestError(problem, model=self._model, name=variables[0].partition(" ")[0])
+        if is_missing:
+            raise self._key_error(
+                f"the API key is missing: set {' or '.join(provider.keys)} (or pass api_key=), or set "
+                f"{provider.addresses[0]} (base_url=) to the address of a server that needs no key",
+                provider.keys[0],
+            )
+        return self._checked_key(key) or _NO_KEY
+
+    def _checked_key(self, key: str) -> str:
         if not _KEY.fullmatch(key):
-            raise ModelAuthError(
-                f"the API key ({sdk.key} or api_key=) contains a space, a line break or a character beyond ASCII, "
-                "which is invalid in a header: copy the key again",
-                model=self._model,
-                host=self.host,
-                name="api_key",
+            raise self._key_error(
+                f"the API key ({self._provider.key_variable} or api_key=) contains a space, a line break or a "
+                "character beyond ASCII, which is invalid in a header: copy the key again",
+                "api_key",
             )
-        return key or _NO_KEY
+        return key
+
+    def _key_error(self, problem: str, name: str) -> ModelAuthError:
+        return ModelAuthError(problem, model=self._model, host=self.host, name=name)
 
     def _checked_url(self, url: str) -> str:
         if not _is_http_url(url):
@@ -275,19 +306,3 @@ def _certificates() -> SSLContext:
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
-
-
-def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials, path, query and fragment; empty if it is invalid."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        # An incomplete IPv6 address, or a port that is not a number.
-        return ""
-    host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    if port is None:
-        return host
-    return f"{host}:{port}"

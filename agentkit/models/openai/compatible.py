@@ -1,64 +1,57 @@
-"""Models of Gemini and DeepSeek with their variants of chat completions."""
+"""`CompatibleModel`: a model of the chat-completions endpoint of a provider that is a row of `PROVIDERS`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Unpack
 
-from agentkit.models.abilities import OutputMode
-from agentkit.models.http.sdk_clients import Sdk
+from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.openai.openai_chat import OpenAIModel
-from agentkit.models.settings import Fields, ModelSettings, set_per_request
+from agentkit.models.provider import Provider
+from agentkit.models.settings import Fields, ModelSettings, merged_body
 
-__all__ = ["DeepSeekModel", "GeminiModel"]
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
-_COMMON: Fields = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "max_tokens": "max_tokens",
-    "stop": "stop",
-    "tool_choice": set_per_request,
-}
+    from agentkit_prompts.context.wire.write_openai_chat import Required
+
+__all__ = ["CompatibleModel"]
 
 
-def _budget(value: int) -> Mapping[str, Any]:
-    return {"extra_body": {"google": {"thinking_config": {"thinking_budget": value}}}}
+class CompatibleModel(OpenAIModel):
+    """A model of the chat-completions endpoint of a provider, such as `model("groq:llama-3.3-70b-versatile")`.
 
-
-def _deepseek_effort(value: str) -> Mapping[str, Any]:
-    if value == "none":
-        return {"thinking": {"type": "disabled"}}
-    return {"reasoning_effort": value}
-
-
-class GeminiModel(OpenAIModel):
-    """A model of Gemini, at its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
-
-    Thought signatures are sent back with their tool calls. Tool calls of other models have no signature and are sent
-    with the placeholder that Google documents.
+    `provider` determines the address, the environment variables, the settings and the differences of the endpoint, also
+    with another base URL, such as a proxy.
     """
 
-    sdk = Sdk("openai", "AsyncOpenAI", "GEMINI_API_KEY", "", "https://generativelanguage.googleapis.com/v1beta/openai")
-    required = "thought_signature"
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        **options: Unpack[EndpointOptions],
+    ) -> None:
+        self.provider = provider
+        self.output_modes = provider.output_modes
+        super().__init__(model, client=client, **options)
+        self._clients.requests_usage = provider.requests_usage
+
+    def __repr__(self) -> str:
+        return f"model({f'{self.provider.name}:{self.name}'!r}, host={self.host!r})"
 
     def _fields(self) -> Fields:
-        return {**_COMMON, "effort": "reasoning_effort", "thinking_tokens": _budget}
+        return self.provider.fields
 
     def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
-        if settings.effort is not None and settings.thinking_tokens is not None:
-            yield "effort: it cannot be combined with thinking_tokens: remove one of them"
+        names = [name for name in self.provider.exclusive if getattr(settings, name) is not None]
+        if len(names) > 1:
+            yield f"{names[0]}: it cannot be combined with {names[1]}: remove one of them"
 
+    def _required(self) -> Required | None:
+        return self.provider.required
 
-class DeepSeekModel(OpenAIModel):
-    """A model of DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
-
-    The thinking of the model is sent back as `reasoning_content`, which the endpoint requires in every reply. A reply
-    of another model is sent with an empty `reasoning_content`.
-    """
-
-    sdk = Sdk("openai", "AsyncOpenAI", "DEEPSEEK_API_KEY", "", "https://api.deepseek.com")
-    required = "reasoning_content"
-    output_modes: tuple[OutputMode, ...] = ("tool", "prompted")
-
-    def _fields(self) -> Fields:
-        return {**_COMMON, "effort": _deepseek_effort}
+    def _apply_settings(self, settings: ModelSettings) -> None:
+        super()._apply_settings(settings)
+        self._settings_body = merged_body(self.provider.body, self._settings_body, keep_none=True)

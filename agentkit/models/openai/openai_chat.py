@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.model_errors import ModelRequestError
-from agentkit.models.openai.openai_models import openai_rules, refused_settings
-from agentkit.models.settings import Fields, ModelSettings, set_per_request
+from agentkit.models.openai.openai_models import OpenAIRules, openai_rules, refused_settings
+from agentkit.models.provider_settings import OF_OTHERS
+from agentkit.models.providers import provider_at
+from agentkit.models.settings import Fields, ModelSettings
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_chat import Required
 
@@ -19,27 +22,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OpenAIModel"]
-
-_FIELDS: Fields = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop": "stop",
-    "seed": "seed",
-    "effort": "reasoning_effort",
-    "tool_choice": set_per_request,
-    "parallel_tool_calls": set_per_request,
-    "prompt_cache_key": "prompt_cache_key",
-    "service_tier": "service_tier",
-}
-# OpenAI's reasoning models refuse the old name of the token limit, other servers do not know the new name.
-_OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
-_OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
-
-_REQUIRED: Mapping[str, Required] = {
-    "generativelanguage.googleapis.com": "thought_signature",
-    "api.deepseek.com": "reasoning_content",
-}
-"""Fields that endpoints require also in replies of other models, by host."""
 
 
 class OpenAIModel(EndpointModel):
@@ -60,25 +42,36 @@ class OpenAIModel(EndpointModel):
     path = "/chat/completions"
     noun = "chat completion"
     requests_usage = True
-    required: Required | None = None
-    """Field that the endpoint requires also in replies of other models."""
 
     def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
         super().__init__(model, client=client, **options)
 
     def _fields(self) -> Fields:
         if self._clients.is_official:
-            return _OF_OPENAI
-        return _OF_OTHERS
+            return self.provider.fields
+        return OF_OTHERS
+
+    @property
+    def _rules(self) -> OpenAIRules | None:
+        """The rules of a model of OpenAI; None for another endpoint, or an unknown model."""
+        if self.provider.name != "openai" or not self._clients.is_official:
+            return None
+        return openai_rules(self.name)
 
     def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
-        if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
+        if (rules := self._rules) is not None:
             yield from refused_settings(settings, rules, is_chat=True)
+
+    def _required(self) -> Required | None:
+        """Return the entry that the endpoint requires also in messages of other models."""
+        at_host = provider_at(self.host)
+        if at_host is None:
+            return None
+        return at_host.required
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         self._check_calls(composition)
-        required = self.required or _REQUIRED.get(self.host)
-        body = {"model": self.name, **composition.to_openai(self.host, model=self.name, required=required)}
+        body = {"model": self.name, **composition.to_openai(self.host, model=self.name, required=self._required())}
         choice = self._tool_choice(composition)
         if choice in ("auto", "none", "required"):
             body["tool_choice"] = choice
@@ -94,7 +87,8 @@ class OpenAIModel(EndpointModel):
         Raises:
             ModelRequestError: Names the model class that supports tool calls.
         """
-        if not composition.tools or not self._clients.is_official or (rules := openai_rules(self.name)) is None:
+        rules = self._rules
+        if not composition.tools or rules is None:
             return
         support = rules.chat
         if support == "no calls" or (support == "calls without effort" and self.settings.effort != "none"):

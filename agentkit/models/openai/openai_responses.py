@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
 from agentkit.models.openai.responses_reader import ResponsesReader
+from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import Fields, ModelSettings, set_per_request
 from agentkit_prompts.context.wire.owner import Owner
 
@@ -46,6 +48,7 @@ class OpenAIResponsesModel(EndpointModel):
         AgentDefinitionError: Names every setting that the API, or the model of OpenAI, does not support.
     """
 
+    provider = PROVIDERS["responses"]
     path = "/responses"
     noun = "response"
 

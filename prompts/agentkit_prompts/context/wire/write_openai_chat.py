@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
@@ -44,9 +46,11 @@ def openai_message(message: Message) -> FrozenDict:
     return _message(message, _FORM)
 
 
-Required: TypeAlias = Literal["reasoning_content", "thought_signature"]
-"""Entry that an endpoint requires in every assistant message, also in messages of other models. DeepSeek requires the
-reasoning; Gemini requires a signature of the first tool call, and its own form of tools."""
+Required: TypeAlias = Literal["reasoning_content", "short_call_ids", "thought_signature"]
+"""Entry that an endpoint requires in messages, also in messages of other models. DeepSeek and Moonshot require the
+reasoning in every assistant message; Gemini requires a signature of the first tool call, and its own form of tools;
+Mistral requires ids of calls with nine letters and digits."""
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Signature that Google defines for a call of another model."""
 
@@ -72,7 +76,9 @@ def openai_writer(owner: Owner = _ANY_HOST, required: Required | None = None) ->
 
 
 def _completed(wire: FrozenDict, required: Required | None) -> FrozenDict:
-    """Return the wire form of a message; in an assistant message, add the required entry if it is missing."""
+    """Return the wire form of a message with the required entry."""
+    if required == "short_call_ids":
+        return _with_short_ids(wire)
     if required is None or wire["role"] != "assistant":
         return wire
     if required == "reasoning_content":
@@ -86,6 +92,23 @@ def _completed(wire: FrozenDict, required: Required | None) -> FrozenDict:
     google = FrozenDict(google=FrozenDict(thought_signature=_NO_SIGNATURE))
     first = FrozenDict({**calls[0], "extra_content": google})
     return FrozenDict({**wire, "tool_calls": FrozenList([first, *calls[1:]])})
+
+
+def _with_short_ids(wire: FrozenDict) -> FrozenDict:
+    """Return a message in which each id of a call has nine letters and digits; equal ids stay equal."""
+    if wire["role"] == "tool":
+        return FrozenDict({**wire, "tool_call_id": _short_id(wire["tool_call_id"])})
+    calls = wire.get("tool_calls")
+    if not calls:
+        return wire
+    short = FrozenList([FrozenDict({**call, "id": _short_id(call["id"])}) for call in calls])
+    return FrozenDict({**wire, "tool_calls": short})
+
+
+def _short_id(id_: str) -> str:
+    if _SHORT_ID.fullmatch(id_):
+        return id_
+    return hashlib.sha256(id_.encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:

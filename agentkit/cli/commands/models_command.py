@@ -1,0 +1,107 @@
+"""`agentkit models`: lists the providers of models and their environment variables."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from agentkit.cli.options import AsJson
+from agentkit.cli.screen import note, put, put_json, put_table
+from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.model_names import model
+from agentkit.models.provider import Provider
+from agentkit.models.provider_addresses import shown_address
+from agentkit.models.providers import PROVIDERS
+
+__all__ = ["models"]
+
+_ANY_MODEL = "any"
+"""Name of a model in a request that does not contain the model."""
+
+
+def models(
+    at: Annotated[
+        str | None, typer.Option(metavar="PROVIDER", help="List the models that the server of a provider offers.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the providers of models, their environment variables, and if a key is set.
+
+    Nothing is sent without --at.
+
+    Example: agentkit models
+    """
+    if at is not None:
+        _put_served(at, as_json=as_json)
+        return
+    if as_json:
+        put_json({"providers": [_form(row) for row in PROVIDERS.values()]})
+        return
+    put_table(
+        ("provider", "key", "variable of the key", "address"),
+        [(row.name, _state(row), _variables(row), _address(row)) for row in PROVIDERS.values()],
+    )
+
+
+def _put_served(provider: str, *, as_json: bool) -> None:
+    """Print the models at the server of a provider.
+
+    Raises:
+        AgentDefinitionError: The provider is unknown.
+        ModelError: The server cannot be reached, or refuses the request.
+    """
+    asked = model(f"{provider}:{_ANY_MODEL}") if provider != "offline" else model(provider)
+    names: tuple[str, ...] = ()
+    if isinstance(asked, EndpointModel):
+        names = asyncio.run(asked.served_models())
+    if as_json:
+        put_json({"models": [f"{provider}:{name}" for name in names]})
+        return
+    for name in names:
+        put(f"{provider}:{name}")
+    if not names:
+        note(f"the server of {provider} offers no model")
+
+
+def _has_endpoint(row: Provider) -> bool:
+    return row.model != "OfflineModel"
+
+
+def _state(row: Provider) -> str:
+    if not _has_endpoint(row):
+        return ""
+    if row.key:
+        return "set"
+    if row.requires_key(row.base_url()):
+        return "missing"
+    return "optional"
+
+
+def _variables(row: Provider) -> str:
+    if not _has_endpoint(row):
+        return ""
+    return row.key_variable if row.key else " or ".join(row.keys)
+
+
+def _address(row: Provider) -> str:
+    if not _has_endpoint(row):
+        return ""
+    url = row.base_url()
+    if not url:
+        return f"set {' and '.join(row.missing_variables)}"
+    return shown_address(url) or f"invalid: {row.address_variable}"
+
+
+def _form(row: Provider) -> dict[str, Any]:
+    if not _has_endpoint(row):
+        return {"name": row.name}
+    return {
+        "name": row.name,
+        "key": _state(row),
+        "key_variables": row.keys,
+        "address": shown_address(row.base_url()),
+        "address_variables": [*row.addresses, *(variable for part in row.parts for variable in part.variables)],
+        "docs": row.docs,
+    }
