@@ -18,7 +18,7 @@ from agentkit_prompts.templates.unseen_characters import UNSEEN, WORD_END
 
 __all__ = ["CALL", "MESSAGE", "LineHeads"]
 
-_SPACE = f"{UNSEEN}*"
+_SPACE = f"{UNSEEN}*+"
 _COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
 
 

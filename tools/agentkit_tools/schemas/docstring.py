@@ -35,7 +35,8 @@ _OTHERS = r"""(?P<returns> returns? | yields?) | (?P<remark> note | important | 
     | receives | raises | exceptions | warns | methods | functions"""
 _FIELDS = r"""(?P<parameters> param | parameter | arg | argument | key | keyword | var | ivar | cvar)
     | (?P<returns> returns?) | raises? | except | exception | type | rtype | vartype"""
-_NAME = r"(?:-[ ])? [\\*`]* \w+ `*"
+# The look-behinds start a name at its first character only: a search takes linear time.
+_NAME = r"(?:-[ ])? (?<![\\*`]) [\\*`]*+ (?<!\w) \w++ `*+"
 _NAMES = rf"(?P<names> {_NAME} (?:, [ ]? {_NAME})*)"
 _LINE = r"[ \t]* \n -{3,} [ \t]* $"
 _INDENTED = r"(?: \n (?!\S) .*)*"
@@ -50,7 +51,7 @@ _STYLES = (
     # Sphinx.
     _Style(
         rf"(?mx)^(?P<body> : (?:{_FIELDS}) \b [^:\n]* : .* (?: \n (?: [ \t]+ \S.* | (?!:) \S.* | (?=\n[ \t\n])) )* )",
-        rf"(?sx): [^:]*? (?P<names> {_NAME}) (?:=\w+)? : (?P<text> .*)",
+        rf"(?sx): [^:]*? (?P<names> {_NAME}) (?:=\w++)? : (?P<text> .*)",
         r"\A:.*?:",
     ),
     # Google.
@@ -70,7 +71,7 @@ _OPENS_ASIDE = rf"""(?imx)^(?:
     | (?P<directive> \.\. [ \t]+ (?: seealso:: | plot:: | todo:: | \[ [^\]\n]+ \]))
     | (?P<doctest> >>> [ \t])
     )"""
-_SECTION = r"(?m)^(?:\S[^\n]*\n[-=~^]{3,}[ \t]*$|:\w+[^\n:]*:|#+[ \t]+\S|\.\.[ \t]+rubric::)"
+_SECTION = r"(?m)^(?:\S[^\n]*\n[-=~^]{3,}[ \t]*$|:\w++[^\n:]*+:|#+[ \t]+\S|\.\.[ \t]+rubric::)"
 _ENDS_ASIDE = {"block": r"(?m)^\S", "directive": r"(?m)^\S", "doctest": r"(?m)^[ \t]*$"}
 _FOOTNOTE = r"[ \t]?\[[\w#*]{1,40}\]_(?!\w)"
 
