@@ -8,13 +8,13 @@ from typing import Any
 
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["begin_in_thread", "ended", "in_thread"]
+__all__ = ["begin_in_thread", "ended", "finish_in_thread", "in_thread"]
 
 _MAX_THREADS = 32
 _GRACE = 5.0
 """Seconds from a cancellation until a running call is abandoned."""
 _threads = Threads(_MAX_THREADS, "agentkit-store")
-begin_in_thread, in_thread = _threads.submit, _threads.run
+begin_in_thread, finish_in_thread, in_thread = _threads.submit, _threads.finish, _threads.run
 
 
 async def ended(future: Future[Any], *, is_last: bool = False) -> None:

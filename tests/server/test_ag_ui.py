@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,54 @@ def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_
         client.http.headers["Authorization"] = f"Bearer {ada}"
         assert PAID == [] and len(model.requests) == 1
         assert client.get("/runs").json()["runs"][0]["status"] == "waiting"
+
+
+def test_calls_of_one_run_are_decided_over_several_surfaces(tmp_path: Path) -> None:
+    PAID.clear()
+    made = [ToolCall(f"c{at}", "pay", f'{{"francs": {at}}}') for at in range(3)]
+    agent = Agent(ScriptedModel.repeat(calls(*made), "Paid."), tools=[pay], name="shop")
+    with served(agent, store=RunStore(tmp_path / "runs.db")) as client:
+        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        run = client.get("/runs").json()["runs"][0]["id"]
+        first = {"decisions": {"c0": {"approve": True, "arguments": {"francs": 9}}}}
+        assert client.post(f"/runs/{run}/decisions", first).status_code == 200
+        second = {"run": run, "decisions": {"c1": {"approve": False}}}
+        assert client.post("/inspector/api/decide", second).status_code == 200
+        assert sent(client, answering(waiting, *[{"approved": True}] * 3)).status_code == 422
+        assert texts(events(client, answering(waiting[2:], {"approved": True}))) == "Paid."
+        assert until(lambda: client.get(f"/runs/{run}").json()["status"] == "finished") and sorted(PAID) == [2, 9]
+
+
+@pytest.mark.parametrize("method", ["decide", "begin_attempt"])
+def test_a_run_that_a_client_leaves_while_it_answers_does_not_wait_for_ever(tmp_path: Path, method: str) -> None:
+    PAID.clear()
+    is_called, may_return = threading.Event(), threading.Event()
+
+    class SlowStore(RunStore):
+        pass
+
+    def slow(self: RunStore, *values: Any, **options: Any) -> Any:
+        result = getattr(RunStore, method)(self, *values, **options)
+        is_called.set()
+        assert may_return.wait(LONG)
+        return result
+
+    setattr(SlowStore, method, slow)
+    agent = Agent(
+        ScriptedModel.repeat(calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."), tools=[pay], name="shop"
+    )
+    with served(agent, store=SlowStore(tmp_path / "runs.db")) as client:
+        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        run = client.get("/runs").json()["runs"][0]["id"]
+        body = answering(waiting, {"approved": True}).model_dump_json(by_alias=True)
+        head = "POST /agents/shop/ag-ui HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", client.port)) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            assert is_called.wait(LONG)
+        time.sleep(0.2)  # the server notices that the client left
+        may_return.set()
+        # It is cancelled, or finished if the server notices too late that the client left.
+        assert until(lambda: client.get(f"/runs/{run}").json()["status"] in ("cancelled", "finished"))
 
 
 def test_a_run_behind_a_tool_of_the_front_end_waits_for_a_call_of_an_agent_inside() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
-from agentkit.errors import AgentDefinitionError, ApprovalError, OutputStopped, Paused
+from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
 from agentkit.ground.contained import contained
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
@@ -21,10 +21,8 @@ from agentkit.output.output_spec import OutputSpec
 from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal, tool_error_count
-from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
-from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.owner import Owner
 from agentkit.server.request_runs.answer_usage import answer_usage
 from agentkit.server.request_runs.client_tools import (
@@ -34,17 +32,18 @@ from agentkit.server.request_runs.client_tools import (
     with_client_tools,
     with_unique_ids,
 )
+from agentkit.server.request_runs.paused_run import PausedRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, output_form
 from agentkit.server.served_runs.public_errors import public_error
-from agentkit.server.server_errors import BadRequest, Conflict
+from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "PausedRun", "RequestAnswer", "RequestRun", "messages_of"]
+__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "RequestAnswer", "RequestRun", "messages_of"]
 
 OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
@@ -83,42 +82,6 @@ class AnswerForm(Protocol):
     def failure(self, state: str) -> Mapping[str, Any]:
         """Return the form of a run that failed or was cancelled as JSON data."""
         ...
-
-
-@dataclass(slots=True)
-class PausedRun:
-    """A paused run with the decisions of a request that resumes it."""
-
-    record: RunRecord
-    journal: Journal
-    decisions: Mapping[str, Decision]
-    """Decisions by the ids of the calls."""
-    store: RunStore
-    """The store of the run."""
-    worker: str | None
-    """Id of the worker of this server; see `Executor.worker`."""
-    attempt: Attempt | None = None
-    """The attempt that resumes the run, once it is claimed."""
-
-    async def claim(self) -> None:
-        """Store the decisions and start the attempt that resumes the run.
-
-        Raises:
-            Conflict: Another request resumed the run.
-        """
-        run_id = self.record.run_id
-        try:
-            await in_thread(self.store.decide, run_id, self.decisions)
-            self.attempt = await in_thread(self.store.begin_attempt, run_id, worker=self.worker)
-        except ApprovalError:
-            self.attempt = None
-        if self.attempt is None:
-            raise Conflict(f"the run {run_id} no longer waits for a decision", code="not_waiting")
-
-    def add_line(self, line: str) -> None:
-        """Store a line of the journal of the run."""
-        assert self.attempt is not None
-        self.store.add_lines(self.attempt, [(line, ())])
 
 
 async def messages_of(data: Any, name: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
@@ -224,7 +187,7 @@ class RequestRun:
             options["on_event"] = on_event
         # After the checks of the request: an invalid request must not use up the decisions of the run.
         if self.paused is not None:
-            await self.paused.claim()
+            await self._claim(self.paused)
         try:
             result = await contained(self._run(agent, options))
         except Paused as paused:
@@ -248,9 +211,18 @@ class RequestRun:
         reason = result.finish_reason
         return RequestAnswer(text, (), reason, self.usage, refusal=reason == "refusal", output=self._outcome["output"])
 
+    async def _claim(self, paused: PausedRun) -> None:
+        """Claim the paused run; the run ends if the client left in the meantime."""
+        try:
+            await paused.claim()
+        except asyncio.CancelledError as error:
+            if paused.attempt is not None:
+                self._fail(error)
+            raise
+
     async def _run(self, agent: Agent[Any, Any], options: dict[str, Any]) -> RunResult[Any]:
         if self.paused is not None:
-            return await agent.resume(self.paused.journal, **options)
+            return await agent.resume(self.paused.journal, approve=dict(self.paused.decisions), **options)
         return await agent.run(self._input(agent, options), run_id=self.run_id, **options)
 
     def _stopped_answer(self, stopped: OutputStopped) -> RequestAnswer:
@@ -370,8 +342,7 @@ class RequestRun:
         # A resumed run has the scope of its journal.
         if self.paused is not None:
             permissions = self.paused.record.permissions
-            decisions = dict(self.paused.decisions)
-            return {**options, "permissions": permissions, "approve": decisions, "journal": self.paused.add_line}
+            return {**options, "permissions": permissions, "journal": self.paused.add_line}
         options |= {"locale": self.locale, "tags": self.tags}
         return {**options, **ServedAgents.owner(agent, self.owner, self.run_id)}
 
