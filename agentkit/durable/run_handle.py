@@ -12,13 +12,14 @@ from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
 from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.run_request import RunRequest
-from agentkit.errors import Paused
+from agentkit.errors import ApprovalError, Paused
 from agentkit.run.engine.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
+from agentkit.runs.run_decisions import CallDecisions
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
 from agentkit_prompts.hints import Hinted
 
@@ -198,7 +199,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
 
     async def decide(self, decisions: Mapping[str, Decision] | Mapping[str | None, Decision], *, by: str = "") -> None:
         """Store all decisions or none. Keys are call ids, or None for all waiting calls. See `approve`."""
-        checked = {call: decision(answer, call or "all calls") for call, answer in decisions.items()}
+        checked = _checked(decisions)
         store = self._store
         await store.ask(lambda: store.rows.decide(self.run_id, checked, by, store.queue_leg))
 
@@ -227,6 +228,25 @@ class RunHandle(Generic[Output], metaclass=Hinted):
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"
+
+
+def _checked(decisions: object) -> CallDecisions:
+    """Return decisions by the ids of calls.
+
+    Raises:
+        ApprovalError: The value is not a mapping of call ids to decisions, or is empty.
+    """
+    values: Mapping[Any, Any] = {}
+    if isinstance(decisions, Mapping):
+        values = decisions
+    if not values or not all(isinstance(call, str | None) for call in values):
+        raise ApprovalError(
+            "decisions: expected decisions by the ids of calls, such as {'call_1': Approved()}, with None for all "
+            f"waiting calls, got {decisions!r:.80}; nothing was decided",
+            name="decisions",
+            value=type(decisions).__name__,
+        )
+    return {call: decision(answer, call or "all calls") for call, answer in values.items()}
 
 
 def entry_events(journal: Journal) -> Iterator[tuple[int, list[Event[Any]]]]:

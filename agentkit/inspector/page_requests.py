@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json, StrictInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
+from agentkit.ground.request_json import request_json
 from agentkit.runs.run_record import RunOrder, RunState, RunsWanted
 
 __all__ = [
@@ -21,6 +22,13 @@ __all__ = [
 ]
 
 Name = Annotated[str, Field(max_length=4_000)]
+
+
+def _parsed(value: object) -> object:
+    """Return the value of JSON text, and any other value unchanged; refuse a name that occurs twice in an object."""
+    if isinstance(value, str):
+        return request_json(value.encode("utf-8", "surrogatepass"))
+    return value
 
 
 class _Body(BaseModel):
@@ -139,7 +147,7 @@ class Decided(_Body):
 
     approve: bool
     reason: str = ""
-    arguments: Json[dict[str, Any]] | dict[str, Any] | None = None
+    arguments: Annotated[dict[str, Any] | None, BeforeValidator(_parsed)] = None
     """An object, or JSON text: a browser would round large numbers of an object."""
 
 

@@ -215,6 +215,8 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
         refused = command("approve", "refund-1", "x9")
         assert refused.exit_code == 1
         assert "unknown call 'x9'; waiting calls: 'r'" in refused.stderr
+        twice = command("approve", "refund-1", "r", "--arguments", '{"name": "Ada", "name": "Mallory"}')
+        assert twice.exit_code == 2 and "duplicate name 'name'" in " ".join(twice.stderr.split())
         assert command("deny", "refund-1", "r", "--reason", "too late", "--by", "ada").exit_code == 0
         assert "too late" in asyncio.run(end())
         shown = command("show", "refund-1").stdout

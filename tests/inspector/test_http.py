@@ -223,6 +223,12 @@ WRONG: list[Any] = [
     ("decide", {"run": "run-finished", "decisions": {"c1": {"approve": True}}}, 422, "does not wait"),
     ("decide", {"run": "run-waiting", "decisions": {"c9": {"approve": True}}}, 422, "no call waits"),
     ("decide", {"run": "run-waiting", "decisions": {"c2": {"approve": 1.5}}}, 422, "request"),
+    (
+        "decide",
+        {"run": "run-waiting", "decisions": {"c2": {"approve": True, "arguments": '{"a": 1, "\\u0061": 2}'}}},
+        422,
+        "duplicate name 'a'",
+    ),
 ]
 
 

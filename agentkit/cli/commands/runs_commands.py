@@ -18,6 +18,7 @@ from agentkit.cli.stored_run_case import imported_redact, stored_case_line
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs_facade import Runs
 from agentkit.durable.schedules import ScheduleInfo
+from agentkit.ground.request_json import request_json
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.parts.decisions import decision_data
 from agentkit.runs.run_record import RunRecord, WaitingCall
@@ -177,7 +178,7 @@ def approve(
     replacement = None
     if arguments is not None:
         try:
-            replacement = json.loads(arguments)
+            replacement = request_json(utf8(arguments).encode())
         except ValueError as error:
             raise typer.BadParameter(f"--arguments: not JSON: {error}") from error
         if not isinstance(replacement, dict):
