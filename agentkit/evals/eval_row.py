@@ -165,10 +165,11 @@ def _entries(rows: RowsFile | Iterable[object]) -> list[Any]:
 def _yaml_rows(path: Path) -> list[Any]:
     import yaml
 
+    from agentkit_prompts.strict_yaml import StrictLoader
     from agentkit_prompts.system.regular_files import read_regular_text
 
     try:
-        rows = yaml.safe_load(read_regular_text(path))
+        rows = yaml.load(read_regular_text(path), StrictLoader)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise RowsError([("rows", f"{path}: cannot be read: {error}")], path=str(path)) from error
     if not isinstance(rows, list):

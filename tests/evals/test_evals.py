@@ -215,10 +215,23 @@ def test_all_problems_of_rows_are_reported_before_anything_is_sent(tmp_path: Pat
     (tmp_path / "broken.yaml").write_text("- [")
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "map.yaml").write_text("input: x")
-    for name in ("broken.yaml", "empty.jsonl", "map.yaml", "missing.csv", "rows.txt"):
+    (tmp_path / "twice.yaml").write_text("- {input: pay 3, input: pay 900}")
+    # Thirty such lines describe a billion values.
+    (tmp_path / "shared.yaml").write_text("- {input: x, expected: {a: &a [1, 2], b: [*a, *a]}}")
+    (tmp_path / "endless.yaml").write_text("- {input: x, expected: &a [*a]}")
+    (tmp_path / "deep.yaml").write_text("- {input: x, expected: " + "[" * 900 + "]" * 900 + "}")
+    names = ("broken.yaml", "empty.jsonl", "map.yaml", "missing.csv", "rows.txt", "twice.yaml", "shared.yaml")
+    for name in (*names, "endless.yaml", "deep.yaml"):
         with pytest.raises(RowsError):
             print(name, evaluate_sync(agent, tmp_path / name, [exact]))
     assert not model.requests
+
+
+def test_words_and_dates_in_yaml_rows_are_text(tmp_path: Path) -> None:
+    (tmp_path / "rows.yaml").write_text("- {input: Is it open, expected: no}\n- {input: Which day, expected: 2026-11-28}\n")
+    agent = Agent(ScriptedModel(["no", "2026-11-28"]), "x")
+    report = evaluate_sync(agent, tmp_path / "rows.yaml", [exact], concurrency=1)
+    assert [outcome.scores["exact"].value for outcome in report.outcomes] == [1, 1]
 
 
 def test_invalid_arguments_are_refused_before_anything_is_sent() -> None:

@@ -11,6 +11,7 @@ from itertools import chain
 import yaml
 
 from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block, BlockKind
+from agentkit_prompts.strict_yaml import StrictLoader
 
 __all__ = ["text_blocks", "with_newlines"]
 
@@ -301,7 +302,7 @@ def _front_matter_title(text: str) -> str:
         if fence.strip() == "+++":
             fields: object = tomllib.loads(content)
         else:
-            fields = yaml.safe_load(content)
+            fields = yaml.load(content, StrictLoader)
     # Templates are often not valid YAML before they are filled.
     except (ValueError, RecursionError, yaml.YAMLError):
         match = _TITLE_LINE.search(content)
