@@ -228,7 +228,8 @@ def test_all_problems_of_rows_are_reported_before_anything_is_sent(tmp_path: Pat
 
 
 def test_words_and_dates_in_yaml_rows_are_text(tmp_path: Path) -> None:
-    (tmp_path / "rows.yaml").write_text("- {input: Is it open, expected: no}\n- {input: Which day, expected: 2026-11-28}\n")
+    rows = ("- {input: Is it open, expected: no}", "- {input: Which day, expected: 2026-11-28}")
+    (tmp_path / "rows.yaml").write_text("\n".join(rows))
     agent = Agent(ScriptedModel(["no", "2026-11-28"]), "x")
     report = evaluate_sync(agent, tmp_path / "rows.yaml", [exact], concurrency=1)
     assert [outcome.scores["exact"].value for outcome in report.outcomes] == [1, 1]
