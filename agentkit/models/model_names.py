@@ -34,6 +34,27 @@ _FAMILIES = {
 """Start of the name of a model, before the first hyphen -> its provider; other names are examples of `openai`."""
 
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("google", "google-gla", "google_genai", "googleai"), "gemini"),
+    **dict.fromkeys(("google-cloud", "google-vertex", "google_vertexai", "vertex_ai", "vertexai"), "vertex"),
+    **dict.fromkeys(("alibaba", "qwen"), "dashscope"),
+    **dict.fromkeys(("aws", "bedrock_converse", "bedrock-mantle"), "bedrock"),
+    **dict.fromkeys(("azure_openai", "azure-openai", "azure_ai"), "azure"),
+    **dict.fromkeys(("grok", "x-ai", "x_ai"), "xai"),
+    **dict.fromkeys(("hf", "huggingface_hub"), "huggingface"),
+    **dict.fromkeys(("kimi", "moonshotai"), "moonshot"),
+    **dict.fromkeys(("glm", "zhipu", "zhipuai"), "zai"),
+    "claude": "anthropic",
+    "hosted_vllm": "vllm",
+    "litellm_proxy": "litellm",
+    "llama.cpp": "llamacpp",
+    "lm_studio": "lmstudio",
+    "openai-chat": "openai",
+    "openai-responses": "responses",
+}
+"""Names of providers in other libraries."""
+
+
 def is_address(name: str) -> bool:
     """True if a name is the address of a server, followed by `#` and the model."""
     return name[:8].lower().startswith(_SCHEMES)
@@ -121,8 +142,11 @@ class ModelName(NamedTuple):
         if not colon:
             raise _no_provider(name)
         if provider not in PROVIDERS:
+            advice = nearest(provider, PROVIDERS)
+            if provider in _OTHER_NAMES:
+                advice = f"; use {_OTHER_NAMES[provider]!r}"
             raise AgentDefinitionError(
-                f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
+                f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{advice}",
                 name="provider",
                 value=provider,
             )

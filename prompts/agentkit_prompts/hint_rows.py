@@ -68,6 +68,25 @@ NAMES: Mapping[str, str] = {
     "Runner": "agentkit.Agent and its method run_sync",
     "ChatOpenAI": "agentkit.OpenAIModel",
     "ChatAnthropic": "agentkit.AnthropicModel",
+    **{
+        name: f"agentkit.model('{provider}:NAME')"
+        for provider, names in {
+            "azure": ("AzureChatOpenAI", "AzureOpenAI"),
+            "bedrock": ("BedrockConverseModel", "ChatBedrock", "ChatBedrockConverse"),
+            "cerebras": ("CerebrasModel", "ChatCerebras"),
+            "deepseek": ("ChatDeepSeek", "DeepSeekModel"),
+            "gemini": ("ChatGoogleGenerativeAI", "GeminiModel", "GoogleModel"),
+            "groq": ("ChatGroq", "GroqModel"),
+            "huggingface": ("ChatHuggingFace", "HuggingFaceModel"),
+            "litellm": ("ChatLiteLLM", "LitellmModel"),
+            "mistral": ("ChatMistralAI", "MistralModel"),
+            "ollama": ("ChatOllama", "OllamaModel"),
+            "openrouter": ("ChatOpenRouter", "OpenRouterModel"),
+            "vertex": ("ChatVertexAI",),
+            "xai": ("ChatXAI", "XaiModel"),
+        }.items()
+        for name in names
+    },
     "FakeModel": "agentkit.testing.ScriptedModel",
     "FunctionModel": "agentkit.testing.ScriptedModel",
     "TestModel": "agentkit.testing.ScriptedModel",

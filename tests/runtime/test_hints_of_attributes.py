@@ -14,7 +14,7 @@ from agentkit import (
     Agent,
     Memory,
     Message,
-    OpenAIModel,
+    ModelSettings,
     ScriptedModel,
     TextDelta,
     ToolCall,
@@ -22,6 +22,7 @@ from agentkit import (
     ToolStarted,
     tool,
 )
+from agentkit.errors import UnknownOption
 from agentkit.prompts import Conversation, Image, Layers, Template, TextPrompt, Url, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 from agentkit.testing import Delayed
@@ -135,10 +136,10 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         lambda: ScriptedModel([Delayed(1, "4")]),
     ),
     (
-        lambda: model("openai:gpt-5-mini", api_key="k"),
-        TypeError,
-        "OpenAIModel(name, api_key=...)",
-        lambda: OpenAIModel("gpt-5-mini", api_key="k"),
+        lambda: model("openai:gpt-4o", temperature=0),  # type: ignore[call-arg]
+        UnknownOption,
+        "settings=ModelSettings(temperature=...)",
+        lambda: model("openai:gpt-4o", settings=ModelSettings(temperature=0)),
     ),
 ]
 
