@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
@@ -27,6 +27,7 @@ from agentkit.evals.row_run import RowRun, usage_of
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
 from agentkit.evals.simulated_user import ModelUser, SimulatedUser, user_version
 from agentkit.evals.stored_run import StoredRun
+from agentkit.evals.worker_runs import WORKER_OPTIONS, WorkerRuns
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.model_evaluation.evaluation_run import first_error
@@ -35,14 +36,18 @@ from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
+from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit_prompts.errors import InContextError
+
+if TYPE_CHECKING:
+    from agentkit.durable.runs_facade import Runs
 
 __all__ = ["evaluate", "evaluate_sync"]
 
 _OPTIONS = RUN - {"journal", "run_id", "history", "session"}
 """Options of runs that an evaluation accepts: it sets the other options for each row."""
-_DEFINITION_ERRORS = (AgentDefinitionError, DepsMismatch)
-"""Errors of the agent and of the options, which all runs have in common."""
+_COMMON_ERRORS = (AgentDefinitionError, DepsMismatch, DatabaseUnavailable)
+"""Errors of the agent, the options and the database, which all runs have in common."""
 _ROWS_AT_A_TIME = 64
 """Number of runs of a worker after which other tasks can run, even if nothing waits."""
 
@@ -57,6 +62,7 @@ async def evaluate(
     rate: float | None = None,
     money: float | None = None,
     out: str | os.PathLike[str] | None = None,
+    database: Runs | str | None = None,
     simulated_user: SimulatedUser | None = None,
     batch: bool = False,
     progress: bool | OnProgress = False,
@@ -79,6 +85,10 @@ async def evaluate(
         out: File of JSON lines that stores the outcome of every finished run at once, and next to it a folder
             `NAME.runs` with a journal per run. A call with an existing file continues: stored outcomes are not run
             again, and a run that failed or was interrupted, such as by a kill, continues from its journal.
+        database: Database of durable runs, such as `sqlite:///runs.db`, whose workers execute the runs of the agent; or
+            the `Runs` to which the agent was added. It needs `out`: the evaluation continues after a kill of this
+            process or of a worker. The options are then `deps`, `scope`, `tenant`, `user` and `locale`. None to
+            execute the runs in this process.
         simulated_user: A `ModelUser`, a `ScriptedUser` or a function of the row and the results of its turns, which
             returns the next input of the user, or None at the end. The scores receive a `ConversationResult`. A row
             with a `script` follows its script. None: rows without a script have one turn.
@@ -95,9 +105,16 @@ async def evaluate(
         ScoresFailed: A score raised an exception or returned no number. The error contains the report.
         EvaluationStopped: The limit of money was reached. The error contains the report.
         ModelError: The provider refused a batch, or cannot be reached.
+        DatabaseUnavailable: The database does not respond.
     """
     functions = named_scores(scores)
-    check_options("evaluate", options, _OPTIONS)
+    check_options("evaluate", options, _OPTIONS if database is None else WORKER_OPTIONS)
+    if database is not None and out is None:
+        raise EvaluationError(
+            "database: the ids of the runs are in the file of the outcomes: pass out= too", name="out"
+        )
+    if database is not None and batch:
+        raise EvaluationError("batch: workers of database= send no batches: pass one of them", name="batch")
     for name, value in (("repeats", repeats), ("concurrency", concurrency)):
         if type(value) is not int or value < 1:
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
@@ -131,12 +148,26 @@ async def evaluate(
                 if simulated_user is not None:
                     conditions["simulated_user"] = user_version(simulated_user)
                 file = stack.enter_context(OutcomeFile(out, conditions))
+            workers = None
+            if database is not None:
+                workers = WorkerRuns(database, agent, options.get("deps"))
+                stack.callback(workers.close)
             listener = stack.enter_context(progress_listener(progress, len(valid_rows) * repeats))
             batch_model = None
             if batches is not None and file is not None:
                 batch_model = run_options["model"] = BatchModel(batches, file)
             evaluation = _Evaluation(
-                agent, valid_rows, functions, pace, money, file, listener, simulated_user, batch_model, run_options
+                agent,
+                valid_rows,
+                functions,
+                pace,
+                money,
+                file,
+                listener,
+                simulated_user,
+                batch_model,
+                run_options,
+                workers,
             )
             return await evaluation.report(repeats, concurrency)
     except InContextError as error:
@@ -164,6 +195,7 @@ class _Evaluation:
         user: The simulated user; None without one.
         batch_model: The model that sends the requests in batches; None without batches.
         options: Options of each run.
+        workers: Workers of a database that execute the runs; None to execute the runs in this process.
     """
 
     def __init__(
@@ -178,7 +210,9 @@ class _Evaluation:
         user: SimulatedUser | None,
         batch_model: BatchModel | None,
         options: Any,
+        workers: WorkerRuns | None,
     ) -> None:
+        self._workers = workers
         self._agent, self._rows, self._scores = agent, rows, scores
         self._positions = {name: number for number, name in enumerate(sorted(scores), 1)}
         self._pace, self._money, self._file, self._listener, self._options = pace, money, file, listener, options
@@ -209,7 +243,7 @@ class _Evaluation:
             async with asyncio.TaskGroup() as group:
                 for _ in workers:
                     group.create_task(self._work(waiting, total))
-        except* (EvaluationError, *_DEFINITION_ERRORS) as errors:
+        except* (EvaluationError, *_COMMON_ERRORS) as errors:
             # All workers fail for the same reason.
             raise first_error(errors) from None
         if self._batch_model is not None:
@@ -242,7 +276,9 @@ class _Evaluation:
     def _is_unsent(self, key: tuple[int, int], batch_model: BatchModel) -> bool:
         """True if the request of a run must be sent: its journal has no reply, and no batch contains it."""
         assert self._file is not None
-        return not batch_model.is_sent(_request_key(key)) and not self._file.run(key).journal.exists()
+        return (
+            not batch_model.is_sent(_request_key(key)) and not self._file.run(key, self._rows[key[0]]).journal.exists()
+        )
 
     async def _collect(self, unsent: Iterator[tuple[int, int]]) -> None:
         """Collect the requests of runs."""
@@ -255,7 +291,7 @@ class _Evaluation:
             run = RowRun(self._agent, self._rows[key[0]], None, options, lambda part: None, self._pace)
             try:
                 await run.result()
-            except _DEFINITION_ERRORS:
+            except _COMMON_ERRORS:
                 raise
             except Exception:
                 # The request was collected, or the run fails again when its outcome is created.
@@ -284,20 +320,28 @@ class _Evaluation:
         row = self._rows[number]
         result: RunResult[Any] | None = None
         output, error_text = None, ""
-        run = RowRun(self._agent, row, self._user, self._options, lambda part: self._stored_run(key, part), self._pace)
+        run = RowRun(
+            self._agent,
+            row,
+            self._user,
+            self._options,
+            lambda part: self._stored_run(key, part),
+            self._pace,
+            self._workers,
+        )
         if self._batch_model is not None:
             request_key.set(_request_key(key))
         try:
             result = await run.result()
             output = json_of(result.output)
-        except _DEFINITION_ERRORS:
+        except _COMMON_ERRORS:
             raise
         except Exception as error:
             # Any error of the run is an outcome: one failing row does not stop the others.
             error_text = f"{type(error).__name__}: {error}"
             if self._batch_model is not None and self._file is not None:
                 # The next call sends the request again.
-                self._file.run(key).journal.unlink(missing_ok=True)
+                self._file.run(key, self._rows[key[0]]).journal.unlink(missing_ok=True)
         scoring = _Scoring(row, key, {}, run.overhead)
         earlier = self._unscored.get(key)
         if earlier is not None:
@@ -329,7 +373,7 @@ class _Evaluation:
         """Return the id and the journal of a run; None without a file."""
         if self._file is None:
             return None
-        return self._file.run(key, part)
+        return self._file.run(key, self._rows[key[0]], part)
 
     async def _add_score(self, name: str, function: ScoreFunction, result: RunResult[Any], scoring: _Scoring) -> None:
         """Add the value of a score, or the problem of a score that has no value."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic_core import from_json
+
 from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.evaluation_report import EvaluationReport
@@ -91,15 +93,16 @@ class OutcomeFile:
         self._file.write(as_json(line))
         self._file.answers[_BATCH_ROW, batch.number] = line
 
-    def run(self, key: Key, part: str = "") -> StoredRun:
+    def run(self, key: Key, row: EvalRow, part: str = "") -> StoredRun:
         """Return the id and the journal of a run.
 
         Args:
-            key: Row and repeat.
+            key: Numbers of the row and of the repeat.
+            row: The row.
             part: Part of the outcome that the run contributes, such as a score; empty for the run of the agent.
         """
         # The id is the same after a restart, so that idempotency keys are the same too.
-        text = f"{self._salt}\0{key[0]}\0{key[1]}"
+        text = f"{self._salt}\0{key[0]}\0{key[1]}\0{_digest(row)}"
         if part:
             text += f"\0{part}"
         run_id = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -113,14 +116,20 @@ class OutcomeFile:
         """
         line = self._file.answers.get(key)
         if line is None:
+            run = self.run(key, row)
+            if run.has_journal and _run_id(run.journal) not in (run.run_id, ""):
+                raise self._changed_row_error(row)
             return None
         if line.get("digest") != _digest(row):
-            raise EvaluationError(
-                f"{self.path}: row {row.id!r:.60} was changed since its run: pass another out=, or restore the row",
-                path=str(self.path),
-                name="rows",
-            )
+            raise self._changed_row_error(row)
         return _outcome(line, row, self.path)
+
+    def _changed_row_error(self, row: EvalRow) -> EvaluationError:
+        return EvaluationError(
+            f"{self.path}: row {row.id!r:.60} was changed since its run: pass another out=, or restore the row",
+            path=str(self.path),
+            name="rows",
+        )
 
     def store(self, key: Key, outcome: Outcome) -> None:
         """Write an outcome, which survives a kill of this process."""
@@ -214,6 +223,15 @@ def _turns(folder: Path, key: Key) -> Iterator[Path]:
         if not path.exists():
             return
         yield path
+
+
+def _run_id(journal: Path) -> str:
+    """Return the id of the run of a journal; empty if the first line was cut short."""
+    with journal.open("rb") as file:
+        line = file.readline()
+    if not line.endswith(b"\n"):
+        return ""
+    return str(from_json(line).get("run_id", ""))
 
 
 def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Outcome:

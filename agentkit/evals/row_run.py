@@ -13,6 +13,7 @@ from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import SimulatedUserError
 from agentkit.evals.simulated_user import ModelUser, ScriptedUser, SimulatedUser
 from agentkit.evals.stored_run import StoredRun, run_or_resume
+from agentkit.evals.worker_runs import WorkerRuns
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_result import RunResult
@@ -33,6 +34,7 @@ class RowRun:
         options: Options of each run.
         stored: Function that returns the id and the journal of a part of the row; None for runs that are not stored.
         pace: Limit of the runs that start per second.
+        workers: Workers of a database that execute the runs; None to execute the runs in this process.
 
     Attributes:
         usage: Usage of all turns, also of a turn that failed.
@@ -50,7 +52,9 @@ class RowRun:
         options: Mapping[str, Any],
         stored: Callable[[str], StoredRun | None],
         pace: RequestPace,
+        workers: WorkerRuns | None = None,
     ) -> None:
+        self._workers = workers
         self._agent, self._row, self._stored, self._pace = agent, row, stored, pace
         self._user = user
         if row.script:
@@ -91,6 +95,9 @@ class RowRun:
         start = time.perf_counter()
         stored = self._stored(part)
         try:
+            if self._workers is not None and stored is not None and not stored.has_journal:
+                await self._workers.run(user_input, stored, self._options)
+            # A run of workers is finished: only its journal is read.
             result = await run_or_resume(self._agent, user_input, stored, self._options)
         except Exception as error:
             self.usage += usage_of(error)

@@ -21,6 +21,11 @@ class StoredRun(NamedTuple):
     """Id of the run: the same after a restart."""
     journal: Path
 
+    @property
+    def has_journal(self) -> bool:
+        """True if the journal has at least one line."""
+        return self.journal.exists() and self.journal.stat().st_size > 0
+
 
 async def run_or_resume(
     agent: Agent[Any, Output], user_input: Any, stored: StoredRun | None, options: dict[str, Any]
@@ -36,7 +41,7 @@ async def run_or_resume(
     if stored is None:
         return await agent.run(user_input, **options)
     journal = stored.journal
-    if journal.exists() and journal.stat().st_size:
+    if stored.has_journal:
         # The journal contains the other options, such as the user.
         resume_options: Any = {name: value for name, value in options.items() if name in RESUME}
         return await agent.resume(journal, **resume_options, journal=journal)

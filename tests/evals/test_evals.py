@@ -309,6 +309,8 @@ def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path)
         evaluate_sync(agent, rows, [exact], out=out, concurrency=1)
     with out.open("ab") as file:
         file.write(b'{"row": 9, "pa')  # a line that a kill cut
+    with pytest.raises(EvaluationError):
+        evaluate_sync(agent, [*rows[:2], {**rows[2], "input": "other"}, rows[3]], [exact], out=out)
     kill = False
     report = evaluate_sync(agent, rows, [exact], out=out, concurrency=1)
     assert report.reused == 2 and report.summary("exact").interval.mean == 1

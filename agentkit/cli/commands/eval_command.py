@@ -172,6 +172,13 @@ def eval(
             "before-0.02. With --judge: agreement, kappa or weighted_kappa. Repeatable.",
         ),
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="With --agent and --out: database whose workers execute the runs: `agentkit worker --agent --url`.",
+        ),
+    ] = None,
     before: Annotated[
         Path | None,
         typer.Option(
@@ -199,6 +206,7 @@ def eval(
         "user-model": user_model,
         "before": before,
         "batch": batch or None,
+        "database": database,
         "junit": junit,
         "markdown": markdown,
         "tenant": tenant,
@@ -242,6 +250,7 @@ def eval(
                 "rate": rate,
                 "money": money,
                 "out": out,
+                "database": database and utf8(database),
                 "simulated_user": user,
                 "batch": batch,
             },
