@@ -20,6 +20,7 @@ from agentkit.models.http.restored_text import RestoredText
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.chat_templates.generation import KnownSpans
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.guard.token_marks import token_marks
 from agentkit_prompts.chat_templates.normalise import template_message
@@ -132,6 +133,7 @@ class CompletionModel(EndpointModel):
         """Tokenizer of the model; None if prompts are sent as text."""
         if tokenizer is not None:
             self.tokenizer = IdTokenizer(tokenizer)
+        self._known_spans = KnownSpans()
         super().__init__(model, client=client, **options)
 
     @cached_property
@@ -197,7 +199,12 @@ class CompletionModel(EndpointModel):
     def prompt_ids(self, composition: Composition, tokenizer: IdTokenizer) -> list[int]:
         """Return the token ids of a composition that is `fitted`. Raises the errors of `Composition.to_sample`."""
         return prompt_ids(
-            composition, self.chat_template, tokenizer, control_tokens=self.control_tokens, **self.template_kwargs
+            composition,
+            self.chat_template,
+            tokenizer,
+            control_tokens=self.control_tokens,
+            known_spans=self._known_spans,
+            **self.template_kwargs,
         )
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:

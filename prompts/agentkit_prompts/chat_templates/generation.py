@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from inspect import signature
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from agentkit_prompts.chat_templates.guard.tainted_text import unused
 from agentkit_prompts.errors import ChatTemplateError, Problem
@@ -15,10 +16,12 @@ from agentkit_prompts.errors import ChatTemplateError, Problem
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
-__all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
+__all__ = ["KnownSpans", "Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
 
 Spans: TypeAlias = list[tuple[int, int]]
 """Start and end, in characters, of each text of the assistant."""
+_MAX_TEXTS = 32
+"""Maximum number of texts whose spans are known: the runs of a model that can be in progress."""
 _Messages: TypeAlias = Sequence[Mapping[str, Any]]
 _Draw: TypeAlias = Callable[[_Messages, bool], str]
 
@@ -77,21 +80,28 @@ def spans_of(
     template: ChatTemplate,
     messages: _Messages,
     tools: Sequence[Mapping[str, Any]] | None = None,
+    known_spans: KnownSpans | None = None,
     **kwargs: Any,
 ) -> tuple[str, Spans]:
     """Return the text of a finished conversation in any chat template, and the spans of the assistant.
 
     A template can define `spans(messages, tools, **kwargs)`. For other templates, the text before and after each reply
-    is rendered.
+    is rendered, except for replies in `known_spans`.
 
     Raises:
         ChatTemplateError: The template refuses the conversation, or the spans are unknown.
     """
     own = getattr(template, "spans", None)
     if callable(own):
+        # Other templates than Jinja templates read unknown arguments as variables.
+        if known_spans is not None and "known_spans" in signature(own).parameters:
+            kwargs["known_spans"] = known_spans
         return cast("tuple[str, Spans]", own(messages, tools, **kwargs))
     return reply_spans(
-        messages, lambda part, prompt: template.render(part, tools, prompt, **kwargs), template.control_tokens
+        messages,
+        lambda part, prompt: template.render(part, tools, prompt, **kwargs),
+        template.control_tokens,
+        known_spans,
     )
 
 
@@ -118,7 +128,9 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
     return [(places[start], places[end - 1] + 1) for start, end in spans]
 
 
-def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str]) -> tuple[str, Spans]:
+def reply_spans(
+    messages: _Messages, render: _Draw, control_tokens: Sequence[str], known_spans: KnownSpans | None = None
+) -> tuple[str, Spans]:
     """Return the text of a conversation, and the spans of the assistant, for a template without `{% generation %}`.
 
     The messages before a reply are rendered with the generation prompt, and then with the reply. If both texts are
@@ -131,9 +143,10 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
     """
     text = render(messages, False)
     spans: Spans = []
-    for index, message in enumerate(messages):
-        if message.get("role") != "assistant":
-            continue
+    if known_spans is not None:
+        spans = known_spans.of(messages, text)
+    replies = [index for index, message in enumerate(messages) if message.get("role") == "assistant"]
+    for index in replies[len(spans) :]:
         request = (messages, index, text, render, control_tokens)
         span = _prompted(*request) or _marked(*request)
         if span is None:
@@ -145,7 +158,60 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
             )
         if span[1] > span[0]:
             spans.append(span)
+    # Without a span for each reply, the spans of a later text would belong to other replies.
+    if known_spans is not None and replies and len(spans) == len(replies):
+        known_spans.add(messages, text, spans)
     return text, spans
+
+
+class KnownSpans:
+    """Spans in the latest conversations, for conversations that continue them, such as the prompts of one run."""
+
+    def __init__(self) -> None:
+        self._entries: list[_KnownText] = []
+
+    def add(self, messages: _Messages, text: str, spans: Spans) -> None:
+        """Store the spans of all replies of a conversation, instead of the conversation that it continues."""
+        entry = _KnownText([*messages], text, spans)
+        entries = [each for each in self._entries if len(each.known(messages, text)) < len(each.spans)]
+        self._entries = [*entries[1 - _MAX_TEXTS :], entry]
+
+    def of(self, messages: _Messages, text: str) -> Spans:
+        """Return the spans of the first replies, if an earlier conversation has the same replies at the same places."""
+        best: Spans = []
+        for entry in self._entries:
+            best = max(best, entry.known(messages, text), key=len)
+        return list(best)
+
+
+class _KnownText(NamedTuple):
+    """A conversation, its text, and the span of each reply."""
+
+    messages: _Messages
+    text: str
+    spans: Spans
+
+    def known(self, messages: _Messages, text: str) -> Spans:
+        """Return the spans of the replies that another conversation has at the same places."""
+        pairs = zip(self.messages, messages, strict=False)
+        equal = takewhile(lambda pair: pair[0] == pair[1], pairs)
+        replies = sum(message.get("role") == "assistant" for message, _ in equal)
+        if not replies:
+            return []
+        start = _same_start(self.text, text)
+        return [span for span in self.spans[:replies] if span[1] <= start]
+
+
+def _same_start(first: str, second: str) -> int:
+    """Return the length of the common start of two texts."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _prompted(

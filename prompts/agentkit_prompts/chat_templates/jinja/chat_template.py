@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import jinja2
 
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
-from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
+from agentkit_prompts.chat_templates.generation import KnownSpans, Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names, unreadable_calls
 from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
@@ -207,12 +207,11 @@ class JinjaChatTemplate:
         self,
         messages: Sequence[Message | Mapping[str, Any]],
         tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+        known_spans: KnownSpans | None = None,
         **kwargs: Any,
     ) -> tuple[str, Spans]:
-        """Return the text of a finished conversation, and the spans of the assistant.
-
-        The spans are the `{% generation %}` blocks of the template. Without blocks, each span is the text that a model
-        must write after the generation prompt, including the closing token.
+        """Return the text of a finished conversation, and the spans of the assistant: the `{% generation %}` blocks, or
+        the text after each generation prompt with the closing token.
 
         Raises:
             ChatTemplateError: The template refuses the conversation, or the spans are unknown.
@@ -228,6 +227,7 @@ class JinjaChatTemplate:
             self._messages(messages, source),
             lambda part, prompt: self.render(part, tools, prompt, **kwargs),
             self.control_tokens,
+            known_spans,
         )
 
     def with_now(self, now: datetime) -> JinjaChatTemplate:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from agentkit_prompts.chat_templates.generation import Spans, shifted, spans_of
+from agentkit_prompts.chat_templates.generation import KnownSpans, Spans, shifted, spans_of
 from agentkit_prompts.composition.targets.chat_text import whole_text, written_by_template
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.sampled_tokens import SampledTokens, sampled_tokens
@@ -75,6 +75,7 @@ def prompt_ids(
     tokenizer: IdTokenizer,
     *,
     control_tokens: Policy = "escape",
+    known_spans: KnownSpans | None = None,
     **kwargs: Any,
 ) -> list[int]:
     """Return the ids of the prompt that `chat_text` writes. A reply with stored tokens keeps the ids of its model.
@@ -93,7 +94,7 @@ def prompt_ids(
         spans: Spans = []
         if has_tokens:
             options = {name: value for name, value in kwargs.items() if name != "add_generation_prompt"}
-            raw, spans = spans_of(template, request["messages"], request["tools"], **options)
+            raw, spans = spans_of(template, request["messages"], request["tools"], known_spans, **options)
             spans = shifted(spans, raw, text)
         row = token_row(text, spans, replies, (), template, tokenizer, is_strict=False)
         return row.input_ids
