@@ -32,7 +32,7 @@ _COMMANDS = {
         "eval",
         "optimise",
     ),
-    "Stored data": ("ingest", "recall", "export", "sessions", "memory"),
+    "Stored data": ("ingest", "recall", "export", "sessions", "memory", "prompts"),
     "Serve agents": ("serve", "token", "mcp", "worker", "runs"),
 }
 """Names of commands by panel of the help. The command `x` is the function `x` of `x_command.py`, or `x_app` of

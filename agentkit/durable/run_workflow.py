@@ -217,7 +217,7 @@ class RunAttempt:
                 name="attempts",
                 value=record.attempts,
             )
-        journal = await self._call_store(lambda: self._store.journal(self.run_id))
+        journal = await self._call_store(lambda: self._journal(added))
         name, session = request.session, None
         if name is not None:
             session = await in_thread(lambda: added.session(name))
@@ -276,6 +276,10 @@ class RunAttempt:
                 if self._loop.time() > until:
                     raise
                 await asyncio.sleep(_PAUSE)
+
+    def _journal(self, added: AddedAgent) -> Journal:
+        self._store.rows.versions.store(added.agent.definition.version)
+        return self._store.journal(self.run_id)
 
     def _decisions(self, journal: Journal) -> dict[str, Decision]:
         """Return the decisions since the run paused."""

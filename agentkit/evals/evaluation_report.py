@@ -92,6 +92,8 @@ class EvaluationReport:
     """Scores that raised an exception or returned no number."""
     reused: int = 0
     """Number of outcomes that the file contained already."""
+    version: str = ""
+    """Version of the agent, see `Journal.version`; empty if it is unknown."""
 
     @property
     def score_names(self) -> list[str]:

@@ -251,7 +251,8 @@ class _Evaluation:
         outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
         order = {row.id: number for number, row in enumerate(self._rows)}
         problems = sorted(self._problems, key=lambda each: (order[each.row], each.repeat, each.score))
-        report = EvaluationReport(self._agent.name, outcomes, tuple(problems), self._reused)
+        version = self._agent.definition.version.id
+        report = EvaluationReport(self._agent.name, outcomes, tuple(problems), self._reused, version)
         if len(outcomes) < total:
             assert self._money is not None
             raise EvaluationStopped(report, self._spent, self._money)

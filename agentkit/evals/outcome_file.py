@@ -170,7 +170,9 @@ def read_report(path: str | os.PathLike[str]) -> EvaluationReport:
         EvaluationError: The file cannot be read, or is not a file of an evaluation of an agent.
     """
     conditions, outcomes = _stored_outcomes(path)
-    return EvaluationReport(str(conditions.get("agent", "")), list(outcomes.values()))
+    return EvaluationReport(
+        str(conditions.get("agent", "")), list(outcomes.values()), version=str(conditions.get("version", ""))
+    )
 
 
 def read_journals(path: str | os.PathLike[str]) -> list[tuple[Outcome, tuple[Path, ...]]]:

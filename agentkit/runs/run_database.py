@@ -34,6 +34,7 @@ __all__ = [
     "runs_table",
     "shown_url",
     "sqlite_engine",
+    "texts_table",
     "usage_table",
     "workers_table",
 ]
@@ -175,6 +176,12 @@ notices_table = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Index("ix_agentkit_notices_due", "hook", "due_at"),
     sqlite_autoincrement=True,
+)
+texts_table = sa.Table(
+    "agentkit_part_texts",
+    _metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("text", sa.Text, nullable=False),  # of a prompt, or the schema of a tool
 )
 usage_table = sa.Table(
     "agentkit_usage",

@@ -27,6 +27,7 @@ from agentkit.runs.run_filters import (
 )
 from agentkit.runs.run_record import ENDED, RunFigures, RunList, RunRecord, RunState, RunsWanted, WaitingCall
 from agentkit.runs.run_rows import record_of
+from agentkit.runs.version_rows import VersionRows
 
 __all__ = ["RunReader", "can_be_stored"]
 
@@ -40,10 +41,12 @@ class RunReader:
 
     Attributes:
         database: The database of the runs.
+        versions: Versions of agents, and the texts of their parts.
     """
 
     def __init__(self, database: RunDatabase) -> None:
         self.database = database
+        self.versions = VersionRows(database)
         self._work, self._now = database.work, database.now
 
     def get(self, run_id: str, *, tenant: str | None = None) -> RunRecord:

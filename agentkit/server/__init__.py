@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.server.http_app": "Server",
         "agentkit.server.server_options": "ServerOptions",
         "agentkit.server.serving": "serve",
+        "agentkit.server.variants": "Variant",
         "agentkit.server.webhooks": "Webhook",
     },
 )

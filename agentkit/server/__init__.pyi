@@ -5,4 +5,5 @@ from agentkit.server.access import add_token as add_token
 from agentkit.server.http_app import Server as Server
 from agentkit.server.server_options import ServerOptions as ServerOptions
 from agentkit.server.serving import serve as serve
+from agentkit.server.variants import Variant as Variant
 from agentkit.server.webhooks import Webhook as Webhook

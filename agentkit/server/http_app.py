@@ -51,6 +51,7 @@ from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
+from agentkit.server.variants import Variant
 from agentkit.server.webhooks import Webhook, WebhookSender
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
@@ -84,6 +85,7 @@ class Server(metaclass=Hinted):
         runs: Durable runs, which any worker on their database continues; None executes runs in this process.
         version: The version of the agents in durable runs; see `Runs.add`.
         webhooks: Addresses that receive a request when a run of `POST /runs` has ended or waits.
+        variants: Other versions of served agents, each for a share of the sessions; see `Variant`.
 
     Raises:
         AgentDefinitionError: An argument has the wrong type, the list of agents is empty, two agents conflict, or tools
@@ -103,6 +105,7 @@ class Server(metaclass=Hinted):
         runs: Runs | None = None,
         version: str | None = None,
         webhooks: Iterable[Webhook] = (),
+        variants: Iterable[Variant] = (),
     ) -> None:
         check_types(
             AgentDefinitionError,
@@ -114,9 +117,10 @@ class Server(metaclass=Hinted):
             options=(options, ServerOptions, "ServerOptions"),
             runs=(runs, (Runs, NoneType), "Runs, or None"),
             webhooks=(webhooks, Iterable, "a list of Webhook"),
+            variants=(variants, Iterable, "a list of Variant(agent, share)"),
         )
         self.options = options
-        self.agents = ServedAgents(agents, deps)
+        self.agents = ServedAgents(agents, deps, tuple(variants))
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
         # Otherwise callers would silently read an empty memory of another tenant.
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,13 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.run.engine.run_options import ScheduleOptions
 from agentkit.run.parts.agent_tools import check_deps
+from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.deps_source import Deps
 from agentkit.run.parts.run_scope import has_scopes
 from agentkit.server.access import Caller
 from agentkit.server.owner import Owner
 from agentkit.server.server_errors import UnknownResource
+from agentkit.server.variants import Variant, variant_number, variant_problems
 from agentkit_memory import Memory, Scope
 from agentkit_prompts.names import nearest
 
@@ -30,27 +33,39 @@ class ServedAgents:
     Args:
         agents: The agents.
         deps: Deps of the runs of agents whose file has no `deps`; see `Deps`.
+        variants: Other versions of these agents.
 
     Raises:
-        AgentDefinitionError: The list is empty, an entry is not an agent, two agents have the same name, their memories
-            have different stores, the scope of a memory is narrower than a tenant, or tools require other deps.
+        AgentDefinitionError: The list is empty, an entry is not an agent, two agents have the same name, a variant does
+            not fit its agent, memories have different stores, the scope of a memory is narrower than a tenant, or
+            tools require other deps.
     """
 
-    def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent], deps: Deps = None) -> None:
+    def __init__(
+        self, agents: Iterable[Agent[Any, Any] | LoadedAgent], deps: Deps = None, variants: Sequence[Variant] = ()
+    ) -> None:
         self._deps = deps
         self._agents = _by_name([self._with_deps(_loaded(agent)) for agent in agents])
-        _check_deps(self._agents.values())
-        memories = {
-            name: loaded.agent.memory
-            for name, loaded in self._agents.items()
-            if isinstance(loaded.agent.memory, Memory)
-        }
+        _check_variants(variants, list(self._agents.values()))
+        self._variants: dict[str, list[LoadedAgent]] = {}
+        """Other versions by the name of the agent."""
+        self._shares: dict[str, list[float]] = {}
+        for variant in variants:
+            loaded = self._with_deps(variant.loaded)
+            self._variants.setdefault(loaded.name, []).append(loaded)
+            self._shares.setdefault(loaded.name, []).append(variant.share)
+        every_version = [version for name in self._agents for version in self.versions(name)]
+        _check_deps(every_version)
+        memories = [
+            (loaded.name, loaded.agent.memory) for loaded in every_version if isinstance(loaded.agent.memory, Memory)
+        ]
         _check_memories(memories)
-        self.memory: Memory | None = next(iter(memories.values()), None)
+        self.memory: Memory | None = next((memory for _, memory in memories), None)
         """The memory of the first agent with a memory; all agents share its store."""
-        self.tenants: frozenset[str] = frozenset([memory.scope.tenant for memory in memories.values()])
+        self.tenants: frozenset[str] = frozenset([memory.scope.tenant for _, memory in memories])
         """The tenants of the agents' memories."""
-        self.bound = BoundAgents()
+        self.bound = [BoundAgents() for _ in range(1 + max(map(len, self._variants.values()), default=0))]
+        """Cache of bound agents by the number of the version."""
 
     def __iter__(self) -> Iterator[LoadedAgent]:
         return iter(self._agents.values())
@@ -96,13 +111,47 @@ class ServedAgents:
             )
         return self._agents[name]
 
-    def current(self, name: str) -> Agent[Any, Any]:
-        """Return an agent with its original memory."""
-        return self._agents[name].agent
+    def versions(self, name: str) -> list[LoadedAgent]:
+        """Return the versions of an agent: the served agent, then its variants."""
+        return [self._agents[name], *self._variants.get(name, ())]
 
-    def of_tenant(self, name: str, tenant: str) -> Agent[Any, Any]:
-        """Return an agent with the memory of a tenant."""
-        return self.bound.get(self.current(name), tenant)
+    def shares(self, name: str) -> list[float]:
+        """Return the shares of the versions of an agent, in the order of `versions`."""
+        shares = self._shares.get(name, [])
+        return [1 - math.fsum(shares), *shares]
+
+    def number(self, name: str, owner: Owner, session: str | None, run_id: str, version: str = "") -> int:
+        """Return the number of the version for a run, from 0; see `Variant`.
+
+        Args:
+            name: Name of the agent.
+            owner: Tenant and user of the run.
+            session: Name of the session of the run.
+            run_id: Id of the run.
+            version: Version with which the run started; empty for a new run.
+        """
+        if name not in self._variants:
+            return 0
+        if version:
+            for number, loaded in enumerate(self.versions(name)):
+                if loaded.agent.definition.version.id == version:
+                    return number
+        key = f"{owner.tenant}\0{owner.user}\0{session or ''}"
+        if not session and not owner.user:
+            key = run_id
+        return variant_number(name, key, self._shares[name])
+
+    def version(self, name: str, number: int) -> AgentVersion:
+        """Return the versions of an agent and of its parts."""
+        return self.current(name, number).definition.version
+
+    def current(self, name: str, number: int = 0) -> Agent[Any, Any]:
+        """Return a version of an agent by its number, with its original memory."""
+        return self.versions(name)[number].agent
+
+    def of_tenant(self, name: str, tenant: str, number: int = 0) -> Agent[Any, Any]:
+        """Return a version of an agent by its number, with the memory of a tenant."""
+        return self.bound[number].get(self.current(name, number), tenant)
 
     def _with_deps(self, loaded: LoadedAgent) -> LoadedAgent:
         """Return an agent with the deps of the server, if the agent has no deps."""
@@ -172,15 +221,27 @@ def _missing_deps(problems: Sequence[str]) -> AgentDefinitionError:
     )
 
 
-def _check_memories(memories: Mapping[str, Memory]) -> None:
+def _check_variants(variants: Sequence[Variant], agents: Sequence[LoadedAgent]) -> None:
+    """Refuse variants that do not fit the served agents."""
+    problems = [problem for variant in variants for problem in variant_problems(variant, agents)]
+    if not problems:
+        for loaded in agents:
+            total = math.fsum([variant.share for variant in variants if variant.loaded.name == loaded.name])
+            if total >= 1:
+                problems.append(f"{loaded.name}: the shares of its variants are {total:g}: leave a rest for the agent")
+    if problems:
+        raise AgentDefinitionError(f"server: variants: {'; '.join(problems)}", name="variants")
+
+
+def _check_memories(memories: Sequence[tuple[str, Memory]]) -> None:
     # Any agent may continue a session of another agent, so all agents must read the same store.
-    if len({id(memory._store) for memory in memories.values()}) > 1:
+    if len({id(memory._store) for _, memory in memories}) > 1:
         raise AgentDefinitionError(
             "server: all agents of a server must share one store, because any agent can continue a session: give "
             "them the same memory",
             name="memory",
         )
-    scopes = {name: memory.scope for name, memory in memories.items()}
+    scopes = {name: memory.scope for name, memory in memories}
     too_narrow = ", ".join([f"{name} has {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)])
     if too_narrow:
         raise AgentDefinitionError(

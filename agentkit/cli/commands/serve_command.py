@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,13 @@ _RELOADED = "reloaded"
 
 def serve(
     agent: AgentSources = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE=SHARE",
+            help="Another version of a served agent, for a share of the sessions, such as new.yaml=0.2. Repeatable.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; other machines require tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free port.")] = 8000,
     access: Annotated[
@@ -85,6 +92,7 @@ def serve(
         from agentkit.server.http_app import Server
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
+        from agentkit.server.variants import Variant
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
@@ -105,6 +113,9 @@ def serve(
             loaded.append(
                 closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, verbose=True))
             )
+        variants = [Variant(load(source), share) for source, share in _shares(variant or ())]
+        for each in variants:
+            closing.callback(each.loaded.close)
         memory = None
         if not any(served.memory for served in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
@@ -116,6 +127,7 @@ def serve(
             options=ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace),
             version=_RELOADED if reload else None,
             webhooks=_webhooks(webhook or ()),
+            variants=variants,
             **_run_options(runs, home, closing),
         )
         if reload:
@@ -137,6 +149,24 @@ def serve(
         running.run()
         if not running.started:
             raise typer.Exit(1)
+
+
+def _shares(options: Sequence[str]) -> list[tuple[str, float]]:
+    """Return file and share of each `--variant FILE=SHARE`.
+
+    Raises:
+        typer.BadParameter: An option is invalid.
+    """
+    shares: list[tuple[str, float]] = []
+    for option in options:
+        source, mark, share = option.rpartition("=")
+        try:
+            shares.append((source, float(share)))
+        except ValueError:
+            mark = ""
+        if not mark or not source:
+            raise typer.BadParameter(f"--variant {option!r:.60}: expected FILE=SHARE, such as new.yaml=0.2")
+    return shares
 
 
 def _access(path: Path | None, home: Path) -> Access | None:

@@ -25,7 +25,8 @@ from agentkit.server.openai_endpoints.openai_requests import ToolName
 from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.paused_run import PausedRun
-from agentkit.server.request_runs.request_run import RequestRun, messages_of
+from agentkit.server.request_runs.request_messages import messages_of
+from agentkit.server.request_runs.request_run import RequestRun
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable

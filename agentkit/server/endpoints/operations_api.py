@@ -126,6 +126,10 @@ class OperationEndpoints:
             "name": loaded.name,
             "description": loaded.description,
             "version": loaded.version or None,
+            "versions": [
+                {"version": version.agent.definition.version.id, "share": share}
+                for version, share in zip(self._agents.versions(name), self._agents.shares(name), strict=True)
+            ],
             "tools": [
                 {"name": tool.name, "approval": tool.policy.approval != "never"} for tool in loaded.agent.tools.values()
             ],

@@ -73,7 +73,7 @@ _RUN = {
     "properties": {
         **dict.fromkeys(("id", "agent"), _TEXT),
         "status": {"type": "string", "enum": [*STATES]},
-        **dict.fromkeys(("session", "user", "locale"), _TEXT_OR_NULL),
+        **dict.fromkeys(("version", "session", "user", "locale"), _TEXT_OR_NULL),
         "tags": {"type": "array", "items": _TEXT},
         **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
         "input": {"type": ["object", "null"]},
@@ -388,6 +388,7 @@ def run_form(record: RunRecord) -> dict[str, Any]:
     return {
         "id": record.run_id,
         "agent": record.agent,
+        "version": record.version or None,
         "status": record.state,
         "session": record.session,
         "user": record.user or None,

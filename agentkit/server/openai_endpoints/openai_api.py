@@ -30,7 +30,8 @@ from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.openai_endpoints.stored_responses import StoredResponses
 from agentkit.server.owner import Owner
 from agentkit.server.request_runs.client_tools import HeldReplies
-from agentkit.server.request_runs.request_run import RequestAnswer, RequestRun, messages_of
+from agentkit.server.request_runs.request_messages import messages_of
+from agentkit.server.request_runs.request_run import RequestAnswer, RequestRun
 from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, ServerError, Unprocessable
@@ -182,7 +183,7 @@ class OpenAIEndpoints:
         )
 
     def _model_settings(self, run: RequestRun) -> ModelSettings:
-        settings = getattr(self._agents.of_tenant(run.name, run.owner.tenant).chain.model, "settings", None)
+        settings = getattr(run.agent.chain.model, "settings", None)
         if isinstance(settings, ModelSettings):
             return settings
         return NO_SETTINGS

@@ -14,13 +14,13 @@ from typing import Any, Protocol, TypeAlias
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
 from agentkit.ground.contained import contained
-from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
 from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal, tool_error_count
+from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.server.owner import Owner
@@ -40,16 +40,12 @@ from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import MessageError
 
-__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "RequestAnswer", "RequestRun", "messages_of"]
+__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "RequestAnswer", "RequestRun"]
 
 OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 """Schema of an answer that is any JSON object. The own output type of an agent may describe the object."""
-_MAX_READ_INLINE = 200
-"""Maximum number of messages that are validated on the event loop; longer lists are validated in a thread."""
 _SEPARATOR = "\n\n"
 """Text between the replies of two steps."""
 
@@ -82,27 +78,6 @@ class AnswerForm(Protocol):
     def failure(self, state: str) -> Mapping[str, Any]:
         """Return the form of a run that failed or was cancelled as JSON data."""
         ...
-
-
-async def messages_of(data: Any, name: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
-    """Return the messages of a request.
-
-    Args:
-        data: The messages as JSON data.
-        name: The field of the request, for errors.
-        form: The wire format of the messages.
-        before: The messages before them, which results of tool calls may refer to.
-
-    Raises:
-        BadRequest: A message is invalid. The error lists all problems.
-    """
-    read = partial(read_messages, data, where=name, form=form, before=before)
-    try:
-        if len(data) < _MAX_READ_INLINE:
-            return read()
-        return await in_thread(read)
-    except MessageError as error:
-        raise BadRequest(str(error), param=name, code="invalid_messages") from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,7 +131,25 @@ class RequestRun:
     @property
     def streams_text(self) -> bool:
         """True if text deltas of the model are the answer. Typed output is validated before it is sent."""
-        return self.schema is None and self.agents.of_tenant(self.name, self.owner.tenant).chain.output is str
+        return self.schema is None and self.agent.chain.output is str
+
+    @property
+    def _number(self) -> int:
+        """Number of the version of the agent; see `ServedAgents.number`."""
+        if self.paused is not None:
+            record = self.paused.record
+            return self.agents.number(self.name, self.owner, record.session, record.run_id, record.version)
+        return self.agents.number(self.name, self.owner, None, self.run_id)
+
+    @property
+    def version(self) -> AgentVersion:
+        """Versions of the agent and of its parts."""
+        return self.agents.version(self.name, self._number)
+
+    @property
+    def agent(self) -> Agent[Any, Any]:
+        """The agent, with the memory of the tenant."""
+        return self.agents.of_tenant(self.name, self.owner.tenant, self._number)
 
     def text_listener(self, send: Callable[[str], Awaitable[None]]) -> OnEvent | None:
         """Return a listener that sends each text delta; None if the run does not stream text."""
@@ -180,7 +173,7 @@ class RequestRun:
         return answer
 
     async def _answer(self, on_event: OnEvent | None) -> RequestAnswer:
-        agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.owner.tenant)
+        agent = self.agent
         names = [tool.name for tool in self.tools]
         options = self._options(agent, names)
         if on_event is not None:
@@ -295,6 +288,7 @@ class RequestRun:
             permissions=tuple(sorted(self.permissions)),
             locale=self.locale,
             tags=self.tags,
+            version=self.version.id,
             created_at=self._created_at,
             updated_at=time.time(),
             input=user_input,

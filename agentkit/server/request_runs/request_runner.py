@@ -87,6 +87,7 @@ class RequestRunner:
         for run in runs:
             assert run.journal is not None
             try:
+                self._store.versions.store(run.version)
                 if run.paused is None:
                     self._store.add(run.record(), run.journal.dumps())
                 elif run.paused.attempt is not None:

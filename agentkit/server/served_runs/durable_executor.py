@@ -93,11 +93,15 @@ class DurableExecutor:
         self._agents, self._sessions = agents, sessions
         self._options, self._limits = options, limits
         self._runs, self._store, self._rows = runs, runs.store, runs.store.rows
-        self._added: dict[str, AddedAgent] = {}
-        for loaded in agents:
-            agent = TenantAgent(loaded.name, partial(agents.current, loaded.name), agents.bound)
-            runs.add(agent, sessions=self._session, version=version)
-            self._added[loaded.name] = runs.agents.latest(agent)
+        self._added: dict[tuple[str, int], AddedAgent] = {}
+        """Registrations by the name and the number of the version; see `ServedAgents.number`."""
+        self._names = [loaded.name for loaded in agents]
+        for name in self._names:
+            # The served agent last: schedules start the latest agent of a name.
+            for number in reversed(range(len(agents.versions(name)))):
+                agent = TenantAgent(name, partial(agents.current, name, number), agents.bound[number])
+                runs.add(agent, sessions=self._session, version=_registered(version, number))
+                self._added[name, number] = runs.agents.latest(agent)
         self._worker: Any = None
         self._starting: list[str] = []
         """Tenants of the runs that are being stored."""
@@ -143,13 +147,13 @@ class DurableExecutor:
             await asyncio.sleep(_ADOPT_SECONDS)
             try:
                 alive = await in_thread(self._alive_workers)
-                await self._adopt_all(await in_thread(self._rows.requeue_abandoned, alive, self._added))
+                await self._adopt_all(await in_thread(self._rows.requeue_abandoned, alive, self._names))
             except Exception:
                 _log.exception("requests of stopped servers could not be read")
 
     async def _adopt_all(self, records: Sequence[RunRecord]) -> None:
         for record in records:
-            if record.agent in self._added:
+            if record.agent in self._names:
                 await in_thread(self._adopt, record)
                 self._watch(record, record.usage)
 
@@ -193,13 +197,14 @@ class DurableExecutor:
     def _queued_run(self, record: RunRecord) -> StartedRun:
         """Return a run for the queue of the workers."""
         options: StartOptions = {"run_id": record.run_id, "locale": record.locale, "tags": record.tags}
-        agent = self._agents.of_tenant(record.agent, record.tenant)
         owner = Owner(record.tenant, record.user)
+        number = self._agents.number(record.agent, owner, record.session, record.run_id, record.version)
+        agent = self._agents.of_tenant(record.agent, record.tenant, number)
         if record.session is not None:
             options["session"] = self._sessions.open(owner, record.session)
         else:
             options = {**options, **ServedAgents.owner(agent, owner, record.run_id)}
-        started = self._runs.requested(replace(self._added[record.agent], agent=agent), record.input, options)
+        started = self._runs.requested(replace(self._added[record.agent, number], agent=agent), record.input, options)
         return replace(started, permissions=record.permissions)
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
@@ -327,6 +332,13 @@ class _LiveRun(NamedTuple):
     record: RunRecord
     counted: Usage
     """Usage that was counted before."""
+
+
+def _registered(version: str | None, number: int) -> str | None:
+    """Return the version of a variant, if all agents of the server have one version."""
+    if version is None or not number:
+        return version
+    return f"{version}-{number}"
 
 
 def _id_of(tenant: str, user: str, key: str) -> str:

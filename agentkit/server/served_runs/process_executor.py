@@ -16,6 +16,7 @@ from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
@@ -109,12 +110,16 @@ class ProcessExecutor:
         # Requests that repeat a key were answered above: they need no room.
         tenants = [live.record.tenant for live in self._live.values()]
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
+        owner = Owner(record.tenant, record.user)
+        number = self._agents.number(record.agent, owner, record.session, record.run_id)
+        version = self._agents.version(record.agent, number)
+        record = replace(record, version=version.id)
         live = LiveRun(record, self._store, 0)
         self._reserve(live)
         # Before the first await, so that concurrent requests cannot start more runs than the limit.
         self._live[record.run_id] = live
         try:
-            stored = await in_thread(self._store.add, record)
+            stored = await in_thread(self._add, record, version)
         except BaseException:
             self._forget(live)
             raise
@@ -124,6 +129,10 @@ class ProcessExecutor:
             return same_run(stored, record)
         self._begin(live)
         return record
+
+    def _add(self, record: RunRecord, version: AgentVersion) -> RunRecord:
+        self._store.versions.store(version)
+        return self._store.add(record)
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
         # Two clients may decide about different calls: the second must see the decisions of the first.
@@ -322,8 +331,9 @@ class ProcessExecutor:
 
     async def _execute(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
         record = live.record
-        agent = self._agents.of_tenant(record.agent, record.tenant)
         owner = Owner(record.tenant, record.user)
+        number = self._agents.number(record.agent, owner, record.session, record.run_id, record.version)
+        agent = self._agents.of_tenant(record.agent, record.tenant, number)
         options: dict[str, Any] = {
             "on_event": live.on_event,
             "permissions": record.permissions,

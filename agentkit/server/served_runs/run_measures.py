@@ -14,6 +14,8 @@ from agentkit.server.served_runs.public_errors import with_subclasses
 
 __all__ = ["Metric", "RunMeasures", "stored_metrics"]
 
+_MAX_VERSIONS = 20
+"""Maximum number of versions of an agent that are counted separately."""
 _OPEN = ("queued", "running", "waiting")
 """States of runs that have not ended."""
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -70,6 +72,7 @@ class RunMeasures:
 
     def __init__(self) -> None:
         self._ended: Counter[tuple[str, str]] = Counter()
+        self._versions: Counter[tuple[str, str, str]] = Counter()
         self._seconds: dict[str, list[int]] = {}
         self._total_seconds: defaultdict[str, float] = defaultdict(float)
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -88,12 +91,21 @@ class RunMeasures:
         if not record.has_ended:
             return
         self._ended[record.agent, record.state] += 1
+        self._count_version(record)
         seconds = max(0.0, record.updated_at - record.created_at)
         counts = self._seconds.setdefault(record.agent, [0] * (len(_BUCKETS) + 1))
         counts[bisect_left(_BUCKETS, seconds)] += 1
         self._total_seconds[record.agent] += seconds
         if record.error is not None:
             self.count_error(record.agent, record.error.type)
+
+    def _count_version(self, record: RunRecord) -> None:
+        version = record.version
+        # Each reload of a changed agent is a version.
+        versions = {each for agent, each, _ in self._versions if agent == record.agent}
+        if version not in versions and len(versions) >= _MAX_VERSIONS:
+            version = _OTHER
+        self._versions[record.agent, version, record.state] += 1
 
     def count_usage(self, agent: str, usage: Usage) -> None:
         """Count tokens and money of an agent."""
@@ -119,6 +131,10 @@ class RunMeasures:
         for (agent, state), count in sorted(self._ended.items()):
             ended.add(count, agent=agent, state=state)
         yield ended
+        versions = Metric("version_runs_total", "counter", "Runs that ended, by agent, version of the agent and state.")
+        for (agent, version, state), count in sorted(self._versions.items()):
+            versions.add(count, agent=agent, version=version, state=state)
+        yield versions
         seconds = Metric("run_seconds", "histogram", "Seconds from the request to the end of a run, with all waits.")
         for agent, counts in sorted(self._seconds.items()):
             seconds.add_histogram(_BUCKETS, counts, self._total_seconds[agent], agent=agent)
