@@ -288,6 +288,21 @@ def test_the_form_of_the_schema_runs_the_agent(page: Page, serve: Serve) -> None
     }
 
 
+def test_the_prompt_of_a_new_run_has_the_conversation_that_it_continues(page: Page, serve: Serve) -> None:
+    agent = Agent(ScriptedModel(["Fine."]), "x", name="a")
+    session = Session("monday", [Message("user", "I bought a lamp."), Message("assistant", "Good.")])
+    page.goto(f"{serve(LocalSource([agent], sessions=[session]))}#/new")
+    page.get_by_role("textbox", name="Input", exact=True).fill("And now?")
+    preview = page.locator(".preview")
+    for name, count in (("monda", 0), ("monday", 1), ("mondays", 0), ("monday", 1)):
+        page.get_by_role("combobox", name="Session").fill(name)
+        expect(preview.get_by_text("I bought a lamp.")).to_have_count(count)
+        expect(preview.get_by_text("And now?")).to_be_visible()
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".pill")).to_have_text("finished")
+    assert [message.text for message in agent.chain.model.requests[-1].messages][1:3] == ["I bought a lamp.", "Good."]
+
+
 def test_play_changes_a_layer_before_anything_is_sent(page: Page, serve: Serve) -> None:
     source = shop()
     page.goto(f"{serve(source)}#/run/run-finished?tab=play")

@@ -171,4 +171,10 @@ def test_a_search_of_the_memory_reads_the_messages_of_the_named_user(tmp_path: P
                     names = {owner for owner in ("acme-ada", "acme-bob", "bolt-ada") if owner in answer.text}
                     if answer.status_code != status or names != ({found} - {None}):
                         wrong.append((name, user, answer.status_code, names, answer.text[:200]))
+            # The prompt of a new run that continues a session has the conversation of the session.
+            for name, status in (("ada/s", 200), ("eve/s", 404)):
+                body = {"base": {"agent": "a", "session": name}, "input": "And?", "recall": True, "user": "ada"}
+                answer = client.post("/inspector/api/compose", body, acme)
+                if answer.status_code != status or ("acme-ada" in answer.text) is not (status == 200):
+                    wrong.append((name, answer.status_code, answer.text[:200]))
     assert wrong == []

@@ -2,7 +2,7 @@
 
 import { composed, first, session as asked } from "./begin.js";
 import { get, post, hasToken, keepToken, onToken } from "./api.js";
-import { TABS, address, read } from "./place.js";
+import { TABS, address, ownerOf, read } from "./place.js";
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, tagsOf, toolErrors } from "./dom.js";
 import { agentView } from "./agent.js";
 import { changesView } from "./changes.js";
@@ -471,7 +471,7 @@ function recall() {
     canAsk: agent?.memory,
     query: state.data.input || state.run?.input || "",
     namesUsers: state.overview.names_users,
-    user: state.run?.user || (state.place.session?.includes("/") ? state.place.session.slice(0, state.place.session.lastIndexOf("/")) : ""),
+    user: state.run?.user || ownerOf(state.place.session),
     ask: (query, user) => post("recall", { agent: agent.name, query, user }),
     why: (pointer) => state.ask(pointer),
   });

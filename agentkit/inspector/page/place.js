@@ -48,3 +48,6 @@ export function address(place) {
   if (place.step) query.set("step", place.step);
   return query.size ? `${path}?${query}` : path;
 }
+
+// The user of a session that is listed as `user/name`; empty for a session without a user.
+export const ownerOf = (session) => (session?.includes("/") ? session.slice(0, session.lastIndexOf("/")) : "");

@@ -4,6 +4,7 @@ import { h, replace, shown, number, problem, empty, say, tagList } from "./dom.j
 import { Asking } from "./ask.js";
 import { LayersView, bar, hue, layerOf } from "./layers.js";
 import { Form } from "./form.js";
+import { ownerOf } from "./place.js";
 import { Texts } from "./texts.js";
 
 const WAIT = 220;
@@ -78,9 +79,12 @@ export class PlayView {
   }
 
   runRow(start, sessions, namesUsers) {
-    const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200", oninput: () => this.recall?.checked && this.later() }) : null;
-    this.user = user;
-    const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200" });
+    const user = namesUsers ? h("input", { type: "text", placeholder: "none: recalls messages of its session only", maxlength: "200", oninput: () => this.later() }) : null;
+    const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200", oninput: () => this.later() });
+    const known = new Set(sessions);
+    Object.assign(this, { user });
+    // The name of the stored session whose conversation the run continues.
+    this.continued = () => [session.value, `${user?.value.trim()}/${session.value}`].find((name) => known.has(name));
     const tags = h("input", { type: "text", placeholder: "vip, release-7", maxlength: "2000" });
     const button = h("button", { type: "button", class: "primary" }, "Run");
     const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
@@ -180,11 +184,12 @@ export class PlayView {
   asked() {
     const kwargs = this.form.values();
     if (kwargs === null) return null;
-    const body = { base: this.base, layers: Object.fromEntries(this.edits) };
+    const session = this.continued?.();
+    const body = { base: session ? { ...this.base, session } : this.base, layers: Object.fromEntries(this.edits) };
     if (!this.original || this.input.value !== this.original.input) body.input = this.input.value;
     if (!this.original || JSON.stringify(kwargs) !== this.kwargsAtFirst) body.kwargs = kwargs;
     if (this.budget.value !== this.budgetAtFirst) body.budget = this.budget.value === "" ? null : Number(this.budget.value);
-    if (this.recall?.checked) Object.assign(body, { recall: true, user: this.user?.value.trim() || null });
+    if (this.recall?.checked) Object.assign(body, { recall: true, user: (this.user && (this.user.value.trim() || ownerOf(session))) || null });
     if (this.texts?.edits.size) body.messages = Object.fromEntries(this.texts.edits);
     const model = this.asking ? this.asking.changes() : {};
     return model && { ...body, ...model };
