@@ -109,7 +109,8 @@ class DepsMismatch(AgentError, TypeError):
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}: pass deps to the run, such as agent.run(..., deps=...)", name="deps")
+        advice = "pass agent.run(..., deps=...), or write `deps: module:function` in the agent file"
+        super().__init__(f"{'; '.join(problems)}: {advice}", name="deps")
         self.problems = tuple(problems)
 
 

@@ -14,10 +14,11 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
-from agentkit import ToolCall
+from agentkit import Agent, ScriptedModel, ToolCall
 from agentkit.prompts import File, Image, Text
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolDefinitionError, ToolFailure, ToolResult, mcp_server, tool
+from tests.raising import raises
 from tests.tools.mcp.mcp_offering import OPTIONS, TOOLS
 from tests.tools.mcp.mcp_running import HTTPPeer, http_server
 
@@ -196,3 +197,20 @@ async def test_a_cancelled_request_ends_although_its_tool_ignores_that() -> None
             assert clock.seconds < 10
             over.append(True)
             second.cancel()
+
+
+def test_a_server_of_tools_whose_calls_would_all_fail_does_not_start() -> None:
+    class Shop: ...
+
+    @tool
+    def orders(context: ToolContext[Shop]) -> str:
+        """List orders."""
+        return "none"
+
+    agent = Agent(ScriptedModel.repeat("ok"), "x", tools=[orders], name="desk")
+    for agent_tools, names in (([orders], ("orders",)), ([agent.as_tool(name="desk", description="Asks.")], ("desk",))):
+        for deps in (None, "text"):
+            with raises(ToolDefinitionError, names=names):
+                mcp_server(agent_tools, deps=deps)
+        assert mcp_server(agent_tools, deps=Shop())
+    assert mcp_server([agent.with_deps(Shop()).as_tool(name="desk", description="Asks.")])

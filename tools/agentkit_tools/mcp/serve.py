@@ -65,7 +65,8 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, an option is unknown, or the extra `mcp` is not installed.
+        ToolDefinitionError: Two tools have the same name, an option is unknown, tools need deps of another type, or the
+            extra `mcp` is not installed.
     """
     if problems := misnamed("unknown option", options, ServerOptions.__annotations__):
         unknown = [name for name in options if name not in ServerOptions.__annotations__]
@@ -74,7 +75,9 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
     from mcp.server import Server
 
-    offer = _Offer(by_name(tools), options)
+    named = by_name(tools)
+    _check_deps(named, options.get("deps"))
+    offer = _Offer(named, options)
     return Server(
         options.get("name", "agentkit"),
         version=options.get("version", ""),
@@ -82,6 +85,21 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         on_list_tools=offer.list_tools,
         on_call_tool=offer.call_tool,
     )
+
+
+def _check_deps(tools: Mapping[str, Tool], deps: object) -> None:
+    """Refuse tools whose calls would all fail.
+
+    Raises:
+        ToolDefinitionError: Tools need deps of another type.
+    """
+    problems = {tool.name: problem for tool in tools.values() if (problem := tool.deps_problem(deps))}
+    if problems:
+        raise ToolDefinitionError(
+            f"MCP server: {'; '.join(problems.values())}: pass deps=, or for an agent Agent.with_deps or `deps` in its "
+            "file",
+            names=[*problems],
+        )
 
 
 class _Offer:
