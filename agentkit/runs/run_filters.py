@@ -78,6 +78,9 @@ def unindexed_filters(wanted: RunsWanted) -> list[Any]:
         # `LIKE` of SQLite would ignore the case of letters.
         tags: Any = _runs.c.tags
         conditions.append(sa.func.replace(tags, stored_tags([wanted.tag]), "") != tags)
+        # A text with a line break would match two tags.
+        if "\n" in wanted.tag:
+            conditions.append(sa.false())
     return conditions + [_runs.c.words.contains(word, autoescape=True) for word in wanted_words(wanted)]
 
 

@@ -87,6 +87,7 @@ def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatc
             error=RunError("ModelError", "x") if at % 3 == 1 else None,
             usage=Usage(at * 7 % 10, 1, 0, at * 3 % 10 / 4 or None),
             input=UserInput(questions[at % 5]),
+            tags=(("vip", "VIP_7"), ("Straße",), ())[at % 3],
         )
         for at in range(20)
     ]
@@ -107,6 +108,10 @@ def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatc
         {"text": "is where"},
         {"text": "ada/s"},
         {"text": "r17"},
+        *[{"tag": tag} for tag in ("vip", "VIP", "vi", "VIP_7", "VIP%7", "Straße", "Strasse", "", "\0", "vip\nVIP_7")],
+        {"tag": "vip", "order": "tokens", "state": "finished", "limit": 2},
+        {"text": "vip_7 straße"},
+        {"text": "vip_7 where"},
         {"text": "\0"},
         {"state": "failed", "order": "cost", "agent": "b"},
         *[
