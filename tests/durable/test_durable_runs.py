@@ -94,8 +94,15 @@ async def test_the_same_id_and_input_is_the_same_run_and_another_input_is_an_err
     first = await agent.start("Count.", run_id="r")
     again = await agent.start("Count.", run_id="r")
     assert (await first.result(timeout=LONG)).output == (await again.result(timeout=LONG)).output == "One."
-    with raises(RunIdTaken, run_id="r"):
-        await agent.start("Count again.", run_id="r")
+    # A new version of the agent, such as after an upgrade, does not repeat the run.
+    runs = agent.runs
+    assert runs is not None
+    runs.add(agent.with_changes(instructions="You count well.", tools=[tool(lambda: 1, name="one", description="1.")]))
+    later = await runs.start("counter", "Count.", run_id="r")
+    assert (await later.result(timeout=LONG)).output == "One."
+    for options in ({"user_input": "Count again."}, {"locale": "de"}, {"tags": ["vip"]}):
+        with raises(RunIdTaken, run_id="r"):
+            await runs.start("counter", **{"user_input": "Count.", "run_id": "r", **options})
 
 
 async def test_a_call_is_decided_by_whatever_id_the_model_gave_it(working: Working) -> None:

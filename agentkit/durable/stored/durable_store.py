@@ -8,6 +8,7 @@ fence of the run until the next attempt starts. DBOS stores no data of runs, and
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -212,9 +213,21 @@ class DurableStore:
         if stored is None:
             return "agent"
         difference = run.request.differs(RunRequest.loads(stored))
-        if difference is None and self.rows.first_line(run.run_id) != run.head:
+        if difference is not None:
+            return difference
+        head = self.rows.first_line(run.run_id)
+        if head == run.head:
+            return None
+        data = _input_data(run.head)
+        try:
+            stored_data = _input_data(head or "")
+        except (ValueError, LookupError, TypeError, AttributeError):  # a corrupt line
             return "input"
-        return difference
+        if stored_data.pop("tags", []) != data.pop("tags", []):
+            return "list of tags"
+        if stored_data != data:
+            return "input"
+        return None
 
     def queue_leg(self, connection: sa.Connection, leg: Leg, delay: float | None = None) -> None:
         """Queue a leg of a run as a workflow of DBOS, in a transaction."""
@@ -370,6 +383,15 @@ def leg_of(workflow_id: str) -> tuple[str, int]:
     """Return the run id of a workflow, and the number of its leg."""
     run_id, _, number = workflow_id.partition("/")[2].rpartition("/")
     return run_id, int(number)
+
+
+def _input_data(head: str) -> dict[str, Any]:
+    """Return the first line of a journal without the parts of the agent: a new version of the agent is no new input."""
+    data: dict[str, Any] = json.loads(head)
+    for name in ("version", "parts"):
+        data.pop(name, None)
+    data["context"].pop("tools", None)
+    return data
 
 
 def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
