@@ -40,11 +40,11 @@ _MAX_TOKEN = 512
 """Maximum characters of a token."""
 
 
-def _matching(pattern: str, description: str) -> AfterValidator:
+def _matching(pattern: re.Pattern[str], description: str) -> AfterValidator:
     """Return a validator of a text. Its message is the description, because a pattern is hard to read."""
 
     def check(text: str) -> str:
-        if re.fullmatch(pattern, text) is None:
+        if pattern.fullmatch(text) is None:
             raise ValueError(f"expected {description}")
         return text
 
@@ -54,12 +54,12 @@ def _matching(pattern: str, description: str) -> AfterValidator:
 _Name = Annotated[
     str,
     _matching(
-        r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}",
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}"),
         "1 to 128 characters of A-Z a-z 0-9 . _ @ - with a letter or a digit at the start",
     ),
 ]
-_User = Annotated[str, _matching(NAME_PATTERN, NAME_CHARACTERS)]
-_Hash = Annotated[str, _matching(r"[0-9a-f]{64}", "64 hex digits")]
+_User = Annotated[str, _matching(re.compile(NAME_PATTERN), NAME_CHARACTERS)]
+_Hash = Annotated[str, _matching(re.compile(r"[0-9a-f]{64}"), "64 hex digits")]
 
 
 class _Part(BaseModel):
