@@ -33,7 +33,7 @@ def curl_command(prompt: PlayedPrompt) -> str:
     lines = [f"curl {shlex.quote(model.address)}", "-H 'content-type: application/json'"]
     for name, value in model.sdk.headers.items():
         prefix, key, _ = value.partition("KEY")
-        lines.append(f"-H {_header(name.lower(), prefix, model.provider.key_variable if key else '')}")
+        lines.append(f"-H {_header(name, prefix, model.provider.key_variable if key else '')}")
     for name in model.settings.headers:
         lines.append(f"-H {_header(name, '', _NO_NAME.sub('_', name).upper())}")
     # JSON in ASCII has no line breaks and no control characters, which a terminal would execute when text is pasted.

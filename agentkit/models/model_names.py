@@ -142,9 +142,9 @@ class ModelName(NamedTuple):
         if not colon:
             raise _no_provider(name)
         if provider not in PROVIDERS:
-            advice = nearest(provider, PROVIDERS)
-            if provider in _OTHER_NAMES:
-                advice = f"; use {_OTHER_NAMES[provider]!r}"
+            advice = nearest(provider.lower(), PROVIDERS)
+            if provider.lower() in _OTHER_NAMES:
+                advice = f"; use {_OTHER_NAMES[provider.lower()]!r}"
             raise AgentDefinitionError(
                 f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{advice}",
                 name="provider",

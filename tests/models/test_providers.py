@@ -11,13 +11,24 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agentkit import Agent, ModelError, ModelSettings, OpenAIModel, Usage, model, tool
+from agentkit import (
+    Agent,
+    AnthropicModel,
+    ModelError,
+    ModelSettings,
+    OpenAIModel,
+    OpenAIResponsesModel,
+    Usage,
+    model,
+    tool,
+)
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelRateLimited, ModelRequestError, ModelUnavailable, Price
 from agentkit.models.providers import PROVIDERS, provider_at
 from agentkit.prompts import Document, Layers, MemoPrompt, PromptContext, compose
 from tests.conftest import ENDPOINT_ENDINGS, ENDPOINT_VARIABLES
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, failure
+from tests.models.wire_forms import WIRES, speaks
 from tests.raising import raises
 from tests.servers import Asked, ChatServer, calls, chunk, completion, says, sends, streams
 
@@ -387,6 +398,18 @@ def test_a_function_returns_the_key_of_each_request(server: ChatServer) -> None:
     assert sent == ["Bearer token-of-a-function-1", "Bearer token-of-a-function-2", "Bearer of-a-thread"]
     with pytest.raises(TypeError):
         pickle.dumps(fresh)
+
+
+def test_a_function_replaces_the_only_key_of_a_request(server: ChatServer) -> None:
+    for kind, wire in ((AnthropicModel, WIRES[2]), (OpenAIResponsesModel, WIRES[1])):
+        name = server.on(f"function-{wire.name}", speaks(wire, "", "Hi"))
+        url = server.url.removesuffix("/v1") if wire.name == "anthropic" else server.url
+        sent = []
+        for key in ("one-key-12345", lambda: "one-key-12345"):
+            ask(kind(name, base_url=url, api_key=key))  # type: ignore[arg-type]
+            headers = server.to(name)[-1].headers
+            sent.append({name: headers[name] for name in ("authorization", "x-api-key") if name in headers})
+        assert sent[0] == sent[1]
 
 
 def test_a_token_is_masked_in_errors(server: ChatServer) -> None:

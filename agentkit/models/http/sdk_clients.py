@@ -43,8 +43,8 @@ class Sdk(NamedTuple):
     """Headers of requests, with `KEY` instead of the key."""
 
 
-OPENAI = Sdk("openai", "AsyncOpenAI", {"Authorization": "Bearer KEY"})
-ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", {"X-Api-Key": "KEY", "anthropic-version": "2023-06-01"})
+OPENAI = Sdk("openai", "AsyncOpenAI", {"authorization": "Bearer KEY"})
+ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", {"x-api-key": "KEY", "anthropic-version": "2023-06-01"})
 
 
 class Clients:
@@ -173,8 +173,9 @@ class Clients:
 
         if self._token is not None and self.custom is None:
             key = self._checked_key(await self._token.key())
-            of_key = {name: value.replace("KEY", key) for name, value in self.sdk.headers.items() if "KEY" in value}
-            headers = {**of_key, **headers}
+            # The header of the key depends on the version of the SDK.
+            sent: Mapping[str, str] = (await self.client()).auth_headers
+            headers = {**{name: value.replace(_NO_KEY, key) for name, value in sent.items()}, **headers}
 
         options: dict[str, Any] = {
             "timeout": Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
