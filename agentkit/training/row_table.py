@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentkit.training.training_errors import ExportError
+from agentkit_prompts.system.file_locks import locked
 from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["RowTable", "check_file"]
@@ -62,9 +63,18 @@ class RowTable:
         self._is_erased: list[Callable[[], bool]] = []
         """Function of each row; see `TrainingExample.is_erased`."""
         try:
-            self._remove()
             private_file(self._spool)
-            self._file = self._spool.open("w", encoding="utf-8")
+            # Locked until the end: two exports into one file must not replace the files of each other.
+            self._file = self._spool.open("r+", encoding="utf-8")
+            if not locked(self._file.fileno()):
+                self._file.close()
+                raise ExportError(
+                    f"out: {path}: another export writes this file; wait for its end, or pass another file",
+                    path=str(path),
+                    name="out",
+                )
+            # A process that was killed can have left rows.
+            self._file.truncate(0)
         except OSError as error:
             raise self._error(error) from error
 
@@ -86,7 +96,7 @@ class RowTable:
             ExportError: The file cannot be written; no file was replaced.
         """
         try:
-            self._file.close()
+            self._file.flush()
             # Sources can be erased while other rows are composed: all are checked again after the last row.
             erased = {at for at, is_erased in enumerate(self._is_erased) if is_erased()}
             self._write(erased)
@@ -124,10 +134,6 @@ class RowTable:
             file.flush()
             os.fsync(file.fileno())
 
-    def _remove(self) -> None:
-        for path in (self._spool, self._new, self._new_origins):
-            path.unlink(missing_ok=True)
-
     def _error(self, error: OSError) -> ExportError:
         return ExportError(
             f"out: {self._path}: {error.strerror or error}; pass a file in a writable folder with space",
@@ -139,10 +145,11 @@ class RowTable:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for path in (self._new, self._new_origins, self._spool):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
         with suppress(OSError):
             self._file.close()
-        with suppress(OSError):
-            self._remove()
 
 
 def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> None:

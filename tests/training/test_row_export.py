@@ -300,6 +300,30 @@ def test_an_export_that_fails_leaves_the_file_before(outcomes: Path, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"] and out.read_text() == "before"
 
 
+def test_two_exports_do_not_write_one_file(outcomes: Path, tmp_path: Path) -> None:
+    out, refused = tmp_path / "rows.jsonl", 0
+
+    def sources() -> Iterator[Any]:
+        nonlocal refused
+        yield from evaluated_runs(desk(), outcomes)
+        with raises(ExportError, name="out"):
+            export_rows(evaluated_runs(desk(), outcomes), out)
+        refused += 1
+
+    assert export_rows(sources(), out).rows == 3
+    assert refused == 1 and [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_the_rest_of_a_killed_export_is_not_in_the_file(outcomes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    for name in (".rows.jsonl.part", ".rows.jsonl.new", ".rows.jsonl.origins.new"):
+        (tmp_path / name).write_text('{"messages": "of an erased user"}\n')
+    assert export_rows(evaluated_runs(desk(), outcomes), out, format="openai").rows == 3
+    assert "erased user" not in out.read_text() and len(lines_of(out)) == 3
+    assert len(lines_of(tmp_path / "rows.jsonl.origins.jsonl")) == 3
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_rows_are_written_as_parquet(outcomes: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     out, tokenizer = tmp_path / "rows.parquet", small_tokenizer()
