@@ -317,7 +317,7 @@ def test_two_exports_do_not_write_one_file(outcomes: Path, tmp_path: Path) -> No
 def test_the_rest_of_a_killed_export_is_not_in_the_file(outcomes: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     for name in (".rows.jsonl.part", ".rows.jsonl.new", ".rows.jsonl.origins.new"):
-        (tmp_path / name).write_text('{"messages": "of an erased user"}\n')
+        (tmp_path / name).write_text('[{"messages": "of an erased user"}, {}]\n' * 1_000)
     assert export_rows(evaluated_runs(desk(), outcomes), out, format="openai").rows == 3
     assert "erased user" not in out.read_text() and len(lines_of(out)) == 3
     assert len(lines_of(tmp_path / "rows.jsonl.origins.jsonl")) == 3
