@@ -16,6 +16,8 @@ from agentkit.runs.stored_values import finite_number, stored_text
 
 __all__ = ["VersionRows", "VersionUse"]
 
+_VERSION = '"version":"([0-9a-f]+)"'
+"""Pattern of the version in the first line of a journal."""
 _MAX_KNOWN = 1_000
 """Maximum number of versions whose texts are known to be stored."""
 _runs, _lines = runs_table.c, lines_table.c
@@ -129,8 +131,8 @@ class VersionRows:
         if self._database.is_sqlite:
             is_valid = sa.func.json_valid(_lines.line) == 1
             return sa.case((is_valid, sa.func.json_extract(_lines.line, "$.version")), else_=None)
-        version: sa.ColumnElement[Any] = sa.cast(_lines.line, sa.JSON)["version"].as_string()
-        return version
+        # PostgreSQL cannot read JSON with NUL. Quotes inside of names have a backslash, so that no name matches.
+        return sa.func.substring(_lines.line, _VERSION)
 
 
 def _parts(line: str | None) -> dict[str, str]:

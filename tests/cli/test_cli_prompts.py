@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agentkit import Agent, ScriptedModel, tool
 from agentkit.evals import evaluate_sync, exact, max_steps
 from agentkit.prompts import Layers, TextPrompt
@@ -76,3 +78,12 @@ def test_scores_are_listed_by_version(run: Run, folder: Path) -> None:
     data = json.loads(run("prompts", "scores", "after.jsonl", "--json").stdout)
     assert data[0]["version"] == versions[1] and data[0]["scores"]["exact"]["mean"] == 0.5
     assert run("prompts", "scores", "missing.jsonl").exit_code == 1
+
+
+def test_an_invalid_variant_is_refused_before_the_server_starts(run: Run, folder: Path) -> None:
+    pytest.importorskip("starlette")
+    (folder / "desk.yaml").write_text("model: offline\n", "utf-8")
+    (folder / "disk.yaml").write_text("model: offline\n", "utf-8")
+    for option in ("desk.yaml", "desk.yaml=much", "=0.5", "desk.yaml=1.5", "disk.yaml=0.5", "missing.yaml=0.5"):
+        refused = run("serve", "--agent", "desk.yaml", "--variant", option, "--port", "0")
+        assert refused.exit_code in (1, 2) and refused.stderr, (option, refused)

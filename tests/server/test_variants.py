@@ -65,6 +65,9 @@ def test_requests_without_a_session_choose_by_user_or_by_run() -> None:
             for name in ["ann", "bob"] * 5
         ]
         assert len(set(user[::2])) == len(set(user[1::2])) == 1
+        until(lambda: sum(use.runs for use in store.versions.uses()) == 10)
+        requested = {use.parts["system"] for use in store.versions.uses()}
+        assert set(store.versions.texts(requested).values()) == set(user)
         assert set(outputs(client, [None] * 40)) == {"old", "new", "newer"}
         # The texts of all versions are stored once, by their hash.
         uses = {use.version: use for use in store.versions.uses(agent="desk")}
