@@ -1,18 +1,22 @@
-"""Evaluation of 10,000 rows with five worked examples and a model without latency.
+"""Evaluation of 10,000 rows with a model without latency.
 
-The limit is the cost of the prompts alone: their creation and their form as chat messages.
+Few-shot rows: the limit is the cost of the prompts alone, their creation and their form as chat messages.
+Rows of an agent: the limit is the cost of the bare runs, without scores and without a report.
 """
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness import Figure, figures, interleave, main
+from harness import Figure, Work, figures, interleave, main
 from icl import COLUMNS, DATASET, EXAMPLES, ROWS, TEMPLATE, TRAIN
 
-from agentkit import ScriptedModel
+from agentkit import Agent, ScriptedModel, ToolCall, tool
+from agentkit.evals import contains, evaluate
+from agentkit.prompts import Composition
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
     DatasetReader,
@@ -23,6 +27,8 @@ from agentkit.prompts.evaluation import (
 )
 from agentkit.prompts.example_selectors import StaticSelector
 
+AGENT_ROWS = 10_000
+"""Number of rows of an agent."""
 META = {
     "round": [{"role": "HUMAN"}, {"role": "BOT", "generate": True}],
     "reserved_roles": [{"role": "SYSTEM"}],
@@ -56,5 +62,66 @@ def evaluations(rounds: int) -> Iterable[Figure]:
     return figures("evaluation of few-shot rows", seconds, goals={"run": 1.5, "run with out=": 1.5})
 
 
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def _reply(composition: Composition) -> str | ToolCall:
+    """Call the tool once, and answer with its result."""
+    last = composition.messages[-1]
+    if last.role == "tool":
+        return f"It is {last.text}."
+    return ToolCall(name="add", arguments={"a": 1, "b": 1})
+
+
+def calculator() -> Agent:
+    """Return an agent that calls a tool before it answers."""
+    return Agent(ScriptedModel.repeat(_reply, keep=1), "You calculate.", tools=[add], name="calculator")
+
+
+def talker() -> Agent:
+    """Return the agent with the cheapest runs: one request, and no tool."""
+    return Agent(ScriptedModel.repeat("It is 2.", keep=1), "You calculate.", name="talker")
+
+
+def agents(rounds: int) -> Iterable[Figure]:
+    """Measure bare runs of agents, and their evaluations with and without a file of outcomes.
+
+    The limit of an evaluation with a file is the cost of bare runs with a journal each.
+    """
+    rows = [{"input": f"What is {number} + 1?", "expected": "2"} for number in range(AGENT_ROWS)]
+
+    async def bare(agent: Agent, n: int, folder: str | None = None) -> None:
+        async def work(waiting: Iterator[int]) -> None:
+            for number in waiting:
+                journal = None
+                if folder is not None:
+                    journal = Path(folder, f"{number}.jsonl")
+                await agent.run(rows[number]["input"], journal=journal)
+
+        waiting = iter(range(n))
+        await asyncio.gather(*[work(waiting) for _ in range(8)])
+
+    def bare_with_journals(n: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(bare(calculator(), n, folder))
+
+    def run_with_file(n: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(evaluate(calculator(), rows[:n], [contains], out=Path(folder, "out.jsonl")))
+
+    for name, agent, goals in (("with a tool", calculator, {"evaluate": 1.3}), ("of one request", talker, {})):
+        candidates: dict[str, Work] = {
+            "bare runs": lambda n, agent=agent: asyncio.run(bare(agent(), n)),
+            "evaluate": lambda n, agent=agent: asyncio.run(evaluate(agent(), rows[:n], [contains])),
+        }
+        seconds = interleave(candidates, AGENT_ROWS, rounds)
+        yield from figures(f"agent {name}", seconds, goals=goals)
+    seconds = interleave({"bare runs": bare_with_journals, "evaluate out=": run_with_file}, AGENT_ROWS // 10, rounds)
+    yield from figures("agent with journals", seconds, goals={"evaluate out=": 1.3})
+
+
 if __name__ == "__main__":
-    main(__doc__, {"evaluations": evaluations})
+    main(__doc__, {"evaluations": evaluations, "agents": agents})

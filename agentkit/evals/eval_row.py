@@ -96,15 +96,16 @@ RowProblems: TypeAlias = Callable[[AnyRow], Iterable[tuple[str, str]]]
 """Function that returns column and text of each problem of a row."""
 
 
-def input_problems(row: EvalRow, preflight: Callable[[UserInput], object]) -> list[tuple[str, str]]:
+def input_problems(row: EvalRow, preflight: Callable[[Mapping[str, Any]], object]) -> list[tuple[str, str]]:
     """Return column and text of each problem of the input of a row.
 
     Args:
         row: The row.
-        preflight: Function that raises `PromptError` if the agent cannot accept a `UserInput`.
+        preflight: Function that raises `PromptError` if the agent cannot accept the fields of a `UserInput`.
     """
     try:
-        preflight(row.user_input)
+        # A mapping: it is cheaper than a `UserInput`, which most agents do not need here.
+        preflight({"input": row.input, "additional_kwargs": row.additional_kwargs})
     except KwargsError as error:
         return [(f"additional_kwargs.{name}", problem) for name, (problem, _) in error.problems.items()]
     except PromptError as error:
@@ -194,21 +195,22 @@ def _table_row(cells: Mapping[str, Any]) -> dict[str, Any]:
 def _row(number: int, entry: Any, kind: type[AnyRow], problems: list[tuple[str, str]]) -> AnyRow | None:
     """Return a row with an id; None, and its problems, if it is invalid."""
     if isinstance(entry, kind):
-        row = entry
-    else:
-        if not isinstance(entry, Mapping):
-            problems.append((f"row {number}", f"expected a mapping such as {{input: ...}}, got {type(entry).__name__}"))
-            return None
-        try:
-            row = kind.model_validate(dict(entry))
-        except ValidationError as error:
-            for detail in error.errors():
-                column = ".".join(map(str, detail["loc"]))
-                problems.append((f"row {number}.{column}", _column_problem(column, detail["msg"], kind)))
-            return None
-    if not row.id:
-        return row.model_copy(update={"id": str(number)})
-    return row
+        if entry.id:
+            return entry
+        return entry.model_copy(update={"id": str(number)})
+    if not isinstance(entry, Mapping):
+        problems.append((f"row {number}", f"expected a mapping such as {{input: ...}}, got {type(entry).__name__}"))
+        return None
+    fields = dict(entry)
+    if fields.get("id", "") == "":
+        fields["id"] = str(number)
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        for detail in error.errors():
+            column = ".".join(map(str, detail["loc"]))
+            problems.append((f"row {number}.{column}", _column_problem(column, detail["msg"], kind)))
+        return None
 
 
 def _column_problem(column: str, message: str, kind: type[EvalRow]) -> str:

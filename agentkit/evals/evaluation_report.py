@@ -81,7 +81,7 @@ class ScoreSummary:
     """pass^k by k: the probability that all of k runs have the score 1. Empty if a value is not 0 or 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EvaluationReport:
     """Outcomes of an evaluation, in the order of the rows and repeats."""
 
@@ -94,6 +94,10 @@ class EvaluationReport:
     """Number of outcomes that the file contained already."""
     version: str = ""
     """Version of the agent, see `Journal.version`; empty if it is unknown."""
+
+    def __repr__(self) -> str:
+        # Short: asyncio writes the result of a finished task into messages, also if no message is shown.
+        return f"EvaluationReport(agent={self.agent!r}, {len(self.outcomes)} outcomes)"
 
     @property
     def score_names(self) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -351,12 +351,11 @@ class _Evaluation:
             if result is None:
                 scoring.values[name] = Score(0.0, error_text)
             elif name not in scoring.values:
-                await self._add_score(name, function, result, scoring)
-        for spent_usage in (run.usage, scoring.usage):
-            if self._money is not None and spent_usage.money is None and spent_usage != NO_USAGE:
-                raise EvaluationError(
-                    "money: the price of the model is unknown; pass the price to the model", name="money"
-                )
+                value = self._called(name, function, result, scoring)
+                if value is not None:
+                    await self._add_awaited(name, value, scoring)
+        if self._money is not None:
+            _check_price(run.usage, scoring.usage)
         return Outcome(
             row,
             repeat,
@@ -376,26 +375,33 @@ class _Evaluation:
             return None
         return self._file.run(key, self._rows[key[0]], part)
 
-    async def _add_score(self, name: str, function: ScoreFunction, result: RunResult[Any], scoring: _Scoring) -> None:
-        """Add the value of a score, or the problem of a score that has no value."""
-        row, key = scoring.row, scoring.key
+    def _called(
+        self, name: str, function: ScoreFunction, result: RunResult[Any], scoring: _Scoring
+    ) -> Awaitable[Any] | None:
+        """Call a score, and add its value or its problem; return the awaitable of an async score."""
         try:
             if isinstance(function, Judge):
-                value: Any = await function.of_run(row, result, self._stored_run(key, f"score{self._positions[name]}"))
-            else:
-                value = function(row, result)
-                if inspect.isawaitable(value):
-                    value = await value
-            score = value
-            if not isinstance(score, Score):
-                score = Score(value)
-            scoring.usage += score.usage
-            if not isinstance(score.value, int | float) or not math.isfinite(score.value):
-                raise EvaluationError(f"expected a number, got {score.value!r:.60}", name=name)
-            scoring.values[name] = Score(float(score.value), str(score.reason), score.usage)
+                part = f"score{self._positions[name]}"
+                return function.of_run(scoring.row, result, self._stored_run(scoring.key, part))
+            value: Any = function(scoring.row, result)
+            # Most scores are plain functions: their results are recognised without a slow check.
+            if not isinstance(value, Score | float | int) and inspect.isawaitable(value):
+                return value
+            scoring.add(name, value)
         except Exception as error:
-            scoring.usage += usage_of(error)
-            self._problems.append(ScoreProblem(row.id, key[1], name, error))
+            self._add_problem(name, error, scoring)
+        return None
+
+    async def _add_awaited(self, name: str, value: Awaitable[Any], scoring: _Scoring) -> None:
+        """Add the value of an async score, or its problem."""
+        try:
+            scoring.add(name, await value)
+        except Exception as error:
+            self._add_problem(name, error, scoring)
+
+    def _add_problem(self, name: str, error: Exception, scoring: _Scoring) -> None:
+        scoring.usage += usage_of(error)
+        self._problems.append(ScoreProblem(scoring.row.id, scoring.key[1], name, error))
 
 
 @dataclass(slots=True)
@@ -408,9 +414,33 @@ class _Scoring:
     usage: Usage
     """Usage of the scores, also of scores that failed."""
 
+    def add(self, name: str, value: Any) -> None:
+        """Add the value of a score.
+
+        Raises:
+            EvaluationError: The value is not a finite number.
+        """
+        score = value
+        if not isinstance(score, Score):
+            score = Score(value)
+        if score.usage is not NO_USAGE:
+            self.usage += score.usage
+        if not isinstance(score.value, int | float) or not math.isfinite(score.value):
+            raise EvaluationError(f"expected a number, got {score.value!r:.60}", name=name)
+        if type(score.value) is not float or type(score.reason) is not str:
+            score = Score(float(score.value), str(score.reason), score.usage)
+        self.values[name] = score
+
 
 def _request_key(key: tuple[int, int]) -> str:
     return f"{key[0] + 1}-{key[1] + 1}"
+
+
+def _check_price(*usages: Usage) -> None:
+    """Refuse usage without a cost, because the limit of money cannot be checked."""
+    for usage in usages:
+        if usage.money is None and usage != NO_USAGE:
+            raise EvaluationError("money: the price of the model is unknown; pass the price to the model", name="money")
 
 
 def _money(outcome: Outcome) -> float:

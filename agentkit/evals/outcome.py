@@ -13,9 +13,9 @@ from agentkit.models.model import NO_USAGE, Usage
 __all__ = ["Outcome"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
-    """One run of a row."""
+    """One run of a row. Immutable by convention: a frozen class takes longer to create."""
 
     row: EvalRow
     repeat: int

@@ -75,9 +75,11 @@ class RowRun:
             AgentError: See `Agent.run`.
         """
         row = self._row
-        user_input: Any = row.user_input
+        user_input: Any = row.input
         if row.history:
-            user_input = PromptContext(user_input=user_input, conversation=Conversation(row.history))
+            user_input = PromptContext(user_input=row.user_input, conversation=Conversation(row.history))
+        elif row.additional_kwargs:
+            user_input = row.user_input
         first = await self._turn(user_input, "")
         if self._user is None:
             return first
@@ -91,7 +93,8 @@ class RowRun:
         return ConversationResult.of(tuple(turns))
 
     async def _turn(self, user_input: Any, part: str) -> RunResult[Any]:
-        await self._pace.wait()
+        if self._pace.is_limited:
+            await self._pace.wait()
         start = time.perf_counter()
         stored = self._stored(part)
         try:

@@ -30,6 +30,11 @@ class RequestPace:
             self._interval = 1 / rate
         self._next = 0.0
 
+    @property
+    def is_limited(self) -> bool:
+        """True if requests can have to wait."""
+        return self._interval > 0
+
     async def wait(self) -> None:
         """Wait until the next request may start."""
         if not self._interval:

@@ -86,6 +86,8 @@ def test_each_row_is_run_and_scored_and_a_failed_run_has_the_score_0() -> None:
     assert failed.error == "ConnectionError: no network" and failed.scores["later"].value == 0
     assert report.outcomes[2].scores["exact"].reason == "expected '6', got '5'"
     assert report.score_names == ["exact", "short", "later"] and report.tags == ["product", "sum"]
+    # asyncio writes the result of a task into messages: a report of 10,000 rows must not become a text there.
+    assert repr(report) == "EvaluationReport(agent='calculator', 6 outcomes)"
 
 
 SCORED: list[tuple[Any, Any, Any, float]] = [
