@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
@@ -24,6 +23,7 @@ from agentkit.evals.named_scores import named_scores, score_versions
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.row_run import RowRun, usage_of
+from agentkit.evals.row_scoring import RowScoring
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
 from agentkit.evals.simulated_user import ModelUser, SimulatedUser, user_version
 from agentkit.evals.stored_run import StoredRun
@@ -343,17 +343,21 @@ class _Evaluation:
             if self._batch_model is not None and self._file is not None:
                 # The next call sends the request again.
                 self._file.run(key, self._rows[key[0]]).journal.unlink(missing_ok=True)
-        scoring = _Scoring(row, key, {}, run.overhead)
+        scoring = RowScoring(row, {}, run.overhead)
         earlier = self._unscored.get(key)
         if earlier is not None:
-            scoring = _Scoring(row, key, dict(earlier.scores), earlier.overhead)
+            scoring = RowScoring(row, dict(earlier.scores), earlier.overhead)
         for name, function in self._scores.items():
             if result is None:
                 scoring.values[name] = Score(0.0, error_text)
             elif name not in scoring.values:
-                value = self._called(name, function, result, scoring)
-                if value is not None:
-                    await self._add_awaited(name, value, scoring)
+                try:
+                    value = self._called(name, function, result, scoring, key)
+                    if value is not None:
+                        scoring.add(name, await value)
+                except Exception as error:
+                    scoring.usage += usage_of(error)
+                    self._problems.append(ScoreProblem(row.id, repeat, name, error))
         if self._money is not None:
             _check_price(run.usage, scoring.usage)
         return Outcome(
@@ -376,60 +380,22 @@ class _Evaluation:
         return self._file.run(key, self._rows[key[0]], part)
 
     def _called(
-        self, name: str, function: ScoreFunction, result: RunResult[Any], scoring: _Scoring
+        self,
+        name: str,
+        function: ScoreFunction,
+        result: RunResult[Any],
+        scoring: RowScoring,
+        key: tuple[int, int],
     ) -> Awaitable[Any] | None:
-        """Call a score, and add its value or its problem; return the awaitable of an async score."""
-        try:
-            if isinstance(function, Judge):
-                part = f"score{self._positions[name]}"
-                return function.of_run(scoring.row, result, self._stored_run(scoring.key, part))
-            value: Any = function(scoring.row, result)
-            # Most scores are plain functions: their results are recognised without a slow check.
-            if not isinstance(value, Score | float | int) and inspect.isawaitable(value):
-                return value
-            scoring.add(name, value)
-        except Exception as error:
-            self._add_problem(name, error, scoring)
+        """Call a score, and add its value; return the awaitable of an async score."""
+        if isinstance(function, Judge):
+            return function.of_run(scoring.row, result, self._stored_run(key, f"score{self._positions[name]}"))
+        value: Any = function(scoring.row, result)
+        # Most scores are plain functions: their results are recognised without a slow check.
+        if not isinstance(value, Score | float | int) and inspect.isawaitable(value):
+            return value
+        scoring.add(name, value)
         return None
-
-    async def _add_awaited(self, name: str, value: Awaitable[Any], scoring: _Scoring) -> None:
-        """Add the value of an async score, or its problem."""
-        try:
-            scoring.add(name, await value)
-        except Exception as error:
-            self._add_problem(name, error, scoring)
-
-    def _add_problem(self, name: str, error: Exception, scoring: _Scoring) -> None:
-        scoring.usage += usage_of(error)
-        self._problems.append(ScoreProblem(scoring.row.id, scoring.key[1], name, error))
-
-
-@dataclass(slots=True)
-class _Scoring:
-    """The scores of one run so far."""
-
-    row: EvalRow
-    key: tuple[int, int]
-    values: dict[str, Score]
-    usage: Usage
-    """Usage of the scores, also of scores that failed."""
-
-    def add(self, name: str, value: Any) -> None:
-        """Add the value of a score.
-
-        Raises:
-            EvaluationError: The value is not a finite number.
-        """
-        score = value
-        if not isinstance(score, Score):
-            score = Score(value)
-        if score.usage is not NO_USAGE:
-            self.usage += score.usage
-        if not isinstance(score.value, int | float) or not math.isfinite(score.value):
-            raise EvaluationError(f"expected a number, got {score.value!r:.60}", name=name)
-        if type(score.value) is not float or type(score.reason) is not str:
-            score = Score(float(score.value), str(score.reason), score.usage)
-        self.values[name] = score
 
 
 def _request_key(key: tuple[int, int]) -> str:
