@@ -13,6 +13,7 @@ from agentkit.ground.threads import in_thread
 from agentkit.inspector.agent_view import agent_view
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view, reply_diff
+from agentkit.inspector.evaluation_view import evaluation_list, evaluation_view
 from agentkit.inspector.journal_view import journal_view, reply_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
@@ -45,6 +46,7 @@ __all__ = [
     "agent_answer",
     "compose_answer",
     "decide_answer",
+    "evaluation_answer",
     "message_answer",
     "messages_answer",
     "model_call_of",
@@ -119,6 +121,7 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
         "runs": [run_summary(run) for run in runs.runs],
         "older": runs.older,
         "sessions": list(sessions),
+        "evaluations": await in_thread(evaluation_list, await source.evaluations()),
         "names_users": source.names_users,
         "has_more_sessions": not is_whole and len(sessions) >= limit,
         "play": {
@@ -129,6 +132,18 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
         "targets": list(TARGETS),
         "chat_templates": list(CHAT_TEMPLATES),
     }
+
+
+async def evaluation_answer(source: InspectorSource, name: str, before: str | None) -> Json:
+    """Return an evaluation with its rows, next to the rows of another evaluation if `before` is its name."""
+    evaluations = await source.evaluations()
+    for wanted in filter(None, (name, before)):
+        if wanted not in evaluations:
+            raise Missing(f"evaluation: unknown evaluation {wanted[:_MAX_NAME]!r}")
+    other = None
+    if before:
+        other = evaluations[before]
+    return await in_thread(evaluation_view, evaluations[name], other)
 
 
 async def agent_answer(source: InspectorSource, name: str) -> Json:

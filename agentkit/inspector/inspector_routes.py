@@ -141,6 +141,13 @@ def routes(source: SourceOf) -> list[Route]:
             lambda caller_source, request: answers.agent_answer(caller_source, _parameter(request, "name")),
         ),
         api(
+            "evaluation",
+            "GET",
+            lambda caller_source, request: answers.evaluation_answer(
+                caller_source, _parameter(request, "name"), request.query_params.get("before")
+            ),
+        ),
+        api(
             "runs",
             "GET",
             lambda caller_source, request: run_lists.list_answer(

@@ -15,6 +15,7 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.ground.contained import contained
 from agentkit.ground.threads import in_thread
+from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES, empty_journal
@@ -53,6 +54,7 @@ class LocalSource:
         agents: Agents of the runs, and for new runs.
         sessions: Sessions to show.
         runs: Journals of runs to show, such as `error.journal` or `Journal.read(file)`.
+        evaluations: Files of `evaluate`, whose rows and runs are shown.
         new_session: Creates a session with a new name; by default a session in memory.
         cases: File to which Play adds test cases, a line of JSON each; None to download them.
         redact: Returns each text of a test case without secrets and personal data; by default the function of the
@@ -60,6 +62,7 @@ class LocalSource:
 
     Raises:
         AgentDefinitionError: Two agents or sessions have the same name.
+        EvaluationError: A file of an evaluation cannot be read.
     """
 
     def __init__(
@@ -68,11 +71,14 @@ class LocalSource:
         *,
         sessions: Iterable[SessionProtocol] = (),
         runs: Iterable[Journal] = (),
+        evaluations: Iterable[Path | str] = (),
         new_session: Callable[[str], SessionProtocol] = lambda name: Session(name),
         cases: Path | str | None = None,
         redact: Redact | None = None,
     ) -> None:
         self._redact = redact
+        stored = [StoredEvaluation.read(Path(path)) for path in evaluations]
+        self._evaluations = {evaluation.name: evaluation for evaluation in stored}
         self._cases = None
         if cases is not None:
             self._cases = Path(cases)
@@ -134,7 +140,17 @@ class LocalSource:
             for run in runs
         ]
 
+    async def evaluations(self) -> Mapping[str, StoredEvaluation]:
+        return self._evaluations
+
     async def run(self, run_id: str) -> RunRecord | None:
+        if run_id not in self._runs:
+            # The runs of an evaluation are many: a journal is read when its run is opened.
+            for evaluation in self._evaluations.values():
+                if run_id in evaluation.journals:
+                    path, error = evaluation.journals[run_id]
+                    self.add(await in_thread(Journal.read, path), error or None)
+                    break
         run = self._runs.get(run_id)
         if run is None or run.journal is not None:
             return run

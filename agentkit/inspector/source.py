@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
+from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact
@@ -35,6 +36,10 @@ class InspectorSource(Protocol):
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         """Return the agents by name."""
+        ...
+
+    async def evaluations(self) -> Mapping[str, StoredEvaluation]:
+        """Return the evaluations by name, in the order of their files."""
         ...
 
     async def runs(self, wanted: RunsWanted) -> RunList:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -25,11 +25,17 @@ from agentkit_memory import Memory, Scope
 
 __all__ = ["inspect"]
 
+_EVALUATION = b'{"agentkit_evaluation":'
+"""Start of a file of an evaluation."""
+
 
 def inspect(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN|SESSION]...", help="Journal files and names of conversations."),
+        typer.Argument(
+            metavar="[RUN|SESSION|EVALUATION]...",
+            help="Journal files, files of `agentkit eval --out`, folders of both, and names of conversations.",
+        ),
     ] = None,
     agent: Annotated[
         list[str] | None,
@@ -72,13 +78,20 @@ def inspect(
         named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
         agents = named or [default_agent(choose_model(), memory)]
         stores = _stores(memory, named)
-        runs, sessions = _runs_and_sessions(names or (), stores)
+        files, evaluations = _expanded(names or ())
+        runs, sessions = _runs_and_sessions(files, stores)
         _note_missing_agents(runs, agents)
         new_session: Callable[[str], SessionProtocol] = _unstored_session
         if memory is not None:
             new_session = memory.session
         source = LocalSource(
-            agents, sessions=sessions, runs=runs, new_session=new_session, cases=cases, redact=function
+            agents,
+            sessions=sessions,
+            runs=runs,
+            evaluations=evaluations,
+            new_session=new_session,
+            cases=cases,
+            redact=function,
         )
 
         def ready(address: str) -> None:
@@ -90,7 +103,7 @@ def inspect(
             if opens and sys.stdout.isatty():
                 webbrowser.open(address)
 
-        serve_locally(source, port=port, where=_first_page(runs, sessions), on_ready=ready)
+        serve_locally(source, port=port, where=_first_page(runs, sessions, evaluations), on_ready=ready)
 
 
 def _note_missing_agents(runs: list[Journal], agents: list[Agent]) -> None:
@@ -112,7 +125,30 @@ def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
     return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
 
 
-def _first_page(runs: list[Journal], sessions: list[SessionProtocol]) -> str:
+def _expanded(names: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Return the names with the journals of folders, and the files of evaluations."""
+    files: list[str] = []
+    evaluations: list[Path] = []
+    for name in names:
+        paths = [Path(name)]
+        if paths[0].is_dir():
+            paths = sorted(paths[0].glob("*.jsonl"))
+        for path in paths:
+            if path.is_file() and _is_evaluation(path):
+                evaluations.append(path)
+            else:
+                files.append(str(path))
+    return files, evaluations
+
+
+def _is_evaluation(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_EVALUATION)) == _EVALUATION
+
+
+def _first_page(runs: list[Journal], sessions: list[SessionProtocol], evaluations: list[Path]) -> str:
+    if evaluations:
+        return f"/evaluation/{quote(str(evaluations[0]), safe='')}"
     if runs:
         return f"/run/{quote(runs[0].run_id, safe='')}"
     if sessions:

@@ -7,6 +7,7 @@ import { h, replace, shown, number, money, percent, problem, empty, choice, icon
 import { agentView } from "./agent.js";
 import { changesView } from "./changes.js";
 import { compareView } from "./compare.js";
+import { evaluationList, evaluationView } from "./evaluation.js";
 import { WORDS } from "./filters.js";
 import { Form } from "./form.js";
 import { LayersView, bar } from "./layers.js";
@@ -77,7 +78,7 @@ async function draw() {
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
   const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // requested together with the lists, not after them
-  app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare));
+  app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare || place.evaluation));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
@@ -99,7 +100,7 @@ async function draw() {
   const isOne = place.run || place.turn !== undefined;
   const drawn = isOne && !place.create ? detail(mine, isSame, answer) : null;
   side.show(state.overview, state.session, place);
-  if (place.agent !== undefined || place.compare) await report(place, mine);
+  if (place.agent !== undefined || place.compare || place.evaluation) await report(place, mine);
   else if (place.create) create(place);
   else if (isOne) await drawn;
   else welcome();
@@ -144,13 +145,18 @@ async function report(place, mine) {
   state.view = null;
   state.run = state.data = null;
   try {
-    const content = place.compare ? await compared(place.compare) : agentView(await get("agent", { name: place.agent }));
+    const content = place.evaluation ? await evaluated(place.evaluation) : place.compare ? await compared(place.compare) : agentView(await get("agent", { name: place.agent }));
     if (mine !== turnNumber) return;
-    document.title = plain(`${place.agent ?? "Two runs"} · agentkit inspector`);
+    document.title = plain(`${place.agent ?? (place.evaluation ? "Evaluation" : "Two runs")} · agentkit inspector`);
     replace(main, h("div", { class: "scroll page report" }, back(), content));
   } catch (error) {
     if (mine === turnNumber) fail(error);
   }
+}
+
+async function evaluated([name, before]) {
+  if (!name) return evaluationList(state.overview.evaluations);
+  return evaluationView(await get("evaluation", before ? { name, before } : { name }), state.overview.evaluations);
 }
 
 async function compared([first, second]) {
@@ -161,7 +167,7 @@ async function compared([first, second]) {
 function welcome() {
   state.view?.destroy?.();
   state.view = null;
-  const { runs, sessions, agents } = state.overview;
+  const { runs, sessions, agents, evaluations } = state.overview;
   const waiting = runs.filter((run) => run.status === "waiting");
   replace(
     main,
@@ -172,6 +178,7 @@ function welcome() {
       h("h1", null, runs.length || sessions.length ? "Inspect a prompt" : "Nothing here yet"),
       h("p", null, runs.length || sessions.length ? "Choose a run or a session. Every piece of a prompt shows its origin." : agents.length ? "Start a run: its prompt, its tools and its costs appear here." : "No agents: open the inspector with an agent to start runs."),
       waiting.length ? h("p", null, h("a", { class: "button warn", href: address({ run: waiting[0].id, tab: "timeline" }) }, icon("approval"), waiting.length === 1 ? "1 run waits for approval" : `${waiting.length} runs wait for approval`)) : null,
+      evaluations.length ? h("p", null, h("a", { class: "button", href: address({ evaluation: [] }) }, evaluations.length === 1 ? "1 evaluation" : `${evaluations.length} evaluations`)) : null,
       h("div", { class: "agents" }, agents.map((agent) =>
         h("a", { class: "agent-card", href: address({ agent: agent.name }) }, h("b", { dir: "auto" }, shown(agent.name)), h("span", { dir: "auto" }, shown(agent.model)), h("small", null, [agent.tools.length ? `${number(agent.tools.length)} tools` : null, agent.memory ? "memory" : null].filter(Boolean).join(" · ") || "no tools")))),
     ),

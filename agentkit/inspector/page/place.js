@@ -24,6 +24,7 @@ export function read() {
   if (steps[0] === "run") place.run = steps[1];
   else if (steps[0] === "new") place.create = steps[1] || true;
   else if (steps[0] === "agent") place.agent = steps[1] || "";
+  else if (steps[0] === "evaluation") place.evaluation = steps.slice(1, 3);
   else if (steps[0] === "compare") place.compare = [steps[1] || "", steps[2] || ""];
   else if (steps[0] === "session") {
     place.session = steps[1];
@@ -38,6 +39,7 @@ export function address(place) {
   let path = "#/";
   if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
   else if (place.agent !== undefined) path = `#/agent/${encodeURIComponent(place.agent)}`;
+  else if (place.evaluation) path = `#/evaluation/${place.evaluation.map(encodeURIComponent).join("/")}`;
   else if (place.compare) path = `#/compare/${place.compare.map(encodeURIComponent).join("/")}`;
   else if (place.session !== undefined) {
     path = `#/session/${encodeURIComponent(place.session)}`;

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
+from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
 from agentkit.inspector.source import MAX_FIGURES
 from agentkit.models.model import NO_USAGE, Reply
@@ -63,6 +64,10 @@ class CallerSource:
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
+
+    async def evaluations(self) -> Mapping[str, StoredEvaluation]:
+        # The files of evaluations belong to developers, not to tenants.
+        return {}
 
     async def runs(self, wanted: RunsWanted) -> RunList:
         wanted = replace(wanted, tenant=self._caller.tenant, user=self._caller.user or wanted.user, is_short=True)
