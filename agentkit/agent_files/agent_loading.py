@@ -92,7 +92,8 @@ def load_agent(
     Args:
         source: Path of an `agent.yaml`; or `module:agent` or `./file.py:agent`, an `Agent` or a function that returns
             an `Agent`.
-        home: The folder of the memory, overriding the file. An agent file without memory ignores it.
+        home: The folder of the memory, overriding the folder of the file. An agent file without memory, or with a
+            memory in a database server, ignores it.
         model: The model, overriding the file. A name is used with the settings, the chat template and the session_len
             of the file, which the model must support. A `Model` is used unchanged.
         chat_template: The chat template, overriding the file, for a model with an address or for `offline`.
@@ -397,11 +398,12 @@ class _AgentFileLoader:
         return MCPToolset(entry.mcp, env=expanded(entry.env) or None, cwd=self._base, **policy)
 
     def _memory(self, part: MemoryPart) -> Memory:
-        target: Any = self._home
-        if target is None:
-            target = part.home
-            if "://" not in part.home:
-                target = self._base / part.home
+        # A folder does not replace a database: a server has its access file in a folder, and its memory in a database.
+        target: Any = part.home
+        if "://" not in part.home:
+            target = self._base / part.home
+            if self._home is not None:
+                target = self._home
         index: Any = part.index
         # A path in an agent file is relative to the file.
         if index is not None and "://" not in index:

@@ -252,6 +252,19 @@ def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) ->
         assert memory.ingest([path]).added  # the index has one process, and one opening, at a time
 
 
+def test_a_folder_replaces_the_folder_of_the_memory_but_no_database(folder: Path) -> None:
+    """A server that is started with --home, for its tokens, must not store conversations there instead of PostgreSQL."""
+    (folder / "a.yaml").write_text("model: offline\nmemory: true\n")
+    load_agent(folder / "a.yaml", home=folder / "data").close()
+    assert (folder / "data" / "memory.db").exists() and not (folder / ".agentkit").exists()
+    (folder / "b.yaml").write_text(
+        "model: offline\nmemory: {home: 'postgresql://nobody@127.0.0.1:1/none', index: index}\n"
+    )
+    with raises(AgentFileError, line=2, name="memory"):
+        load_agent(folder / "b.yaml", home=folder / "other")
+    assert not (folder / "other").exists()
+
+
 def test_agents_that_share_a_memory_open_it_once(folder: Path) -> None:
     (folder / "prompts" / "found.prompt.j2").write_text("---\nrole: before_input\nkind: memo\n---\n")
     path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")

@@ -68,6 +68,7 @@ def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path
         until(lambda: second.get(f"/runs/{run}", headers=own).json()["status"] == "finished")
         text = second.get("/metrics", headers={"Authorization": f"Bearer {metrics}"}).text
         assert 'agentkit_workers{state="alive"} 2' in text and "agentkit_store_up 1" in text
+        assert not (tmp_path / "data" / "memory.db").exists(), "the memory is in PostgreSQL"
         refused = first.get("/metrics", headers=own)
         assert refused.status_code == 403
         (dump,) = commands("pg_dump")
