@@ -253,7 +253,7 @@ def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) ->
 
 
 def test_a_folder_replaces_the_folder_of_the_memory_but_no_database(folder: Path) -> None:
-    """A server that is started with --home, for its tokens, must not store conversations there instead of PostgreSQL."""
+    """A server with --home, for its tokens, must not store conversations in this folder instead of PostgreSQL."""
     (folder / "a.yaml").write_text("model: offline\nmemory: true\n")
     load_agent(folder / "a.yaml", home=folder / "data").close()
     assert (folder / "data" / "memory.db").exists() and not (folder / ".agentkit").exists()
