@@ -183,7 +183,7 @@ def _table_row(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a table as an entry: every cell is text, and an empty cell is left out."""
     entry: dict[str, Any] = {}
     for name, cell in cells.items():
-        if name.startswith(_KWARG):
+        if name.startswith(_KWARG) and name != _KWARG:
             entry.setdefault("additional_kwargs", {})[name.removeprefix(_KWARG)] = cell
         elif name == "tags":
             entry["tags"] = tuple(cell.split())

@@ -28,7 +28,7 @@ def rows(folder: Path) -> str:
 def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: Path) -> None:
     scores = "--score exact --score ./clerk.py:long --score not_called:pay"
     done = run("eval", *rows.split(), *scores.split(), "--fail-under", "long=0.9", "--repeats", "2")
-    assert done.exit_code == 0, done
+    assert done.exit_code == 0 and "the agent declares no tool 'pay'" in done.stderr, done
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0][-2:] == ["pass@2", "pass^2"]
     assert [line[:3] for line in lines[1:]] == [
@@ -114,6 +114,7 @@ def test_a_version_is_compared_with_an_earlier_version(run: Run, rows: str, fold
 
 def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, rows: str, folder: Path) -> None:
     (folder / "wrong.yaml").write_text("- {inptu: x}\n")
+    (folder / "wrong.csv").write_text("input,kwargs.\nx,y\n")
     for options, problem in (
         (f"{rows} --score exat", "did you mean 'exact'"),
         (f"{rows} --score max_steps:many", "max_steps:many"),
@@ -136,6 +137,8 @@ def test_options_that_would_be_ignored_and_invalid_scores_are_refused(run: Run, 
         (f"{rows} --score exact --before missing", "missing"),
         (f"{rows} --score exact --before cases.yaml", "not a file of an evaluation"),
         (f"{rows} --score exact --junit out.xml", "--fail-under"),
+        (f"{rows} --score called:", "called:VALUE"),
+        ("--agent ./clerk.py:clerk --rows wrong.csv --score exact", "kwargs."),
         (f"{rows} --score exact --markdown none/out.md", "existing folder"),
     ):
         done = run("eval", *options.split())
