@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OutputMode", "fitted", "output_modes_of", "text_tokens_of"]
+__all__ = ["OutputMode", "fitted", "media_of", "output_modes_of", "text_tokens_of"]
 
 OutputMode = Literal["native", "tool", "prompted"]
 """Way to request an answer of a type: structured output of the endpoint (the schema is sent as
@@ -36,12 +36,17 @@ def fitted(model: Model, composition: Composition) -> Composition:
         return composition
     fitting = trim(composition)
     # Only the text of a chat template is sent.
-    if fitting.text_tokens is not None and _may_have_media(fitting):
-        media = [part for message in fitting.messages for part in message.parts if isinstance(part, Media)]
-        if media:
-            problem = f"model {model.name!r}: {media_as_names(media)}; send media to a model that reads them"
-            warn(problem, MediaAsTextWarning)
+    if fitting.text_tokens is not None and (media := media_of(fitting)):
+        problem = f"model {model.name!r}: {media_as_names(media)}; send media to a model that reads them"
+        warn(problem, MediaAsTextWarning)
     return fitting
+
+
+def media_of(composition: Composition) -> list[Media]:
+    """Return the media in the messages of a composition."""
+    if not _may_have_media(composition):
+        return []
+    return [part for message in composition.messages for part in message.parts if isinstance(part, Media)]
 
 
 def _may_have_media(composition: Composition) -> bool:

@@ -73,6 +73,8 @@ class Provider(NamedTuple):
     """Modes of typed output, the preferred mode first."""
     required: Required | None = None
     """Entry that the endpoint requires in messages of the assistant, also in messages of other models."""
+    reads_media: bool = True
+    """False if all models of the provider read text only."""
     requests_usage: bool = True
     """True if a stream contains its usage only on request."""
     own_templates: tuple[str, ...] = ()

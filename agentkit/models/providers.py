@@ -161,6 +161,7 @@ _MAKERS = (
         fields={**CHAT, "effort": thinking_effort("minimal", "low", "medium", "high", "xhigh", "max")},
         output_modes=("tool", "prompted"),
         required="reasoning_content",
+        reads_media=False,
         own_templates=_ANY_MODEL,
     ),
     Provider(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import pytest
+
 from agentkit import Agent, CompletionModel, Message, OpenAIModel, PromptContext, ToolCall
-from agentkit.models import MediaAsTextWarning
+from agentkit.models import MediaAsTextWarning, ModelRequestError
 from agentkit.prompts import Audio, File, Image, Video
+from tests.raising import raises
 
 PNG = Image(b"\x89PNG\r\n\x1a\n", name="lamp.png")
 MEDIA = [PNG, Audio(b"RIFF0000WAVE", name="a.wav"), Video(b"x", name="v.mp4"), File(b"%PDF-1.4", name="d.pdf")]
@@ -51,3 +54,15 @@ def test_other_models_and_prompts_without_media_are_unchanged() -> None:
         assert not texts
         assert {row.status for row in composition.explain()} == {"kept"}
     assert composition.tokens > 700
+
+
+@pytest.mark.parametrize("ctx", [["See ", PNG], PromptContext(user_input="And?", intermediate=[])])
+def test_media_for_an_endpoint_that_reads_text_only_are_an_error_before_a_request(ctx: Any) -> None:
+    agent = Agent("deepseek:deepseek-chat", "You look.")
+    if isinstance(ctx, PromptContext):
+        call = Message("assistant", tool_calls=[ToolCall("c1", "look", "{}")])
+        ctx = ctx.evolve(intermediate=[call, Message("tool", [MEDIA[3]], tool_call_id="c1", name="look")])
+    model: Any = agent.chain.model
+    with raises(ModelRequestError, name="media"):
+        model.request_body(agent.compose(ctx))
+    assert model.request_body(agent.compose("Hi"))["model"] == "deepseek-chat"

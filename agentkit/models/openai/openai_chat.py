@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
+from agentkit.models.abilities import media_of
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
@@ -71,6 +72,7 @@ class OpenAIModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         self._check_calls(composition)
+        self._check_media(composition)
         body = {"model": self.name, **composition.to_openai(self.host, model=self.name, required=self._required())}
         choice = self._tool_choice(composition)
         if choice in ("auto", "none", "required"):
@@ -101,6 +103,24 @@ class OpenAIModel(EndpointModel):
                 host=self.host,
                 name="tools",
             )
+
+    def _check_media(self, composition: Composition) -> None:
+        """Refuse media at an endpoint whose models read text only.
+
+        Raises:
+            ModelRequestError: Names the kinds of media.
+        """
+        at_host = provider_at(self.host)
+        if at_host is None or at_host.reads_media or not (media := media_of(composition)):
+            return
+        kinds = ", ".join(dict.fromkeys([part.kind for part in media]))
+        raise ModelRequestError(
+            f"the models of this endpoint read text only, and the prompt contains {kinds}: remove the media, or send "
+            "them to another model",
+            model=self.name,
+            host=self.host,
+            name="media",
+        )
 
     def _reader(self, composition: Composition) -> ReplyReader:
         return ReplyReader(Owner("openai", self.host, self.name))
