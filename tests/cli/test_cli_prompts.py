@@ -52,6 +52,8 @@ def test_versions_are_listed_and_compared(run: Run, folder: Path) -> None:
     assert changes == ["version", "system.persona", "tools.look"], shown
     assert not run("prompts", "log", *url, "--tenant", "other", "--json").stdout
     compared = run("prompts", "diff", versions[0], versions[2][:6], *url)
+    pairs = json.loads(run("prompts", "diff", versions[0], versions[2][:6], *url, "--json").stdout)
+    assert pairs and all(f"/{name}" in compared.stdout and old != new for name, (old, new) in pairs.items())
     assert compared.exit_code == 0, compared
     assert "+Ask first." in compared.stdout and '+ "description": "Look at all.",' in compared.stdout
     assert "Be brief." not in compared.stdout

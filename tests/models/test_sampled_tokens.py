@@ -105,11 +105,11 @@ def test_control_tokens_that_the_model_wrote_are_broken_and_not_trained_on(serve
 
 
 def test_the_next_turn_and_a_resumed_run_have_the_ids_too(server: ChatServer, tmp_path: Path) -> None:
-    agent = agent_of(server, "turns", "hello", "is")
+    agent = agent_of(server, "sampled-turns", "hello", "is")
     session, path = Session(), tmp_path / "run.jsonl"
     agent.run_sync("One", session=session)
     agent.run_sync("Two", session=session, journal=path)
-    first, second = (asked.body["prompt"] for asked in server.to("turns"))
+    first, second = (asked.body["prompt"] for asked in server.to("sampled-turns"))
     assert second[: len(first) + 6] == first + letters(TOKENIZER, "hello<|im_end|>")
     journal = Journal.read(path)
     resumed = agent.resume_sync(journal, session=session)

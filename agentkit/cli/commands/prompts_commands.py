@@ -71,6 +71,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="VERSION", help="Version, or its first characters.")],
     url: Url,
     agent: AgentName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the differences of two versions as a unified diff of their prompts and tool schemas.
 
@@ -81,6 +82,9 @@ def diff(
     old, new = (_version(uses, utf8(name)) for name in (before, after))
     names = _changed(old.parts, new.parts)
     texts = rows.versions.texts({use.parts[name] for use in (old, new) for name in names if name in use.parts})
+    if as_json:
+        put_json({name: [_part_text(use, name, texts) for use in (old, new)] for name in names})
+        return
     for name in names:
         pair = [_part_text(use, name, texts) for use in (old, new)]
         lines = difflib.unified_diff(

@@ -127,7 +127,7 @@ def show(
     """Show the input, the steps and the waiting calls of a run, or print the run as a row for an evaluation.
 
     Example: agentkit runs show RUN --url sqlite:///runs.db
-    Example: agentkit runs show RUN --as-case --redact privacy.py:mask --url sqlite:///runs.db >> cases.jsonl
+    Example: agentkit runs show RUN --as-case --redact privacy.py:mask --url sqlite:///runs.db
     """
     if as_case:
         function = imported_redact(redact)

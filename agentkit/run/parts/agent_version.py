@@ -68,11 +68,15 @@ class AgentVersion:
     Tools that each run creates have no version.
     """
 
-    __slots__ = ("_chain", "_hashes", "_id", "_texts", "_tools")
+    __slots__ = ("_answer", "_hashes", "_id", "_layers", "_model", "_specs", "_texts")
 
     def __init__(self, chain: Chain[Any], tools: AgentTools) -> None:
-        self._chain = chain
-        self._tools = tools
+        # Journals outlive agents and have a version: it must not keep the model and its connections.
+        model = chain.model
+        self._model = [type(model), model.name, getattr(model, "settings", None)]
+        self._layers = chain.layers
+        self._answer = chain.answer
+        self._specs = tools.specs
         self._id = ""
         self._texts: Mapping[str, str] | None = None
         self._hashes: Mapping[str, str] | None = None
@@ -81,15 +85,11 @@ class AgentVersion:
     def id(self) -> str:
         """Hash of prompts, tools, output type, model and settings, 12 hex digits."""
         if not self._id:
-            chain, specs = self._chain, self._tools.specs
-            model = chain.model
             parts = [
-                chain.layers,
-                [(spec.name, spec.description, spec.parameters, spec.strict, spec.native) for spec in specs],
-                chain.output_schema,
-                type(model),
-                model.name,
-                getattr(model, "settings", None),
+                self._layers,
+                [(spec.name, spec.description, spec.parameters, spec.strict, spec.native) for spec in self._specs],
+                self._answer.schema,
+                *self._model,
             ]
             self._id = _hash(json.dumps([_content(part) for part in parts], sort_keys=True))
         return self._id
@@ -98,8 +98,8 @@ class AgentVersion:
     def texts(self) -> Mapping[str, str]:
         """Text of each prompt with its settings, and of the schema of each tool, by the name of the part."""
         if self._texts is None:
-            texts = {part.name: _prompt_text(part.prompt) for part in prompt_parts(self._chain.layers)}
-            for spec in self._tools.specs:
+            texts = {part.name: _prompt_text(part.prompt) for part in prompt_parts(self._layers)}
+            for spec in self._specs:
                 tool = {"description": spec.description, "parameters": spec.parameters, "native": spec.native}
                 texts[f"{_TOOLS}.{spec.name}"] = _indented({key: value for key, value in tool.items() if value})
             self._texts = MappingProxyType(texts)
