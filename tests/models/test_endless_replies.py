@@ -18,7 +18,7 @@ from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.chat_templates.tool_calls.argument_types import typed
 from tests.cases import collected
-from tests.effort import spread, tries
+from tests.effort import spread, thinned, tries
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "text": "%s"}}</tool_call>'
 
@@ -31,15 +31,17 @@ def read(text: str) -> tuple[str, TextToolCalls]:
 
 @pytest.mark.parametrize(
     "opening",
-    [
-        "<tool_call>",
-        "<tool_call>{",
-        '<tool_call>{"name": "',
-        '<tool_call>["',
-        "<function=a>[",
-        "[TOOL_CALLS][",
-        "<tool_call>[{}",
-    ],
+    thinned(
+        [
+            "<tool_call>",
+            "<tool_call>{",
+            '<tool_call>{"name": "',
+            '<tool_call>["',
+            "<function=a>[",
+            "[TOOL_CALLS][",
+            "<tool_call>[{}",
+        ]
+    ),
 )
 def test_openings_that_are_no_calls_stay_text_and_the_call_behind_them_is_read(opening: str) -> None:
     times = tries(20_000, 40_000)

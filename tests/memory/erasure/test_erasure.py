@@ -28,7 +28,7 @@ from agentkit_memory.store.item_rows import content_hash
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.terms.bm25_vectors import SPACE
-from tests.effort import spread
+from tests.effort import spread, thinned
 from tests.memory.embedders.word_embedder import Words
 from tests.memory.stored_bytes import files_with
 from tests.raising import raises
@@ -299,7 +299,7 @@ POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted",
     [
         *spread([("sqlite", point) for point in POINTS], 2),
         ("postgresql", POINTS[0]),
-        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in POINTS[1:]),
+        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in thinned(POINTS[1:])),
     ],
 )
 def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(

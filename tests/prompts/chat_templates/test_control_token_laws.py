@@ -31,7 +31,7 @@ from agentkit.prompts import (
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from tests.cases import for_cases
-from tests.effort import spread
+from tests.effort import spread, thinned
 from tests.paths import CONFORMANCE
 from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN
 from tests.prompts.laws import law
@@ -247,7 +247,7 @@ SHARED = CONFORMANCE / "chat_templates"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the templates of real models in ../shared/conformance")
-@pytest.mark.parametrize("path", spread(sorted(SHARED.glob("*.jinja")), 4))
+@pytest.mark.parametrize("path", spread(thinned(sorted(SHARED.glob("*.jinja"))), 2))
 def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path) -> None:
     template = JinjaChatTemplate.from_file(
         path, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit_prompts.composition.targets.chat_text import whole_text
-from tests.effort import spread, tries
+from tests.effort import spread, thinned, tries
 from tests.prompts.chat_templates.test_control_token_laws import BREAK, HARMLESS, REASONED, tokens_in
 from tests.prompts.chat_templates.test_message_by_message import TEMPLATES, TOOLS
 
@@ -109,7 +109,7 @@ def again(one: Message) -> Message:
     return Message(one.role, one.content, one.tool_calls, tool_call_id=one.tool_call_id, name=one.name)
 
 
-@pytest.mark.parametrize("name", spread(TEMPLATES, 3))
+@pytest.mark.parametrize("name", spread(thinned(TEMPLATES), 2))
 def test_a_grown_conversation_is_written_as_one_that_is_new(name: str) -> None:
     template, broke = TEMPLATES[name], 0
     for seed in range(CONVERSATIONS):

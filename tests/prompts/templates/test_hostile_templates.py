@@ -19,7 +19,7 @@ from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.templates.sandbox.program import Program, compile_program
 from agentkit_prompts.templates.sandbox.trace import Trace
 from tests.cases import for_cases
-from tests.effort import some
+from tests.effort import some, thinned, unless_fresh
 from tests.prompts.laws import law
 from tests.prompts.templates.hostile_grammar import CORPUS, Grammar, hostile_values
 
@@ -108,20 +108,20 @@ def test_the_corpus_holds_a_thousand_templates() -> None:
 
 
 @pytest.mark.untraced
-@for_cases("start", some(CHUNKS[::4], 3))
+@for_cases("start", some(thinned(CHUNKS[::4]), 3))
 def test_stored_hostile_templates_end_as_prompts(start: int) -> None:
     assert slow_ones(SOURCES[start : start + CHUNK], as_prompt) == []
 
 
 @pytest.mark.untraced
-@for_cases("start", some(CHUNKS[2::4], 3))
+@for_cases("start", some(thinned(CHUNKS[2::4]), 3))
 def test_stored_hostile_templates_end_as_chat_templates(start: int) -> None:
     assert slow_ones(SOURCES[start : start + CHUNK], as_chat_template) == []
 
 
 @pytest.mark.untraced
 @pytest.mark.long
-@settings(law, max_examples=law.max_examples // 2)
+@settings(law, max_examples=law.max_examples // unless_fresh(4, 2))
 @given(st.lists(st.integers(0, 2**64), min_size=1, max_size=5))
 def test_any_hostile_template_ends(seeds: list[int]) -> None:
     sources = [Grammar(Random(seed)).template() for seed in seeds]
