@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.effort import tries
+from tests.effort import tries, unless_fresh
 
 ENDPOINT_VARIABLES = (
     "AWS_BEARER_TOKEN_BEDROCK",
@@ -58,7 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if name in ENDPOINT_VARIABLES or name.endswith(ENDPOINT_ENDINGS):
             del os.environ[name]
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
-    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 20))
+    examples = unless_fresh(12, tries(15, 20))
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples)
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
     settings.load_profile("fresh" if config.getoption("--fresh") else "same")

@@ -15,6 +15,7 @@ from agentkit import Agent, Message, OutputSpec, Runs, ScriptedModel, ToolCall, 
 from agentkit.memory import Memory
 from agentkit.prompts import BasePrompt, Example, ExamplesPrompt, Layers
 from agentkit.prompts.example_selectors import KeywordSelector
+from tests.effort import thinned, unless_fresh
 from tests.server.serving_agents import Client, ended, served
 
 
@@ -125,9 +126,9 @@ PARTS: dict[str, Callable[[Callable[[], BaseException]], dict[str, Any]]] = {
 def agents(executor: str) -> list[Agent[Any, Any]]:
     """Return an agent per part and exception; an agent per part for durable runs, because each polls four queues."""
     parts = [(name, part) for name, part in {**TOOLS, **PARTS}.items() if name != "task"]
-    pairs = [(part, kind) for part in parts for kind in ERRORS][::2]
+    pairs = [(part, kind) for part in parts for kind in ERRORS][:: unless_fresh(4, 2)]
     if executor == "dbos":
-        pairs = list(zip(parts, cycle(ERRORS)))
+        pairs = thinned(list(zip(parts, cycle(ERRORS))))
     # A task that ends with `SystemExit` would stop the event loop.
     pairs += [(("task", TOOLS["task"]), "exit"), (("prompt", PARTS["prompt"]), "unreadable")]
     return [

@@ -84,7 +84,6 @@ def test_each_end_and_each_wait_is_sent_once_and_signed(run_service: RunService,
     types = ["run.failed", "run.finished", "run.finished", "run.waiting"]
     assert [message["type"] for message in messages] == types
     assert {message["data"]["output"] for message in messages[1:3]} == {"ok", "done"}
-    assert {message["data"]["status"] for message in messages} <= {"failed", "finished", "waiting"}
     for headers, body in receiver.requests:
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         expected = base64.b64encode(hmac.digest(b"0123456789abcdef", signed, hashlib.sha256)).decode()
