@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from agentkit.ground.threads import in_thread
 from agentkit.models.model_errors import ModelAuthError
 
 __all__ = ["ApiKey", "KeyFunction"]
@@ -40,7 +40,7 @@ class KeyFunction:
             if inspect.iscoroutinefunction(self._function):
                 key = await self._function()
             else:
-                key = await asyncio.to_thread(self._function)
+                key = await in_thread(self._function)
                 if inspect.isawaitable(key):
                     key = await key
         except Exception as error:

@@ -81,9 +81,9 @@ class Clients:
         self._provider = provider
         self._model = model
         self._api_key = key
-        self._token: KeyFunction | None = None
+        self._key_function: KeyFunction | None = None
         if callable(api_key):
-            self._token = KeyFunction(api_key, model)
+            self._key_function = KeyFunction(api_key, model)
         self._base_url = base_url
         self.requests_usage = True
         """True until the server has refused to send the usage of streams, as older servers do."""
@@ -127,8 +127,8 @@ class Clients:
         if self.custom is not None:
             # The key of a custom client may be a function.
             return (self.custom.api_key.strip(),) if isinstance(self.custom.api_key, str) else ()
-        if self._token is not None:
-            return self._token.latest
+        if self._key_function is not None:
+            return self._key_function.latest
         return (self._key,)
 
     @property
@@ -138,7 +138,7 @@ class Clients:
     @property
     def contains_secret(self) -> bool:
         """True if the arguments contain a key, a client or a password."""
-        has_key = bool(self._api_key) or self._token is not None
+        has_key = bool(self._api_key) or self._key_function is not None
         return has_key or self.custom is not None or "@" in (self._base_url or "")
 
     @property
@@ -171,8 +171,8 @@ class Clients:
         """
         from httpx2 import Timeout
 
-        if self._token is not None and self.custom is None:
-            key = self._checked_key(await self._token.key())
+        if self._key_function is not None and self.custom is None:
+            key = self._checked_key(await self._key_function.key())
             # The header of the key depends on the version of the SDK.
             sent: Mapping[str, str] = (await self.client()).auth_headers
             headers = {**{name: value.replace(_NO_KEY, key) for name, value in sent.items()}, **headers}
@@ -226,10 +226,10 @@ class Clients:
         provider = self._provider
         key = ""
         # A function is called for each request.
-        if self._token is None:
+        if self._key_function is None:
             key = self._key
         endpoint = self._endpoint()
-        is_missing = not key and self._token is None and provider.requires_key(endpoint)
+        is_missing = not key and self._key_function is None and provider.requires_key(endpoint)
         if not endpoint and (variable := provider.invalid_variable):
             raise ModelRequestError(
                 f"{variable} is a part of the address of the provider: expected letters, digits, '-', '.' and ':'",
