@@ -53,6 +53,7 @@ LISTS: dict[str, tuple[int, Any]] = {
     "/none/models": (200, {"object": "list", "data": None}),
     "/broken/models": (200, {"data": 5}),
     "/text/models": (200, "models"),
+    "/odd/models": (200, {"data": [{}, 5, {"id": None}, {"id": ["x"]}, {"id": 7, "name": "b"}]}),
     "/base/models": (200, {"base_resp": {"status_code": 1004, "status_msg": "login fail"}}),
     "/v1/models?limit=1000": (200, {"data": [{"type": "model", "id": "claude-a"}], "has_more": False}),
 }
@@ -70,6 +71,7 @@ def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyP
             ("together", "/bare", 0, ["together:a"]),
             ("gemini", "/google", 0, ["gemini:gemini-3-pro"]),
             ("vllm", "/none", 0, []),
+            ("vllm", "/odd", 0, ["vllm:b"]),
             ("vllm", "/broken", 1, []),
             ("vllm", "/text", 1, []),
             ("minimax", "/base", 1, []),

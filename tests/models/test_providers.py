@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import pickle
+import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -406,7 +407,7 @@ def test_a_function_replaces_the_only_key_of_a_request(server: ChatServer) -> No
         url = server.url.removesuffix("/v1") if wire.name == "anthropic" else server.url
         sent = []
         for key in ("one-key-12345", lambda: "one-key-12345"):
-            ask(kind(name, base_url=url, api_key=key))  # type: ignore[arg-type]
+            ask(kind(name, base_url=url, api_key=key))
             headers = server.to(name)[-1].headers
             sent.append({name: headers[name] for name in ("authorization", "x-api-key") if name in headers})
         assert sent[0] == sent[1]
@@ -424,12 +425,47 @@ def fails() -> str:
     raise OSError("no metadata server")
 
 
-@pytest.mark.parametrize("function", [fails, lambda: "", lambda: None, lambda: 5, lambda: "a b"])
+@pytest.mark.parametrize(
+    "function", [fails, lambda: "", lambda: None, lambda: 5, lambda: "a b", lambda: next(iter(()))]
+)
 def test_a_function_without_a_key_is_an_error_before_anything_is_sent(server: ChatServer, function: Any) -> None:
     name = server.on("tokenless", says("Hi"))
     with raises(ModelAuthError, name="api_key"):
         ask(model(f"vertex:{name}", base_url=server.url, api_key=function))
     assert not server.to(name)
+
+
+def test_a_function_that_hangs_does_not_keep_the_process(server: ChatServer) -> None:
+    end, has_ended = threading.Event(), threading.Event()
+
+    def hangs() -> str:
+        end.wait(30)
+        has_ended.set()
+        return KEY
+
+    settings = ModelSettings(timeout=0.05)
+    error = failure(
+        model(
+            f"vertex:{server.on('hung', says('Hi'))}",
+            base_url=server.url,
+            api_key=hangs,
+            settings=settings,
+            max_retries=0,
+        )
+    )
+    # The event loop of the request is closed now.
+    still_hung = not has_ended.is_set()
+    end.set()
+    assert has_ended.wait(30)
+    assert isinstance(error, ModelUnavailable) and still_hung
+
+
+@pytest.mark.parametrize("code", [[1004], {"code": 1004}, "1004", 1e308, True])
+def test_a_status_of_any_type_is_an_error_of_the_server(server: ChatServer, code: Any) -> None:
+    name = server.on("status", sends({"base_resp": {"status_code": code, "status_msg": {"why": 5}}}))
+    assert isinstance(
+        failure(model(f"minimax:{name}", base_url=server.url, api_key=KEY, max_retries=0)), ModelUnavailable
+    )
 
 
 # Options and settings

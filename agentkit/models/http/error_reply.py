@@ -68,7 +68,10 @@ def _base_error(document: dict[str, Any]) -> object:
         return None
     code = base["status_code"]
     explanation = base.get("status_msg") or f"the endpoint failed with the code {code}"
-    return {"code": _BASE_CODES.get(code, "server_error"), "message": explanation}
+    name = "server_error"
+    if isinstance(code, int):
+        name = _BASE_CODES.get(code, name)
+    return {"code": name, "message": explanation}
 
 
 def _typed_error(document: dict[str, Any]) -> object:

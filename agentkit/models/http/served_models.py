@@ -53,5 +53,10 @@ def _names(document: Any) -> set[str]:
         entries = document.get("data", document.get("models")) or []
     if not isinstance(entries, list):
         raise ProtocolError("expected a list of models")
-    names = {str(entry.get("id") or entry.get("name")) for entry in entries if isinstance(entry, dict)}
-    return {name.removeprefix("models/") for name in names}
+    names: set[str] = set()
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        texts = [text for text in (entry.get("id"), entry.get("name")) if text and isinstance(text, str)]
+        names.update([text.removeprefix("models/") for text in texts[:1]])
+    return names
