@@ -355,6 +355,7 @@ class Journal(metaclass=Hinted):
             session = checked_text(session)
         if scope is not None:
             scope = tuple(scope)
+        hashes = dict(head.get("parts", {}))
         return cls(
             checked_text(head["agent"]),
             checked_text(head["run_id"]),
@@ -362,7 +363,10 @@ class Journal(metaclass=Hinted):
             session=session,
             continues_session=bool(head["continues_session"]),
             scope=scope,
-            version=RecordedVersion(str(head.get("version", "")), dict(head.get("parts", {}))),
+            version=RecordedVersion(
+                checked_text(head.get("version", "")),
+                {checked_text(name): checked_text(part_hash) for name, part_hash in hashes.items()},
+            ),
             tags=tuple([checked_text(tag) for tag in head.get("tags", ())]),
         )
 
