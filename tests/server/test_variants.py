@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, ScriptedModel
+from agentkit import Agent, Composition, Memory, ScriptedModel
+from agentkit.agent_files import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import AdditionalInfoPrompt, Layers, Template
 from agentkit.runs.run_store import RunStore
@@ -75,6 +77,27 @@ def test_requests_without_a_session_choose_by_user_or_by_run() -> None:
         texts = store.versions.texts({hash for use in uses.values() for hash in use.parts.values()})
         assert {texts[use.parts["system"]] for use in uses.values()} == {"old", "new", "newer"}
         assert all(use.first <= use.last and use.failed == 0 for use in uses.values())
+
+
+def test_a_run_is_stored_with_the_version_that_answered_if_the_agent_changes_meanwhile(tmp_path: Path) -> None:
+    store = RunStore()
+    servers: list[Server] = []
+    with Memory(tmp_path / "memory") as memory:
+        typed = Agent(ScriptedModel.repeat("5"), "new", output=int, name="desk", memory=memory)
+
+        def reply(composition: Composition) -> str:
+            servers[0].agents.replace(LoadedAgent(typed, ""))
+            return composition.system.text
+
+        old = Agent(ScriptedModel.repeat(reply), "old", name="desk", memory=memory)
+        body = {"model": "desk", "messages": [{"role": "user", "content": "Hi"}]}
+        with served(old, store=store, prepare=servers.append) as client:
+            answer = client.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"]
+            assert answer == "old"
+            run = until(lambda: client.get("/runs").json()["runs"])[0]
+            journal = store.journal(run["id"])
+            assert journal is not None and run["version"] == journal.version == old.definition.version.id
+            assert client.get("/agents/desk").json()["versions"][0]["version"] != run["version"]
 
 
 def test_a_paused_run_continues_with_its_version() -> None:

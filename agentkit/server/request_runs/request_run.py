@@ -114,6 +114,7 @@ class RequestRun:
     paused: PausedRun | None = None
     """The paused run that is resumed; `messages` are ignored then."""
 
+    _agent: Agent[Any, Any] | None = None
     _has_text: bool = False
     _step: int = 0
     _created_at: float = field(default_factory=time.time)
@@ -144,12 +145,14 @@ class RequestRun:
     @property
     def version(self) -> AgentVersion:
         """Versions of the agent and of its parts."""
-        return self.agents.version(self.name, self._number)
+        return self.agent.definition.version
 
     @property
     def agent(self) -> Agent[Any, Any]:
-        """The agent, with the memory of the tenant."""
-        return self.agents.of_tenant(self.name, self.owner.tenant, self._number)
+        """The agent, with the memory of the tenant; the same agent if the server loads a changed file meanwhile."""
+        if self._agent is None:
+            self._agent = self.agents.of_tenant(self.name, self.owner.tenant, self._number)
+        return self._agent
 
     def text_listener(self, send: Callable[[str], Awaitable[None]]) -> OnEvent | None:
         """Return a listener that sends each text delta; None if the run does not stream text."""
