@@ -370,9 +370,9 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         required additional kwargs of the prompts. Errors of the run are error results of the call.
 
         The run shares `deps` (unless this agent has separate deps, see `with_deps`), approver, pauses and cancellation
-        with the outer run. Its tokens count in the limits of
-        the outer run, the outer journal contains its journal, and the listener of the outer run receives its events as
-        `Nested`. With `final=True` its answer is the answer of the outer run (a hand-off).
+        with the outer run. Its tokens count in the limits of the outer run, the outer journal contains its journal, and
+        the listener of the outer run receives its events as `Nested`. With `final=True` its answer is the answer of the
+        outer run (a hand-off).
 
         Args:
             name: Name of the tool for the model.

@@ -32,8 +32,6 @@ _FAMILIES = {
     **dict.fromkeys(("codestral", "devstral", "magistral", "ministral", "mistral"), "mistral"),
 }
 """Start of the name of a model, before the first hyphen -> its provider; other names are examples of `openai`."""
-
-
 _OTHER_NAMES = {
     **dict.fromkeys(("google", "google-gla", "google_genai", "googleai"), "gemini"),
     **dict.fromkeys(("google-cloud", "google-vertex", "google_vertexai", "vertex_ai", "vertexai"), "vertex"),

@@ -33,7 +33,7 @@ class AddressPart(NamedTuple):
     @property
     def value(self) -> str:
         """The value of the environment, or the default."""
-        return _value_of(self.variables)[1] or self.default
+        return _set_variable(self.variables).value or self.default
 
 
 class Provider(NamedTuple):
@@ -94,21 +94,21 @@ class Provider(NamedTuple):
     @property
     def key_variable(self) -> str:
         """The environment variable that contains the key, or the first of the possible variables."""
-        return _value_of(self.keys)[0]
+        return _set_variable(self.keys).name
 
     @property
     def key(self) -> str:
         """The key of the environment; empty without a key."""
-        return _value_of(self.keys)[1]
+        return _set_variable(self.keys).value
 
     @property
     def address_variable(self) -> str:
         """The environment variable that contains the base URL, or the first of the possible variables."""
-        return _value_of(self.addresses)[0]
+        return _set_variable(self.addresses).name
 
     def base_url(self, passed: str | None = None) -> str:
         """Return the base URL that was passed, of the environment, or of the provider; empty if a part is missing."""
-        text = passed or _value_of(self.addresses)[1]
+        text = passed or _set_variable(self.addresses).value
         if text:
             return self.read_address(text, self.path)
         values = {part.name: part.value for part in self.parts}
@@ -133,7 +133,7 @@ class Provider(NamedTuple):
     def invalid_variable(self) -> str:
         """Variable with a part of the address that contains other characters than letters, digits, `-`, `.` and `:`."""
         invalid = [part for part in self.parts if part.value and not _PART.fullmatch(part.value)]
-        return next((_value_of(part.variables)[0] for part in invalid), "")
+        return next((_set_variable(part.variables).name for part in invalid), "")
 
     def requires_key(self, url: str) -> bool:
         """True if requests to a base URL need a key; an empty URL is an address that is still missing."""
@@ -144,10 +144,18 @@ class Provider(NamedTuple):
         return model.lower().startswith(self.own_templates)
 
 
-def _value_of(variables: tuple[str, ...]) -> tuple[str, str]:
-    """Return the first variable with a value, and its value; the first variable and no value if none has one."""
-    for variable in variables:
-        value = os.environ.get(variable, "").strip()
+class _Variable(NamedTuple):
+    """An environment variable."""
+
+    name: str
+    value: str
+    """Value without white space at its ends; empty if the variable is not set."""
+
+
+def _set_variable(names: tuple[str, ...]) -> _Variable:
+    """Return the first variable with a value; the first variable, with an empty value, if no variable is set."""
+    for name in names:
+        value = os.environ.get(name, "").strip()
         if value:
-            return variable, value
-    return variables[0], ""
+            return _Variable(name, value)
+    return _Variable(names[0], "")

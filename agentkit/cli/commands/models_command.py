@@ -52,10 +52,13 @@ def _put_served(provider: str, *, as_json: bool) -> None:
         AgentDefinitionError: The provider is unknown.
         ModelError: The server cannot be reached, or refuses the request.
     """
-    asked = model(f"{provider}:{_ANY_MODEL}") if provider != "offline" else model(provider)
+    model_name = f"{provider}:{_ANY_MODEL}"
+    if provider == "offline":
+        model_name = provider
+    any_model = model(model_name)
     names: tuple[str, ...] = ()
-    if isinstance(asked, EndpointModel):
-        names = asyncio.run(asked.served_models())
+    if isinstance(any_model, EndpointModel):
+        names = asyncio.run(any_model.served_models())
     if as_json:
         put_json({"models": [f"{provider}:{name}" for name in names]})
         return
