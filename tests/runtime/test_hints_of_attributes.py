@@ -136,7 +136,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
         lambda: ScriptedModel([Delayed(1, "4")]),
     ),
     (
-        lambda: model("openai:gpt-4o", temperature=0),  # type: ignore[call-arg]
+        lambda: model("openai:gpt-4o", temperature=0),
         UnknownOption,
         "settings=ModelSettings(temperature=...)",
         lambda: model("openai:gpt-4o", settings=ModelSettings(temperature=0)),

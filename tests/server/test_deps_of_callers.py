@@ -137,7 +137,7 @@ def test_a_server_without_the_deps_of_its_tools_does_not_start(tmp_path: Path) -
     for options in ({}, {"deps": "text"}, {"deps": lambda: 5}):
         for tool_with_deps in (look, inner, middle):
             with raises(AgentDefinitionError, name="deps"):
-                Server([desk(tool_with_deps)], **options)  # type: ignore[arg-type]
+                Server([desk(tool_with_deps)], **options)
     (tmp_path / "shop.py").write_text("from tests.server.test_deps_of_callers import Shop, look\n")
     file = tmp_path / "desk.yaml"
     file.write_text("model: offline\ntools: [./shop.py:look]\n")
