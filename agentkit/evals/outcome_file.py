@@ -169,21 +169,24 @@ def read_report(path: str | os.PathLike[str]) -> EvaluationReport:
     Raises:
         EvaluationError: The file cannot be read, or is not a file of an evaluation of an agent.
     """
-    conditions, outcomes = _stored_outcomes(path)
-    return EvaluationReport(
-        str(conditions.get("agent", "")), list(outcomes.values()), version=str(conditions.get("version", ""))
-    )
+    return _report(*_stored_outcomes(path))
 
 
-def read_journals(path: str | os.PathLike[str]) -> list[tuple[Outcome, tuple[Path, ...]]]:
-    """Return the outcomes of a file that `evaluate` wrote, each with the files of the journals of its turns.
+def read_journals(path: str | os.PathLike[str]) -> tuple[EvaluationReport, list[tuple[Path, ...]]]:
+    """Return the report of a file that `evaluate` wrote, and for each outcome the journals of its turns.
 
     Raises:
         EvaluationError: See `read_report`.
     """
-    _, outcomes = _stored_outcomes(path)
+    conditions, outcomes = _stored_outcomes(path)
     folder = _runs_folder(Path(path))
-    return [(outcome, tuple(_turns(folder, key))) for key, outcome in outcomes.items()]
+    return _report(conditions, outcomes), [tuple(_turns(folder, key)) for key in outcomes]
+
+
+def _report(conditions: Mapping[str, Any], outcomes: Mapping[Key, Outcome]) -> EvaluationReport:
+    return EvaluationReport(
+        str(conditions.get("agent", "")), list(outcomes.values()), version=str(conditions.get("version", ""))
+    )
 
 
 def _stored_outcomes(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Key, Outcome]]:

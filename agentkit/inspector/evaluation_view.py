@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from agentkit.evals.evaluation_report import EvaluationReport
 from agentkit.evals.outcome import Outcome
-from agentkit.evals.outcome_file import read_journals, read_report
+from agentkit.evals.outcome_file import read_journals
 
 __all__ = ["StoredEvaluation", "evaluation_list", "evaluation_view"]
 
@@ -21,7 +22,7 @@ _MAX_ROWS = 20_000
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class StoredEvaluation:
     """An evaluation in a file of `evaluate`."""
 
@@ -38,7 +39,8 @@ class StoredEvaluation:
             EvaluationError: The file cannot be read, or is not a file of an evaluation of an agent.
         """
         journals: dict[str, tuple[Path, str]] = {}
-        for outcome, files in read_journals(path):
+        report, files_of_runs = read_journals(path)
+        for outcome, files in zip(report.outcomes, files_of_runs, strict=True):
             # The run of an outcome is the run of the last turn.
             file = files[-1]
             failed = file.with_suffix(".failed.jsonl")
@@ -46,12 +48,29 @@ class StoredEvaluation:
                 file = failed
             if file.exists():
                 journals[outcome.run_id] = file, outcome.error
-        return cls(str(path), read_report(path), journals)
+        return cls(str(path), report, journals)
+
+    @cached_property
+    def head(self) -> Json:
+        """The agent, the number of runs and the scores. Computed once, because each interval needs resamples."""
+        report = self.report
+        scores: list[Json] = []
+        for name in report.score_names:
+            interval = report.summary(name).interval
+            scores.append({"name": name, "mean": interval.mean, "low": interval.low, "high": interval.high})
+        return {
+            "name": self.name,
+            "agent": report.agent,
+            "runs": len(report.outcomes),
+            "failed": len(report.failures),
+            "money": report.usage.money,
+            "scores": scores,
+        }
 
 
 def evaluation_list(evaluations: Mapping[str, StoredEvaluation]) -> list[Json]:
     """Return the evaluations with their scores, in the order of their files."""
-    return [_head(each) for each in evaluations.values()]
+    return [each.head for each in evaluations.values()]
 
 
 def evaluation_view(evaluation: StoredEvaluation, before: StoredEvaluation | None = None) -> Json:
@@ -81,31 +100,16 @@ def evaluation_view(evaluation: StoredEvaluation, before: StoredEvaluation | Non
             for each in report.compare(before.report)
         ]
         earlier = {(each.row.id, each.repeat): each for each in before.report.outcomes}
-    rows = [_row(each, evaluation, earlier.get((each.row.id, each.repeat)), before) for each in report.outcomes]
+    rows = [
+        _row(each, evaluation, earlier.get((each.row.id, each.repeat)), before) for each in report.outcomes[:_MAX_ROWS]
+    ]
     return {
-        **_head(evaluation),
+        **evaluation.head,
         "tags": report.tags,
-        "rows": rows[:_MAX_ROWS],
-        "omitted": max(0, len(rows) - _MAX_ROWS),
+        "rows": rows,
+        "omitted": len(report.outcomes) - len(rows),
         "before": None if before is None else before.name,
         "differences": differences,
-    }
-
-
-def _head(evaluation: StoredEvaluation) -> Json:
-    report = evaluation.report
-    scores: list[Json] = []
-    for name in report.score_names:
-        interval = report.summary(name).interval
-        scores.append({"name": name, "mean": interval.mean, "low": interval.low, "high": interval.high})
-    usage = report.usage
-    return {
-        "name": evaluation.name,
-        "agent": report.agent,
-        "runs": len(report.outcomes),
-        "failed": len(report.failures),
-        "money": usage.money,
-        "scores": scores,
     }
 
 

@@ -47,10 +47,10 @@ def evaluated_runs(
         ExportError: The file is no file of an evaluation.
     """
     try:
-        outcomes = read_journals(file)
+        report, journals_of_outcomes = read_journals(file)
     except EvaluationError as error:
         raise ExportError(str(error), path=error.path) from error
-    for outcome, journals in outcomes:
+    for outcome, journals in zip(report.outcomes, journals_of_outcomes, strict=True):
         for turn, path in enumerate(journals, 1):
             number = turn if len(journals) > 1 else None
             yield _evaluated_turn(agent, outcome, number, path, uses_present_prompts)

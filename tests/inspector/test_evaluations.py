@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentkit import Agent, ScriptedModel
-from agentkit.evals import EvaluationError, evaluate_sync, exact
+from agentkit.evals import EvaluationError, EvaluationReport, evaluate_sync, exact
 from agentkit.inspector import LocalSource
 from tests.inspector.conftest import Serve
 from tests.waiting import LONG
@@ -67,6 +67,23 @@ def test_rows_have_their_runs_and_the_rows_of_another_version(serve: Serve, file
     assert get("evaluation").status_code == 400
     with pytest.raises(EvaluationError):
         LocalSource(evaluations=[tmp_path])
+
+
+def test_the_scores_of_an_evaluation_are_computed_once(
+    serve: Serve, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+    summary = EvaluationReport.summary
+
+    def counted(report: EvaluationReport, score: str, tag: str | None = None) -> Any:
+        computed.append(score)
+        return summary(report, score, tag)
+
+    monkeypatch.setattr(EvaluationReport, "summary", counted)
+    url = serve(LocalSource([clerk("2")], evaluations=files))
+    # The page asks for the overview again with every run that starts.
+    answers = [httpx2.get(f"{url}api/overview", timeout=LONG, verify=False).json() for _ in range(3)]
+    assert answers[0]["evaluations"] == answers[2]["evaluations"] and computed == ["exact"] * len(files)
 
 
 def test_a_person_finds_the_rows_with_the_lowest_score_and_their_runs(
