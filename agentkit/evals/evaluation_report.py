@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 from agentkit.evals.evaluation_errors import EvaluationError, listed
 from agentkit.evals.outcome import Outcome
@@ -183,12 +183,14 @@ class EvaluationReport:
             EvaluationError: A score or a threshold is unknown.
         """
         texts: list[str] = []
+        changes: dict[str, ScoreDifference] = {}
         for name, threshold in thresholds.items():
             mean, mean_before = self.summary(name).interval.mean, None
             if isinstance(threshold, str) and before is not None:
                 before.values(name)  # raises if the earlier evaluation has no such score
-                (difference,) = [each for each in self.compare(before) if each.name == name]
-                mean, mean_before = difference.after, difference.before
+                if not changes:
+                    changes = {each.name: each for each in self.compare(before)}
+                mean, mean_before = changes[name].after, changes[name].before
             minimum = minimum_of(threshold, mean_before)
             # NaN is below every threshold.
             if not mean >= minimum:
@@ -272,10 +274,12 @@ class EvaluationReport:
                 failed += 1
                 reasons = [(outcome.row.id, outcome.error or score.reason) for outcome, _, score in self._worst(name)]
                 text = _xml_text("\n".join([f"{row}: {short_line(reason)}" for row, reason in reasons]))
-                body = f"<failure message={quoteattr(problems[0])}>{text}</failure>"
-            cases.append(f"<testcase classname={quoteattr(self.agent)} name={quoteattr(name)}>{body}</testcase>")
+                body = f"<failure message={_xml_attribute(problems[0])}>{text}</failure>"
+            cases.append(
+                f"<testcase classname={_xml_attribute(self.agent)} name={_xml_attribute(name)}>{body}</testcase>"
+            )
         counts = f'tests="{len(cases)}" failures="{failed}"'
-        suite = f"<testsuite name={quoteattr(self.agent)} {counts}>{''.join(cases)}</testsuite>"
+        suite = f"<testsuite name={_xml_attribute(self.agent)} {counts}>{''.join(cases)}</testsuite>"
         return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{suite}</testsuites>\n'
 
     def _costs(self) -> str:
@@ -368,6 +372,13 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """Return text for XML: control characters, which XML cannot contain, become spaces."""
-    printable = "".join([char if char.isprintable() or char == "\n" else " " for char in text])
-    return printable.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(_printable(text))
+
+
+def _xml_attribute(text: str) -> str:
+    return quoteattr(_printable(text))
+
+
+def _printable(text: str) -> str:
+    """Return text without control characters, which XML cannot contain: they become spaces."""
+    return "".join([char if char.isprintable() or char == "\n" else " " for char in text])

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.outcome import Outcome
@@ -16,7 +16,7 @@ from agentkit.evals.score_statistics import Interval, mean_interval
 __all__ = ["RowChange", "ScoreDifference", "changed_rows", "difference_rows", "differences", "minimum_of"]
 
 Outcomes: TypeAlias = Sequence[Outcome]
-_BEFORE = re.compile(r"before\s*([+-]\s*[0-9]*\.?[0-9]+)?")
+_BEFORE = re.compile(r"before\s*(?:([+-])\s*([0-9]*\.?[0-9]+))?")
 """Threshold relative to an earlier evaluation."""
 
 
@@ -111,11 +111,11 @@ def changed_rows(after: Outcomes, before: Outcomes) -> list[RowChange]:
     for difference in differences(after, before):
         name = difference.name
         old, new = _values(before, name, ids), _values(after, name, ids)
-        reasons = _reasons(after, name), _reasons(before, name)
+        old_reasons, new_reasons = _reasons(before, name), _reasons(after, name)
         for row in (*difference.worse, *difference.better):
-            reason = reasons[0].get(row, "")
-            if new[row] > old[row] and reasons[1].get(row):
-                reason = f"before: {reasons[1][row]}"
+            reason = new_reasons.get(row, "")
+            if new[row] > old[row] and old_reasons.get(row):
+                reason = f"before: {old_reasons[row]}"
             changes.append(RowChange(row, name, old[row], new[row], reason))
     return sorted(changes, key=lambda change: change.after - change.before)
 
@@ -160,5 +160,7 @@ def minimum_of(threshold: float | str, before: float | None) -> float:
         raise EvaluationError(f"thresholds: {problem}", name="thresholds", value=threshold[:40])
     if before is None:
         raise EvaluationError(f"thresholds: {threshold!r:.40} needs an earlier evaluation: pass before=", name="before")
-    change: Any = match[1] or "0"
-    return before + float(change.replace(" ", ""))
+    sign, change = match.groups()
+    if sign is None:
+        return before
+    return before + float(f"{sign}{change}")

@@ -407,6 +407,8 @@ def test_two_versions_are_compared_row_by_row() -> None:
     assert after.below({"right": "before"}, before) == after.below({"right": 0.6}) == []
     assert len(after.below({"right": "before+0.1"}, before)) == len(after.below({"right": 0.7})) == 1
     assert 'failures="1"' in after.junit({"right": " before + 0.01"}, before)
+    assert after.below({"right": "before -\t0.1"}, before) == []
+    assert len(after.below({"right": "before +\u00a0.1"}, before)) == 1
     for threshold, earlier, name in (("before", None, "before"), ("after", before, "thresholds")):
         with raises(EvaluationError, name=name):
             after.below({"right": threshold}, earlier)
@@ -499,6 +501,9 @@ def test_reports_for_people_and_for_ci() -> None:
     hostile = Agent(ScriptedModel(["</failure>\x00\ud800|`[a](http://x)"]), "x")
     broken = evaluate_sync(hostile, [{"input": "x", "expected": "<&|"}], [exact])
     assert ElementTree.fromstring(broken.junit({"exact": 1})) is not None
+    name = 'a\x01\ud800<"'
+    (case,) = ElementTree.fromstring(reported({"a": [0]}, name).junit({name: 1})).iter("testcase")
+    assert case.get("name") == 'a  <"' and len(case) == 1
     assert broken.markdown().count("\n| 1 |") == 1 and "`[" not in broken.markdown() and "\\<&\\|" in broken.markdown()
 
 
