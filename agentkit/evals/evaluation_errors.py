@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["EvaluationError", "JudgeError", "RowsError", "SimulatedUserError", "listed"]
+__all__ = ["EvaluationError", "JudgeError", "RowsError", "SimulatedUserError", "listed", "usage_of"]
 
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
@@ -38,8 +38,7 @@ class JudgeError(EvaluationError):
 
     def __init__(self, judge: str, error: Exception) -> None:
         super().__init__(f"the judge {judge!r:.60} returned no valid verdict: {error}", name=judge)
-        usage = getattr(error, "usage", None)
-        self.usage = usage if isinstance(usage, Usage) else NO_USAGE
+        self.usage = usage_of(error)
 
 
 class SimulatedUserError(EvaluationError):
@@ -52,6 +51,12 @@ class SimulatedUserError(EvaluationError):
     def __init__(self, turn: int, problem: str) -> None:
         super().__init__(f"the simulated user returned no input for turn {turn}: {problem}", name="simulated_user")
         self.turn = turn
+
+
+def usage_of(error: Exception) -> Usage:
+    """Return the usage of a failed run, which its error contains."""
+    usage = getattr(error, "usage", None)
+    return usage if isinstance(usage, Usage) else NO_USAGE
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -16,13 +16,13 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.evals.batch_model import BatchModel, batch_problems, checked_batches, request_key
 from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
-from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.evals.evaluation_errors import EvaluationError, usage_of
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
 from agentkit.evals.named_scores import named_scores, score_versions
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
-from agentkit.evals.row_run import RowRun, usage_of
+from agentkit.evals.row_run import RowRun
 from agentkit.evals.row_scoring import RowScoring
 from agentkit.evals.run_scores import Score, ScoreFunction, json_of
 from agentkit.evals.simulated_user import ModelUser, SimulatedUser, user_version

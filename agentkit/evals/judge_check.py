@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentkit.evals.eval_row import EvalRow, RowsFile, read_rows
-from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.evals.evaluation_errors import EvaluationError, usage_of
+from agentkit.evals.evaluation_report import aligned
 from agentkit.evals.model_judge import Judge
 from agentkit.evals.score_statistics import Interval, kappa_interval, mean_interval
 from agentkit.ground.sync_driver import run_blocking
@@ -90,9 +91,7 @@ class JudgeCheck:
             lines.append(f"{len(self.problems)} rows have no verdict")
         table = [["label", *[f"judge {name}" for name in self.names]]]
         table += [[name, *map(str, row)] for name, row in zip(self.names, self.confusion, strict=True)]
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        lines += ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in table]
-        return "\n".join([line.rstrip() for line in lines])
+        return "\n".join([*lines, aligned(table)])
 
 
 async def check_judge(judge: Judge, rows: LabelledRows, *, concurrency: int = 8) -> JudgeCheck:
@@ -176,7 +175,7 @@ class _Check:
             except Exception as error:
                 # One row without a verdict does not stop the other rows.
                 self.problems[row.id] = error
-                usage = getattr(error, "usage", NO_USAGE)
+                usage = usage_of(error)
             else:
                 self.verdicts[row.id] = (label, round(score.value * (self._levels - 1)))
                 self.reasons[row.id] = score.reason

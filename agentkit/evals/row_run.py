@@ -10,18 +10,18 @@ from typing import Any
 from agentkit.agent.agent import Agent
 from agentkit.evals.conversation_result import ConversationResult
 from agentkit.evals.eval_row import EvalRow
-from agentkit.evals.evaluation_errors import SimulatedUserError
+from agentkit.evals.evaluation_errors import SimulatedUserError, usage_of
 from agentkit.evals.simulated_user import ModelUser, ScriptedUser, SimulatedUser
 from agentkit.evals.stored_run import StoredRun, run_or_resume
 from agentkit.evals.worker_runs import WorkerRuns
 from agentkit.model_evaluation.request_pace import RequestPace
-from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.model import NO_USAGE
 from agentkit.run.engine.run_result import RunResult
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
-__all__ = ["RowRun", "usage_of"]
+__all__ = ["RowRun"]
 
 
 class RowRun:
@@ -132,9 +132,3 @@ class RowRun:
         if answer is not None and not isinstance(answer, str):
             raise SimulatedUserError(number, f"expected text, or None at the end, got {answer!r:.60}")
         return answer
-
-
-def usage_of(error: Exception) -> Usage:
-    """Return the usage of a failed run, which its error contains."""
-    usage = getattr(error, "usage", None)
-    return usage if isinstance(usage, Usage) else NO_USAGE
