@@ -31,6 +31,7 @@ class BatchServer:
         polls: Number of requests for the state of a batch until it ends.
         end: State of OpenAI's batches after the last poll.
         broken: Statuses of the next responses instead of states.
+        fields: Fields of new batches and of states that replace the fields of the documentation.
     """
 
     def __init__(self) -> None:
@@ -64,6 +65,7 @@ class BatchServer:
         self.polls = 0
         self.end = "completed"
         self.broken: list[int] = []
+        self.fields: dict[str, Any] = {}
         self.answer: Answer = lambda key, body: "ok"
         self._files: dict[str, str] = {}
         self._polled: dict[str, int] = {}
@@ -103,7 +105,7 @@ class BatchServer:
             return _refused(400, "endpoint")
         batch = f"batch_{next(self._numbers)}"
         self.sent[batch] = {line["custom_id"]: line["body"] for line in lines}
-        return JSONResponse({"id": batch, "object": "batch", "status": "validating", **body})
+        return JSONResponse({"id": batch, "object": "batch", "status": "validating", **body, **self.fields})
 
     async def _state(self, request: Request) -> Response:
         batch = request.path_params["batch"]
@@ -116,7 +118,7 @@ class BatchServer:
                 state["errors"] = {"object": "list", "data": [{"code": "x", "message": "no such model", "line": 1}]}
             else:
                 state.update(output_file_id=f"out-{batch}", error_file_id=f"err-{batch}")
-        return JSONResponse(state)
+        return JSONResponse({**state, **self.fields})
 
     async def _content(self, request: Request) -> Response:
         kind, _, batch = request.path_params["file"].partition("-")
@@ -151,7 +153,7 @@ class BatchServer:
         body = await request.json()
         batch = f"msgbatch_{next(self._numbers)}"
         self.sent[batch] = {line["custom_id"]: line["params"] for line in body["requests"]}
-        return JSONResponse({"id": batch, "type": "message_batch", "processing_status": "in_progress"})
+        return JSONResponse({"id": batch, "type": "message_batch", "processing_status": "in_progress", **self.fields})
 
     async def _messages_state(self, request: Request) -> Response:
         batch = request.path_params["batch"]

@@ -82,9 +82,12 @@ class BatchModel:
             raise result
         return self._batches.reply(composition, result)
 
-    def is_sent(self, key: str) -> bool:
-        """True if a batch that was not evaluated yet contains the request of a key."""
-        return any(key in batch.digests for batch in self._file.batches if not batch.is_done)
+    def sent_keys(self) -> set[str]:
+        """Return the keys of the requests in batches that were not evaluated yet."""
+        return {key for batch in self._waiting() for key in batch.digests}
+
+    def _waiting(self) -> list[StoredBatch]:
+        return [batch for batch in self._file.batches if not batch.is_done]
 
     async def exchange(self) -> None:
         """Send the collected requests in batches, and wait for all batches, also of earlier calls.
@@ -98,9 +101,8 @@ class BatchModel:
             # Stored before the wait: after a kill, the next call waits for this batch.
             digests = {key: _digest(bodies[key]) for key in part}
             self._file.store_batch(StoredBatch(len(self._file.batches), batch_id, digests))
-        waiting = [batch for batch in self._file.batches if not batch.is_done]
         async with asyncio.TaskGroup() as group:
-            for batch in waiting:
+            for batch in self._waiting():
                 group.create_task(self._receive(batch))
 
     async def _receive(self, batch: StoredBatch) -> None:

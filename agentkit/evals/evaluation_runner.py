@@ -235,7 +235,8 @@ class _Evaluation:
         waiting = iter(missing)
         try:
             if self._batch_model is not None:
-                unsent = iter([key for key in missing if self._is_unsent(key, self._batch_model)])
+                sent = self._batch_model.sent_keys()
+                unsent = iter([key for key in missing if _request_key(key) not in sent and not self._has_journal(key)])
                 async with asyncio.TaskGroup() as group:
                     for _ in workers:
                         group.create_task(self._collect(unsent))
@@ -274,12 +275,10 @@ class _Evaluation:
             self._unscored[key] = outcome
         self._spent += _money(outcome)
 
-    def _is_unsent(self, key: tuple[int, int], batch_model: BatchModel) -> bool:
-        """True if the request of a run must be sent: its journal has no reply, and no batch contains it."""
-        assert self._file is not None
-        return (
-            not batch_model.is_sent(_request_key(key)) and not self._file.run(key, self._rows[key[0]]).journal.exists()
-        )
+    def _has_journal(self, key: tuple[int, int]) -> bool:
+        """True if the journal of a run is stored: its request was answered."""
+        stored = self._stored_run(key)
+        return stored is not None and stored.has_journal
 
     async def _collect(self, unsent: Iterator[tuple[int, int]]) -> None:
         """Collect the requests of runs."""

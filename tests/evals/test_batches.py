@@ -16,6 +16,7 @@ from agentkit.evals import EvaluationError, ModelUser, contains, evaluate, evalu
 from agentkit.models import (
     AnthropicModel,
     FallbackModel,
+    ModelReplyError,
     ModelRequestError,
     OpenAIModel,
     OpenAIResponsesModel,
@@ -274,6 +275,23 @@ def test_errors_of_the_batch_api(server: BatchServer, tmp_path: Path) -> None:
     wrong = Agent(OpenAIModel("gpt", api_key="key", base_url=f"{server.url}/v2"), "x")
     with pytest.raises(ModelRequestError):
         evaluate_sync(wrong, ROWS, [contains], batch=True, out=tmp_path / "wrong.jsonl")
+
+
+def test_responses_without_the_documented_fields_are_typed_errors(server: BatchServer, tmp_path: Path) -> None:
+    openai, _, anthropic = models(server)
+    for number, (model, name) in enumerate([(openai, ""), (openai, None), (anthropic, 3)]):
+        server.fields = {"id": name}
+        options: Any = {"batch": True, "out": tmp_path / f"{number}.jsonl"}
+        with pytest.raises(ModelReplyError):
+            print(name, evaluate_sync(Agent(model, "x"), ROWS, [contains], **options))
+        # No batch is stored, so that the next call sends the requests.
+        server.fields = {}
+        assert not evaluate_sync(Agent(model, "x"), ROWS, [contains], **options).failures
+    server.end = "failed"
+    for number, errors in enumerate(("x", {"data": "x"}, {"data": ["x", {"message": "late"}]}, None)):
+        server.fields = {"errors": errors}
+        report = evaluate_sync(Agent(openai, "x"), ROWS, [contains], batch=True, out=tmp_path / f"end{number}.jsonl")
+        assert [each.error.startswith("ModelBatchError: ") for each in report.failures] == [True] * 3, errors
 
 
 def test_large_evaluations_are_several_batches(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, ClassVar
 
+from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.http.batches import Batches, BatchResult
+from agentkit.models.http.reader import Reader
 from agentkit.models.model_errors import BatchReason
 
 __all__ = ["AnthropicBatches"]
@@ -29,10 +31,15 @@ class AnthropicBatches(Batches):
         """
         requests = [{"custom_id": key, "params": body} for key, body in bodies.items()]
         state = await self._json("post", _PATH, {"requests": requests})
-        return str(state.get("id"))
+        return self._id(state)
 
     async def _state(self, batch: str) -> dict[str, Any]:
         return await self._json("get", f"{_PATH}/{batch}")
+
+    def _reason_of(self, reader: Reader) -> BatchReason | None:
+        if isinstance(reader, AnthropicReader) and reader.is_paused:
+            return "paused"
+        return None
 
     def _has_ended(self, state: Mapping[str, Any]) -> bool:
         return state.get("processing_status") == "ended"

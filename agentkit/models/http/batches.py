@@ -129,15 +129,17 @@ class Batches(ABC):
         with model._translating(reader, DeltaSink(None)):
             reader.add(document)
             reader.end()
-            self._check_reader(reader)
+            reason = self._reason_of(reader)
+            if reason is not None:
+                raise self.error(reason)
             reply = reader.reply(model.name)
         if restored_text is None:
             return reply
         return restored_text.reply(reply)
 
-    def _check_reader(self, reader: Reader) -> None:
-        if getattr(reader, "is_paused", False):
-            raise self.error("paused")
+    def _reason_of(self, reader: Reader) -> BatchReason | None:
+        """Return the reason if the reply is not complete; None for a complete reply."""
+        return None
 
     def error(self, reason: BatchReason, detail: str = "") -> ModelBatchError:
         """Return the error of a request that was not processed."""
@@ -158,6 +160,13 @@ class Batches(ABC):
         return translated
 
     # Requests
+
+    def _id(self, document: Mapping[str, Any]) -> str:
+        """Return the id of a new batch, without which its results cannot be read."""
+        batch = document.get("id")
+        if not isinstance(batch, str) or not batch:
+            self._raise(ProtocolError(f"the batch has no id: {json.dumps(document):.200}"))
+        return batch
 
     async def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a request to the batch API, and return the JSON object of its response."""

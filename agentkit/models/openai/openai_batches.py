@@ -43,7 +43,7 @@ class OpenAIBatches(Batches):
         state = await self._json(
             "post", "/batches", {"input_file_id": file.id, "endpoint": endpoint, "completion_window": "24h"}
         )
-        return str(state.get("id"))
+        return self._id(state)
 
     async def _state(self, batch: str) -> dict[str, Any]:
         return await self._json("get", f"/batches/{batch}")
@@ -58,8 +58,7 @@ class OpenAIBatches(Batches):
             case "cancelled":
                 return "cancelled", ""
             case "failed":
-                errors = (state.get("errors") or {}).get("data") or []
-                return "failed", "; ".join([_problem(error) for error in errors])
+                return "failed", "; ".join(_problems(state.get("errors")))
         return "missing", ""
 
     async def _lines(self, batch: str, state: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
@@ -86,6 +85,13 @@ class OpenAIBatches(Batches):
             text = "the request took too long at the provider; send the request again"
             return ModelUnavailable(text, model=self.model.name, host=self.model.host)
         return self.error_of({"error": error})
+
+
+def _problems(errors: Any) -> list[str]:
+    """Return the texts of a list of errors; text that is no list of errors is left out."""
+    if not isinstance(errors, dict) or not isinstance(errors.get("data"), list):
+        return []
+    return [_problem(error) for error in errors["data"] if isinstance(error, dict)]
 
 
 def _problem(error: Mapping[str, Any]) -> str:
