@@ -212,7 +212,11 @@ def _report(
     if report.reused:
         note(f"{report.reused} of {len(report.outcomes)} outcomes are from {options['out']}")
     if problem is not None:
-        complain(str(problem).replace("out=", "--out").replace("money=", "--money"))
+        text = str(problem)
+        if isinstance(problem, EvaluationStopped):
+            # Its text names arguments of `evaluate`; the text of a failed score is from the score.
+            text = text.replace("out=", "--out").replace("money=", "--money")
+        complain(text)
     for text in below:
         complain(text)
     if below or problem is not None:

@@ -49,6 +49,13 @@ def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: P
     assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
 
 
+def test_the_text_of_a_failed_score_is_printed_unchanged(run: Run, rows: str, folder: Path) -> None:
+    with (folder / "clerk.py").open("a") as file:
+        file.write("\ndef slow(row, result):\n    raise TimeoutError('timeout=5 money=3')\n")
+    done = run("eval", *rows.split(), "--score", "./clerk.py:slow")
+    assert done.exit_code == 1 and "TimeoutError: timeout=5 money=3" in done.stderr
+
+
 def test_a_model_plays_the_user_of_rows_with_a_goal(
     run: Run, rows: str, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
