@@ -17,7 +17,7 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.regular_files import check_regular, read_regular
 
-__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json", "read_answers"]
+__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json", "is_answer_file", "read_answers"]
 
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
@@ -144,6 +144,16 @@ def _open_file(path: Path) -> FileIO:
         file.close()
         raise
     return file
+
+
+def is_answer_file(path: Path) -> bool:
+    """True if a file starts as a file of an evaluation.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(_START)) == _START
 
 
 def read_answers(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Key, AnswerLine]]:

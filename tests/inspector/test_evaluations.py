@@ -120,7 +120,9 @@ def test_a_person_finds_the_rows_with_the_lowest_score_and_their_runs(
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_the_command_opens_evaluations_and_folders(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_opens_evaluations_and_folders(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from agentkit.cli.app import app
     from agentkit.inspector import local_page
 
@@ -131,3 +133,5 @@ def test_the_command_opens_evaluations_and_folders(files: list[Path], monkeypatc
         assert opened[-1][1].startswith("/evaluation/")
     journals = f"{files[0]}.runs"
     assert CliRunner().invoke(app, ["inspect", journals]).exit_code == 0 and opened[-1][1].startswith("/run/")
+    # An empty folder is no silent success: its name may be a wrong name of a conversation.
+    assert CliRunner().invoke(app, ["inspect", str(tmp_path)]).exit_code == 1 and len(opened) == 3

@@ -19,14 +19,12 @@ from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.cli.stored_run_case import imported_redact
+from agentkit.model_evaluation.answer_file import is_answer_file
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit_memory import Memory, Scope
 
 __all__ = ["inspect"]
-
-_EVALUATION = b'{"agentkit_evaluation":'
-"""Start of a file of an evaluation."""
 
 
 def inspect(
@@ -132,18 +130,14 @@ def _expanded(names: Sequence[str]) -> tuple[list[str], list[Path]]:
     for name in names:
         paths = [Path(name)]
         if paths[0].is_dir():
-            paths = sorted(paths[0].glob("*.jsonl"))
+            # A folder without such files can have the name of a conversation.
+            paths = sorted(paths[0].glob("*.jsonl")) or paths
         for path in paths:
-            if path.is_file() and _is_evaluation(path):
+            if path.is_file() and is_answer_file(path):
                 evaluations.append(path)
             else:
                 files.append(str(path))
     return files, evaluations
-
-
-def _is_evaluation(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_EVALUATION)) == _EVALUATION
 
 
 def _first_page(runs: list[Journal], sessions: list[SessionProtocol], evaluations: list[Path]) -> str:
