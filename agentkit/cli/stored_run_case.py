@@ -80,7 +80,8 @@ def _context(runs: Runs, journal: Journal, agent: str | None) -> PromptContext:
         request = RunRequest.loads(runs.store.queue.request(journal.run_id))
         session: SessionProtocol | None = None
         if request.session is not None:
-            session = AddedAgent(loaded.agent, request.version, None, None, None).session(request.session)
+            added = AddedAgent(loaded.agent, request.version, deps=None, sessions=None, approval_timeout=None)
+            session = added.session(request.session)
         return first_context(journal, session)
     finally:
         loaded.close()

@@ -241,7 +241,7 @@ def test_invalid_arguments_of_a_judge_are_refused() -> None:
     for name, arguments in cases:
         with raises(EvaluationError, name=name):
             print(arguments, judge(model, **{"rubric": "Be polite.", **arguments}))
-    for wrong in (None, "nobody:knows"):
+    for wrong in (None, "unknown:model"):
         with pytest.raises(AgentDefinitionError):
             print(wrong, judge(wrong, "Be polite."))  # type: ignore[arg-type]  # the error is the subject
     failed = Agent(ScriptedModel([ModelUnavailable("down")]), "x")

@@ -5,6 +5,9 @@ import { address } from "./place.js";
 
 const PART = 200; // rows that are drawn at once
 
+const ASCENDING = { name: "ascending", mark: " ↑" };
+const DESCENDING = { name: "descending", mark: " ↓" };
+
 const mean = (value) => (Number.isFinite(value) ? value.toFixed(3) : "none");
 const signed = (value) => (Number.isFinite(value) ? `${value > 0 ? "+" : ""}${value.toFixed(3)}` : "none");
 
@@ -40,9 +43,10 @@ const isChanged = (row, names) => Boolean(row.before) && names.some((name) => va
 function scoreCell(row, name) {
   const [after, before] = [row.scores[name], row.before?.scores[name]];
   if (!after) return h("td", null, "");
-  const change = before && before[0] !== after[0] ? (after[0] > before[0] ? "up" : "down") : null;
-  const text = change ? `${+before[0].toFixed(3)} → ${+after[0].toFixed(3)}` : String(+after[0].toFixed(3));
-  return h("td", { class: change ? `score-${change}` : "", title: plain(after[1]) || null }, text);
+  const title = plain(after[1]) || null;
+  const text = String(+after[0].toFixed(3));
+  if (!before || before[0] === after[0]) return h("td", { title }, text);
+  return h("td", { class: after[0] > before[0] ? "score-up" : "score-down", title }, `${+before[0].toFixed(3)} → ${text}`);
 }
 
 function answerCell(answer) {
@@ -78,8 +82,9 @@ export function evaluationView(data, evaluations) {
     replace(head, columns.map((name, at) => {
       const isScore = at >= columns.length - 1 - names.length && at < columns.length - 1;
       if (!isScore) return h("th", { scope: "col" }, name);
-      const order = wanted.sort === name ? (wanted.isDown ? "descending" : "ascending") : null;
-      return h("th", { scope: "col", "aria-sort": order }, h("button", { type: "button", class: "quiet", onclick: () => sortBy(name) }, shown(name), order ? (wanted.isDown ? " ↓" : " ↑") : ""));
+      let order = { name: null, mark: "" };
+      if (wanted.sort === name) order = wanted.isDown ? DESCENDING : ASCENDING;
+      return h("th", { scope: "col", "aria-sort": order.name }, h("button", { type: "button", class: "quiet", onclick: () => sortBy(name) }, shown(name), order.mark));
     }));
     const rows = chosen();
     replace(body, rows.slice(0, wanted.count).map((row) => h(

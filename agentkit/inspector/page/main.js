@@ -145,13 +145,19 @@ async function report(place, mine) {
   state.view = null;
   state.run = state.data = null;
   try {
-    const content = place.evaluation ? await evaluated(place.evaluation) : place.compare ? await compared(place.compare) : agentView(await get("agent", { name: place.agent }));
+    const { title, content } = await reported(place);
     if (mine !== turnNumber) return;
-    document.title = plain(`${place.agent ?? (place.evaluation ? "Evaluation" : "Two runs")} · agentkit inspector`);
+    document.title = plain(`${title} · agentkit inspector`);
     replace(main, h("div", { class: "scroll page report" }, back(), content));
   } catch (error) {
     if (mine === turnNumber) fail(error);
   }
+}
+
+async function reported({ evaluation, compare, agent }) {
+  if (evaluation) return { title: "Evaluation", content: await evaluated(evaluation) };
+  if (compare) return { title: "Two runs", content: await compared(compare) };
+  return { title: agent, content: agentView(await get("agent", { name: agent })) };
 }
 
 async function evaluated([name, before]) {
