@@ -94,11 +94,13 @@ def test_an_unknown_name_says_what_there_is(name: Any, what: str, value: str | N
         model(name)
 
 
-@pytest.mark.parametrize("name", ["http://me:hunter2@#x", "http://#x", "htp://me:hunter2@h/v1#x"])
+@pytest.mark.parametrize(
+    "name", ["http://me:hunter2@#x", "http://#x", "htp://me:hunter2@h/v1#x", "me:hunter2@h:80#x", "hunter2@h:80#x"]
+)
 def test_an_address_that_is_none_is_refused_without_its_password(name: str) -> None:
     with pytest.raises((ModelRequestError, AgentDefinitionError)) as caught:
         model(name)
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(caught.value) and "hunter2" not in str(vars(caught.value))
 
 
 def test_a_name_refuses_settings_that_its_model_cannot_do() -> None:

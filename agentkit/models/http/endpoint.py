@@ -185,7 +185,7 @@ class EndpointModel(ABC):
 
     @property
     def price(self) -> Price | None:
-        """The argument `price`, or else the price in `prices.json` for this host and model."""
+        """The argument `price`, or else the known price of this host and model; see `EndpointOptions`."""
         if self._price is not None:
             return self._price
         return known_price(self.host, self.name)
