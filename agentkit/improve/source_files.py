@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.improve.improve_errors import FilesChanged, ImproveError
 from agentkit.improve.text_parts import TextPart, examples_of
-from agentkit.improve.yaml_edit import with_values
+from agentkit.improve.yaml_edit import values_of, with_values
 from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["SourceFiles"]
@@ -71,10 +71,11 @@ class SourceFiles:
         return self._texts[file]
 
     def _values(self, file: Path) -> Mapping[str, Any]:
-        import yaml
-
-        data = yaml.safe_load(self._read(file) or "")
-        return data if isinstance(data, Mapping) else {}
+        """Return the values of an agent file; empty if it cannot be read."""
+        text = self._read(file)
+        if text is None:
+            return {}
+        return values_of(file.as_posix(), _plain(text))
 
     def missing(self, parts: Sequence[TextPart]) -> list[str]:
         """Return the names of parts whose text is in no file."""
@@ -110,15 +111,19 @@ class SourceFiles:
                 described = keys.setdefault(place.key, dict(self._values(place.file).get(place.key) or {}))
                 described[part.tool] = texts[part.name]
         for file, keys in values.items():
-            files[file] = with_values(file.as_posix(), self._texts[file], keys)
+            original = self._texts[file]
+            files[file] = _in_form_of(original, with_values(file.as_posix(), _plain(original), keys))
         return files
 
     def diff(self, parts: Sequence[TextPart], texts: Mapping[str, str]) -> str:
         """Return the changes of the files as a unified diff; a part without a file is a file of its name."""
-        diffs = [
-            _unified(file.as_posix(), self._texts[file], text) for file, text in self.changed(parts, texts).items()
-        ]
         unplaced = set(self.missing(parts))
+        try:
+            files = self.changed(parts, texts)
+        except ImproveError:
+            # A file has a form that cannot be changed: its texts are not lost.
+            files, unplaced = {}, set(texts)
+        diffs = [_unified(file.as_posix(), self._texts[file], text) for file, text in files.items()]
         diffs += [_unified(part.name, part.text, texts[part.name]) for part in parts if part.name in unplaced]
         return "".join(diffs)
 
@@ -165,25 +170,31 @@ def _file_text(file: Path) -> str | None:
         return None
 
 
-def _lines(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff").split("\n")
+def _plain(text: str) -> str:
+    """Return the text of a file with LF line ends, and without its byte order mark."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+
+
+def _in_form_of(original: str, text: str) -> str:
+    """Return a plain text with the line ends and the byte order mark of another text."""
+    if "\r\n" in original:
+        text = text.replace("\n", "\r\n")
+    if original.startswith("\ufeff"):
+        text = "\ufeff" + text
+    return text
 
 
 def _body(text: str, line: int) -> str:
     """Return the text of a prompt file from a line."""
-    return "\n".join(_lines(text)[line - 1 :])
+    return "\n".join(_plain(text).split("\n")[line - 1 :])
 
 
 def _with_body(text: str, line: int, body: str) -> str:
     """Return the text of a prompt file with another body; front matter, mark and line ends stay."""
     old = _body(text, line)
     end = old[len(old.rstrip()) :]
-    changed = "\n".join([*_lines(text)[: line - 1], body.rstrip() + end])
-    if "\r\n" in text:
-        changed = changed.replace("\n", "\r\n")
-    if text.startswith("\ufeff"):
-        changed = "\ufeff" + changed
-    return changed
+    head = _plain(text).split("\n")[: line - 1]
+    return _in_form_of(text, "\n".join([*head, body.rstrip() + end]))
 
 
 def _unified(name: str, before: str, after: str) -> str:

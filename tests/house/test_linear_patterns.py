@@ -199,7 +199,6 @@ def docstrings() -> list[Case]:
 RUN_TIME: dict[str, Callable[[], list[Case]] | str] = {
     "agentkit.cli.app.get_command": "reads source files of the package",
     "agentkit.evals.run_scores.matches": "the pattern is an argument of the program",
-    "agentkit.improve.yaml_edit._replaced": lambda: matched(r"prompt\s*:"),
     "agentkit.inspector.payload_view.payload_view": "literal text",
     "agentkit.models.cache_minimums.cache_minimum": lambda: matched(
         *(row[1] for row in values("agentkit.models.cache_minimums", "_ROWS"))

@@ -394,6 +394,12 @@ def test_agent_files_keep_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "folded": "model: offline\ninstructions: >-\n  Be\n  kind.\n\nlimits: {steps: 2}\n",
         "continued": "model: offline\ninstructions: Be\n  kind.\n# Limits.\nlimits: {steps: 2}\n",
         "with a document mark": "---\nmodel: offline\ninstructions: Be kind.\n",
+        "with an end mark": "model: offline\ninstructions: Be kind.\n...\n",
+        "with a byte order mark": "\ufeffinstructions: Be kind.\nmodel: offline\n",
+        "with a quoted key": '"instructions": Be kind.\nmodel: offline\n',
+        "with CRLF": "# Windows.\r\ninstructions: |\r\n  Be\r\n  kind.\r\n\r\nmodel: offline\r\n",
+        "with a line separator": 'instructions: "Be\u2028 kind."\nmodel: offline\n',
+        "text that YAML 1.1 reads as false": "instructions: no\nmodel: offline\n",
     }
     for case, text in before.items():
         Path("desk.yaml").write_text(text, "utf-8")
@@ -401,12 +407,16 @@ def test_agent_files_keep_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyP
         optimised(loaded, ["system"], Reflector(new), rows=ROWS[:6]).apply()
         after = Path("desk.yaml").read_text("utf-8")
         assert part_texts(load_agent("desk.yaml")) == {"system": new}, case
+        written = Path("desk.yaml").read_bytes()
+        assert written.count(b"\r\n") in (0, written.count(b"\n")), case
+        assert (b"\r" in written, written.startswith(b"\xef\xbb\xbf")) == ("\r" in text, text[0] == "\ufeff"), case
         kept = [line for line in text.splitlines() if line.startswith(("#", "model", "limits", "---"))]
         assert [line for line in after.splitlines() if line in kept] == kept, case
     Path("desk.yaml").write_text("{model: offline, instructions: Be kind.}\n", "utf-8")
     loaded = load_agent("desk.yaml", model=ScriptedModel.repeat(sums))
     result = optimised(loaded, ["system"], Reflector(new), rows=ROWS[:6])
     assert error_of(ImproveError, result.apply).path == "desk.yaml"
+    assert result.diff.startswith("--- a/system\n+++ b/system\n")
     assert Path("desk.yaml").read_text("utf-8").startswith("{model")
 
 
