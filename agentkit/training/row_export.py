@@ -139,7 +139,7 @@ def export_rows(
         ExportError: An argument is invalid, or the file cannot be written; no file was written.
     """
     path = Path(out)
-    ids = None if tokenizer is None else IdTokenizer(tokenizer)
+    ids = None if tokenizer is None else IdTokenizer.of(tokenizer)
     writer = RowWriter(format, chat_template, ids)
     if prefer is None and format in PREFERENCES:
         raise ExportError(

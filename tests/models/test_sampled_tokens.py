@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -214,7 +216,32 @@ def test_a_tokenizer_is_read_from_a_file_or_a_folder(tmp_path: Path) -> None:
         composed().to_sample("is", TEMPLATE, tokenizer=tmp_path / "none.json")
 
 
-OTHER = small_tokenizer("hello")
+class LetterTokenizer:
+    """Tokenizer whose ids are the code points of letters."""
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def encode(self, sequence: str, /, *, add_special_tokens: bool = True) -> Any:
+        self.encoded.append(sequence)
+        return SimpleNamespace(ids=[ord(letter) for letter in sequence])
+
+    def decode(self, ids: Sequence[int], /, skip_special_tokens: bool = True) -> str:
+        return "".join([chr(token) for token in ids])
+
+    def get_vocab_size(self) -> int:
+        return 0x110000
+
+
+def test_the_ids_of_texts_are_cached_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit_prompts.tokens.id_tokenizer._MAX_CHARACTERS", 2_000)
+    letter_tokenizer = LetterTokenizer()
+    tokenizer = IdTokenizer(letter_tokenizer)
+    for text in ("first", "first", *["other " * number for number in range(1, 20)], "first"):
+        composed(text).to_sample("is", TEMPLATE, tokenizer=tokenizer)
+    assert sum("first" in text for text in letter_tokenizer.encoded) == 2
+
+
 REPLIES: dict[str, tuple[dict[str, Any], type[Exception], dict[str, Any]]] = {
     "an id out of range": (
         {"token_ids": [1, 9_000], "logprobs": None},

@@ -132,7 +132,7 @@ class CompletionModel(EndpointModel):
         self.tokenizer: IdTokenizer | None = None
         """Tokenizer of the model; None if prompts are sent as text."""
         if tokenizer is not None:
-            self.tokenizer = IdTokenizer(tokenizer)
+            self.tokenizer = IdTokenizer.of(tokenizer)
         self._known_spans = KnownSpans()
         super().__init__(model, client=client, **options)
 

@@ -49,12 +49,10 @@ class IdTokenizer:
         PromptError: The value is no tokenizer, or its file cannot be read.
     """
 
-    def __init__(self, tokenizer: GivenTokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer | str | os.PathLike[str]) -> None:
         self._tokenizer: Any = tokenizer
         self._known: dict[str, tuple[int, ...]] = {}
-        if isinstance(tokenizer, IdTokenizer):
-            self._tokenizer, self._known = tokenizer._tokenizer, tokenizer._known
-        elif isinstance(tokenizer, str | os.PathLike):
+        if isinstance(tokenizer, str | os.PathLike):
             self._tokenizer = _read(Path(tokenizer))
         # A fast tokenizer of `transformers` contains a tokenizer of `tokenizers`.
         self._tokenizer = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
@@ -64,6 +62,13 @@ class IdTokenizer:
         self._characters = 0
         self.size: int = self._tokenizer.get_vocab_size()
         """Number of tokens of the vocabulary."""
+
+    @classmethod
+    def of(cls, tokenizer: GivenTokenizer) -> IdTokenizer:
+        """Return the value if it is an `IdTokenizer`, with its cache, or a new `IdTokenizer`."""
+        if isinstance(tokenizer, IdTokenizer):
+            return tokenizer
+        return cls(tokenizer)
 
     def encode(self, text: str, place: str) -> tuple[int, ...]:
         """Return the ids of a text, in which each control token is one token.

@@ -137,7 +137,7 @@ def _templated(
     if tokenizer is None:
         return row
     replies = written_replies(composition, reply)
-    tokens = token_row(text, all_spans, replies, set(loss_spans), template, IdTokenizer(tokenizer))
+    tokens = token_row(text, all_spans, replies, set(loss_spans), template, IdTokenizer.of(tokenizer))
     return {**row, **asdict(tokens)}
 
 
