@@ -255,6 +255,8 @@ REPLIES: dict[str, tuple[dict[str, Any], type[Exception], dict[str, Any]]] = {
     "ids that are text": ({"token_ids": "12"}, ModelReplyError, {}),
     "truth values": ({"token_ids": [True]}, ModelReplyError, {}),
     "too few log probabilities": ({"logprobs": {"token_logprobs": [-1.0]}}, ModelReplyError, {}),
+    "huge log probabilities": ({"logprobs": {"token_logprobs": [-1e39] * 6}}, ModelReplyError, {}),
+    "huge whole numbers": ({"logprobs": {"token_logprobs": [-(10**400)] * 6}}, ModelReplyError, {}),
     "no numbers": ({"logprobs": {"token_logprobs": [None]}}, ModelReplyError, {}),
 }
 

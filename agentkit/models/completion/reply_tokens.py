@@ -11,7 +11,7 @@ from typing import Any
 
 from agentkit.models.http.reader import ProtocolError, brief
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.sampled_tokens import MAX_ID, with_sampled_tokens
+from agentkit_prompts.context.sampled_tokens import MAX_ID, MAX_LOGARITHM, with_sampled_tokens
 from agentkit_prompts.errors import TokenizerError
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
@@ -52,7 +52,7 @@ class ReplyTokens:
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict):
             values = logprobs.get("token_logprobs")
-            if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+            if not isinstance(values, list) or not all(map(_is_log_probability, values)):
                 raise ProtocolError(f"logprobs.token_logprobs: expected numbers, got {brief(values)}")
             self._values += values
 
@@ -89,6 +89,10 @@ class ReplyTokens:
                     return message
                 raise self._tokenizer.difference(self._ids, decoded, text, "reply")
         return with_sampled_tokens(message, self._ids, values, decoded)
+
+
+def _is_log_probability(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_LOGARITHM
 
 
 def _ids_of(choice: Mapping[str, Any], name: str) -> list[int]:

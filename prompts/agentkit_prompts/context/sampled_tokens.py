@@ -14,7 +14,7 @@ from typing import NamedTuple
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["MAX_ID", "SampledTokens", "resealed", "sampled_tokens", "with_sampled_tokens"]
+__all__ = ["MAX_ID", "MAX_LOGARITHM", "SampledTokens", "resealed", "sampled_tokens", "with_sampled_tokens"]
 
 _KEY = "tokens"
 """Key in the opaque data. No endpoint has this name, so the data are never sent."""
@@ -22,6 +22,8 @@ _WIDTH = 3
 """Bytes of an id, the lowest first: base64 has 4 characters per id."""
 MAX_ID = (1 << 8 * _WIDTH) - 1
 """Maximum id of a token."""
+MAX_LOGARITHM = 3e38
+"""Maximum absolute value of a log probability: a larger number does not fit into 32 bits."""
 
 
 class SampledTokens(NamedTuple):
