@@ -27,6 +27,12 @@ _TEXTS = ("text", "tools", "origin", "input")
 _MESSAGES = ("messages", "prompt", "chosen", "rejected", "preferred_output", "non_preferred_output")
 
 
+def _line(data: Mapping[str, Any]) -> str:
+    """Return data as a line of JSON."""
+    # A lone surrogate has no UTF-8.
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+
+
 def check_file(path: Path) -> None:
     """Refuse a file that cannot be written.
 
@@ -118,7 +124,7 @@ class RowTable:
             private_file(self._new_origins)
             with self._new_origins.open("w", encoding="utf-8") as file:
                 for row, origin in entries:
-                    file.write(json.dumps(origin, ensure_ascii=False) + "\n")
+                    file.write(_line(origin))
                     yield row
 
     def _write(self, erased: set[int]) -> None:
@@ -129,8 +135,7 @@ class RowTable:
             return
         with self._new.open("w", encoding="utf-8") as file:
             for row in rows:
-                # A lone surrogate has no UTF-8.
-                file.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n")
+                file.write(_line(row))
             file.flush()
             os.fsync(file.fileno())
 

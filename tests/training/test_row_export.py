@@ -22,6 +22,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.training import (
     ExportError,
     LeftOut,
+    RowFormat,
     TrainingExample,
     conversation_answers,
     evaluated_runs,
@@ -165,6 +166,17 @@ def test_control_tokens_in_untrusted_text_are_broken_in_all_rows(outcomes: Path,
 
 
 # Preference pairs
+@for_cases("format", ["messages", "openai", "trl"])
+def test_text_that_is_no_utf_8_is_written(tmp_path: Path, format: RowFormat) -> None:
+    row = {"id": "\ud800", "input": "a\ud800", "expected": "a", "tags": ["b\ud800"]}
+    evaluate_sync(desk(), [row], [contains], out=tmp_path / f"{format}-out")
+    out = tmp_path / f"{format}.jsonl"
+    assert export_rows(evaluated_runs(desk(), tmp_path / f"{format}-out"), out, format=format).rows == 1
+    assert len(lines_of(out)) == 1
+    if format == "openai":
+        assert lines_of(Path(f"{out}.origins.jsonl"))[0]["tags"] == ["b?"]
+
+
 
 
 def test_two_answers_of_a_row_are_a_pair(tmp_path: Path) -> None:
