@@ -35,7 +35,7 @@ class ExportReport:
         """Return the report as text: the number of rows, and the reasons of sources that were left out."""
         text = "1 row" if self.rows == 1 else f"{self.rows} rows"
         if self.left_out:
-            problems = listed([f"{place}: {reason}" for place, reason in self.left_out])
+            problems = listed([f"{each.place}: {each.reason}" for each in self.left_out])
             text += f"; {len(self.left_out)} left out: {problems}"
         return text
 
@@ -177,7 +177,8 @@ def export_rows(
         pairs.write(table)
         rows, erased = table.finish()
     if erased:
-        left_out.append(LeftOut("export", f"{erased} rows whose sources were erased during the export"))
+        reason = f"{erased} rows whose sources were erased during the export"
+        left_out.append(LeftOut("export", reason, is_erased=True))
     return ExportReport(rows, tuple(left_out))
 
 

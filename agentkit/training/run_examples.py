@@ -146,7 +146,7 @@ def _example(
     """Return the example of a run, or the reason why it has none."""
     place = origin.place
     if is_erased():
-        return LeftOut(place, "it was erased")
+        return LeftOut(place, "it was erased", is_erased=True)
     if journal.agent != agent.name:
         return LeftOut(place, f"it is a run of the agent {journal.agent!r:.60}")
     reply = _answer(journal)

@@ -92,6 +92,8 @@ class LeftOut(NamedTuple):
 
     place: str
     reason: str
+    is_erased: bool = False
+    """True if the source does not exist any more."""
 
 
 TrainingSource: TypeAlias = TrainingExample | LeftOut

@@ -373,7 +373,7 @@ def test_the_runs_of_an_erased_user_are_not_exported(memory: Memory, tmp_path: P
     memory.erase(Scope(user="ada"))
     report = export_rows(evaluated_runs(agent, tmp_path / "out"), out)
     assert [row["origin"]["row"] for row in lines_of(out)] == ["2"]
-    assert [left.reason for left in report.left_out] == ["it was erased"] * 2
+    assert [(left.reason, left.is_erased) for left in report.left_out] == [("it was erased", True)] * 2
     evaluate_sync(agent, ROWS[:1], [contains], out=tmp_path / "later")
     assert export_rows(evaluated_runs(agent, tmp_path / "later"), out).rows == 1  # a run after the erasure
     memory.erase("local")
@@ -391,8 +391,9 @@ def test_a_user_who_is_erased_during_the_export_is_not_in_the_file(memory: Memor
             memory.erase(Scope(user="ada"))
         seen.append(source)
 
-    for format in ("trl", "openai"):
-        report = export_rows(evaluated_runs(agent, tmp_path / f"out{when}"), out, format=format, on_source=erase)  # type: ignore[arg-type]
+    formats: tuple[RowFormat, ...] = ("trl", "openai")
+    for format in formats:
+        report = export_rows(evaluated_runs(agent, tmp_path / f"out{when}"), out, format=format, on_source=erase)
         assert report.rows == 1
         assert "order 1" not in out.read_text()
     assert len(lines_of(Path(f"{out}.origins.jsonl"))) == 1

@@ -122,7 +122,7 @@ def export(
         _print(report, output, as_json)
         if user is None and not kinds:
             _note_users(memory)
-    if any("erased" not in reason for _, reason in report.left_out):
+    if not all(each.is_erased for each in report.left_out):
         raise typer.Exit(1)
 
 
@@ -140,13 +140,13 @@ def _print(report: ExportReport, output: Path | None, as_json: bool) -> None:
     if output is not None and as_json:
         form: dict[str, Any] = {"lines": report.rows, "file": str(output)}
         if report.left_out:
-            form["left_out"] = [{"source": place, "reason": reason} for place, reason in report.left_out]
+            form["left_out"] = [{"source": each.place, "reason": each.reason} for each in report.left_out]
         put_json(form)
         return
     if output is not None:
         note(f"{report.rows} lines written to {output}")
-    for place, reason in report.left_out[:_LISTED]:
-        complain(f"left out: {place}: {reason}")
+    for each in report.left_out[:_LISTED]:
+        complain(f"left out: {each.place}: {each.reason}")
     if len(report.left_out) > _LISTED:
         complain(f"{len(report.left_out) - _LISTED} more were left out: --json lists all")
 
