@@ -15,6 +15,7 @@ from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import read_journals
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.agent_version import changed_names
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
@@ -181,9 +182,7 @@ def _changed_parts(agent: Agent[Any, Any], journal: Journal) -> list[str]:
     """Return the names of the prompts and tools that differ from the run; empty if the run has no versions."""
     if not journal.parts:
         return []
-    now = agent.definition.version.hashes
-    names = dict.fromkeys((*journal.parts, *now))
-    return [name for name in names if now.get(name) != journal.parts.get(name)]
+    return changed_names(journal.parts, agent.definition.version.hashes)
 
 
 def _start(journal: Journal) -> float | None:

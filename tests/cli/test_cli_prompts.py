@@ -89,3 +89,10 @@ def test_an_invalid_variant_is_refused_before_the_server_starts(run: Run, folder
     for option in ("desk.yaml", "desk.yaml=much", "=0.5", "desk.yaml=1.5", "disk.yaml=0.5", "missing.yaml=0.5"):
         refused = run("serve", "--agent", "desk.yaml", "--variant", option, "--port", "0")
         assert refused.exit_code in (1, 2) and refused.stderr, (option, refused)
+
+
+def test_a_mistyped_address_creates_no_database(run: Run, folder: Path) -> None:
+    for command in (("log",), ("diff", "a", "b")):
+        done = run("prompts", *command, "--url", "sqlite:///none.db")
+        assert done.exit_code == 1 and "none.db has no runs" in done.stderr, done
+    assert not (folder / "none.db").exists()

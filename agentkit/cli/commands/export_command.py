@@ -14,11 +14,10 @@ import typer
 
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, conversation_memory, opened_agent
+from agentkit.cli.existing_runs import existing_runs
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, memory_with, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
 from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of
-from agentkit.durable.runs_facade import Runs
-from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.training.conversation_examples import conversation_answers
 from agentkit.training.row_export import ExportReport, export_rows
@@ -111,7 +110,7 @@ def export(
             files = [utf8(name) for name in evaluation]
             sources = _evaluated(loaded, files, present_prompts)
         elif url is not None:
-            sources = _stored(loaded, memory, utf8(url), tenant, user, present_prompts)
+            sources = _stored(loaded, memory, url, tenant, user, present_prompts)
         else:
             sources = _conversations(loaded, memory, [utf8(name) for name in session or ()])
         task = bar.add_task("sources", total=None)
@@ -159,12 +158,9 @@ def _evaluated(loaded: LoadedAgent, files: Sequence[str], present_prompts: bool)
 def _stored(
     loaded: LoadedAgent, memory: Memory, url: str, tenant: str | None, user: str | None, present_prompts: bool
 ) -> Iterator[TrainingSource]:
-    runs = Runs(url)
-    # A mistyped address must not create a database.
-    run_blocking(runs.store.check_created())
     yield from stored_runs(
         loaded.agent,
-        runs.store.rows,
+        existing_runs(url).store.rows,
         tenant=tenant,
         user=user,
         session_of=_session_finder(memory),

@@ -12,11 +12,11 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from agentkit.cli.existing_runs import existing_runs
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import fail, put, put_json, put_table
-from agentkit.durable.runs_facade import Runs
 from agentkit.evals import EvaluationReport, read_report
-from agentkit.runs.run_reader import RunReader
+from agentkit.run.parts.agent_version import changed_names
 from agentkit.runs.version_rows import VersionUse
 
 __all__ = ["prompts_app"]
@@ -47,7 +47,7 @@ def log(url: Url, agent: AgentName = None, tenant: Tenant = None, as_json: AsJso
 
     Example: agentkit prompts log --url sqlite:///.agentkit/runs.db
     """
-    uses = _rows(url).versions.uses(_text(agent), _text(tenant))
+    uses = existing_runs(url).store.rows.versions.uses(_text(agent), _text(tenant))
     if as_json:
         for use in uses:
             put(json.dumps({**asdict(use), "parts": dict(use.parts)}))
@@ -59,7 +59,7 @@ def log(url: Url, agent: AgentName = None, tenant: Tenant = None, as_json: AsJso
         latest[use.agent] = use
         changed = "first version"
         if before is not None:
-            changed = ", ".join(_changed(before.parts, use.parts)) or "model, settings or output"
+            changed = ", ".join(changed_names(before.parts, use.parts)) or "model, settings or output"
         counts = str(use.runs), str(use.failed), f"{use.money:.4g}"
         table.append((use.agent, use.version, _time(use.first), _time(use.last), *counts, changed))
     put_table(("agent", "version", "first run", "last run", "runs", "failed", "USD", "changed"), table)
@@ -77,11 +77,11 @@ def diff(
 
     Example: agentkit prompts diff 1f0c 9a2b --url sqlite:///.agentkit/runs.db
     """
-    rows = _rows(url)
-    uses = rows.versions.uses(_text(agent))
+    versions = existing_runs(url).store.rows.versions
+    uses = versions.uses(_text(agent))
     old, new = (_version(uses, utf8(name)) for name in (before, after))
-    names = _changed(old.parts, new.parts)
-    texts = rows.versions.texts({use.parts[name] for use in (old, new) for name in names if name in use.parts})
+    names = changed_names(old.parts, new.parts)
+    texts = versions.texts({use.parts[name] for use in (old, new) for name in names if name in use.parts})
     if as_json:
         put_json({name: [_part_text(use, name, texts) for use in (old, new)] for name in names})
         return
@@ -122,10 +122,6 @@ def _form(file: Path, report: EvaluationReport) -> dict[str, Any]:
     return {"agent": report.agent, "version": report.version, "file": str(file), "scores": means}
 
 
-def _rows(url: str) -> RunReader:
-    return Runs(utf8(url)).store.rows
-
-
 def _text(option: str | None) -> str | None:
     if option is None:
         return None
@@ -134,11 +130,6 @@ def _text(option: str | None) -> str | None:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return the names of the parts that differ."""
-    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
 def _version(uses: Sequence[VersionUse], name: str) -> VersionUse:

@@ -11,12 +11,12 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from agentkit.cli.commands.map_command import map_
+from agentkit.cli.existing_runs import existing_runs
 from agentkit.cli.journal_text import put_indented, put_journal
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_exactly, put_table
 from agentkit.cli.stored_run_case import imported_redact, stored_case_line
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.runs_facade import Runs
 from agentkit.durable.schedules import ScheduleInfo
 from agentkit.ground.request_json import request_json
 from agentkit.ground.sync_driver import run_blocking
@@ -71,7 +71,7 @@ def list_(
     filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "user": user, "session": session}
     filters["tag"] = tag
     if inside is None:
-        records = run_blocking(_runs(url).list_runs(**filters, limit=limit))
+        records = run_blocking(existing_runs(url).list_runs(**filters, limit=limit))
     else:
         options = ", ".join([f"--{name}" for name, value in filters.items() if value is not None])
         if options:
@@ -132,7 +132,7 @@ def show(
     if as_case:
         function = imported_redact(redact)
         tags = [utf8(name) for name in tag or ()]
-        put_exactly(f"{stored_case_line(_runs(url), utf8(run), agent=agent, tags=tags, redact=function)}\n")
+        put_exactly(f"{stored_case_line(existing_runs(url), utf8(run), agent=agent, tags=tags, redact=function)}\n")
         return
     only_case = {"agent": agent, "tag": tag, "redact": redact}
     names = ", ".join([f"--{name}" for name, value in only_case.items() if value is not None])
@@ -230,7 +230,7 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs workers --url sqlite:///runs.db
     """
-    for worker in run_blocking(_runs(url).workers()):
+    for worker in run_blocking(existing_runs(url).workers()):
         if as_json:
             put(json.dumps(asdict(worker)))
         else:
@@ -250,7 +250,7 @@ def cost(
     Example: agentkit runs cost --url sqlite:///runs.db --by agent
     """
     kind: Any = by
-    for cost in run_blocking(_runs(url).costs(kind, tenant=tenant)):
+    for cost in run_blocking(existing_runs(url).costs(kind, tenant=tenant)):
         usage = cost.usage
         if as_json:
             put(json.dumps({"name": cost.name, "runs": cost.runs, **asdict(usage)}))
@@ -271,7 +271,7 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs schedules --url sqlite:///runs.db
     """
-    schedules = run_blocking(_runs(url).schedules())
+    schedules = run_blocking(existing_runs(url).schedules())
     if as_json:
         for schedule in schedules:
             put(json.dumps(_schedule_data(schedule)))
@@ -307,7 +307,7 @@ def unschedule(
 
     Example: agentkit runs unschedule news --url sqlite:///runs.db
     """
-    run_blocking(_runs(url).unschedule(utf8(name)))
+    run_blocking(existing_runs(url).unschedule(utf8(name)))
     if as_json:
         put(json.dumps({"unscheduled": utf8(name)}))
     else:
@@ -332,7 +332,7 @@ def delete(
         raise typer.BadParameter("expected ids of runs, or --older-than DAYS")
     if tenant is not None and older_than is None:
         raise typer.BadParameter("--tenant is only valid with --older-than")
-    stored = _runs(url)
+    stored = existing_runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = run_blocking(stored.delete(ids))
@@ -351,15 +351,8 @@ def delete(
 runs_app.command("map")(map_)
 
 
-def _runs(url: str) -> Runs:
-    """Return the runs of an existing database, so that a mistyped address does not create a database."""
-    runs = Runs(utf8(url))
-    run_blocking(runs.store.check_created())
-    return runs
-
-
 def _handle(url: str, run: str) -> RunHandle[Any]:
-    return _runs(url).handle(utf8(run))
+    return existing_runs(url).handle(utf8(run))
 
 
 def _report(done: str, url: str, run: str, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["AgentVersion", "PromptPart", "RecordedVersion", "prompt_parts"]
+__all__ = ["AgentVersion", "PromptPart", "RecordedVersion", "changed_names", "prompt_parts"]
 
 _PLAIN = (str, int, float)
 """Types that are JSON data unchanged."""
@@ -59,6 +59,11 @@ class RecordedVersion(NamedTuple):
 
     id: str = ""
     hashes: Mapping[str, str] = MappingProxyType({})
+
+
+def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the names of the parts whose hashes differ, with added and removed parts."""
+    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
 class AgentVersion:
