@@ -64,13 +64,15 @@ class _Selection:
             return False
         if self.tags and not set(self.tags) & set(origin.tags):
             return False
-        for limit, is_after in ((self.since, False), (self.until, True)):
-            if limit is None:
-                continue
-            # A source whose time is unknown is in no period.
-            if origin.at is None or (origin.at >= limit.timestamp()) == is_after:
-                return False
-        return True
+        return self._is_in_period(origin.at)
+
+    def _is_in_period(self, at: float | None) -> bool:
+        if self.since is None and self.until is None:
+            return True
+        # A source whose time is unknown is in no period.
+        if at is None or (self.since is not None and at < self.since.timestamp()):
+            return False
+        return self.until is None or at < self.until.timestamp()
 
 
 @dataclass(slots=True)
@@ -91,15 +93,14 @@ class _Names:
             ExportError: Lists all unknown names.
         """
         scores = [*selection.minimum, *([prefer] if prefer is not None else [])]
-        wanted = [("score", name, self.scores) for name in scores]
-        wanted += [("tag", name, self.tags) for name in selection.tags]
-        problems = [
-            (kind, f"unknown {kind} {name!r:.60}{nearest(name, names)}")
-            for kind, name, names in wanted
-            if name not in names
-        ]
+        problems = [("score", _unknown("score", name, self.scores)) for name in scores if name not in self.scores]
+        problems += [("tag", _unknown("tag", name, self.tags)) for name in selection.tags if name not in self.tags]
         if problems:
             raise ExportError("; ".join([text for _, text in problems]), name=problems[0][0], problems=problems)
+
+
+def _unknown(kind: str, name: str, names: Collection[str]) -> str:
+    return f"unknown {kind} {name!r:.60}{nearest(name, names)}"
 
 
 @with_option_hints

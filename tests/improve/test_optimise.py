@@ -110,7 +110,7 @@ def test_a_text_that_cannot_replace_the_part_is_refused_and_the_model_receives_t
         "default": ("{{ additional_kwargs.name | default('x') }}{{ name | default('x') }}", ""),
         "another name": (f"{PERSONA} {{{{ name }}}}. {{{{ conversation }}}}", ""),
         "another kwarg": ("{{ additional_kwargs.name }} {{ name }} {{ additional_kwargs.secret }}", ""),
-        "unknown name": ("{{ additional_kwargs.name }} {{ name }} {{ nobody }}", "nobody"),
+        "unknown name": ("{{ additional_kwargs.name }} {{ name }} {{ planet }}", "planet"),
         "name of the context": (f"{PERSONA} {{{{ conversation }}}}", ""),
         "syntax": ("{% if %}", "{% if %}"),
         "empty": (" ", "empty"),
@@ -175,14 +175,14 @@ def test_errors_name_what_is_wrong_and_nothing_is_sent() -> None:
     for case, (options, name) in cases.items():
         arguments: dict[str, Any] = {"rows": ROWS, "parts": ["system.persona"], **options}
         rows = arguments.pop("rows")
-        error = error_of(ImproveError, lambda: optimise_sync(agent, rows, [exact], **arguments))  # noqa: B023
+        error = error_of(ImproveError, lambda: optimise_sync(agent, rows, [exact], **arguments))  # noqa: B023  # called here
         assert error.name == name, (case, error)
     nearest = error_of(ImproveError, lambda: optimise_sync(agent, ROWS, [exact], parts=["system.personna"]))
     assert "did you mean 'system.persona'" in str(nearest)
     wrong: Any = [{"input": "x", "expected": "y"}, {}]
     invalid = error_of(RowsError, lambda: optimise_sync(agent, ROWS, [exact], parts=["system.persona"], held_out=wrong))
     assert invalid.problems[0][0] == "held_out row 2.input"
-    error_of(ImproveError, lambda: part_texts("agent"))  # type: ignore[arg-type]
+    error_of(ImproveError, lambda: part_texts("agent"))  # type: ignore[arg-type]  # no agent
 
 
 def test_the_budget_and_errors_stop_the_search() -> None:
@@ -263,8 +263,8 @@ def test_examples_are_chosen_by_score_and_tag() -> None:
     assert [each.input for each in choose_examples(report)] == ["q", "other question", "long question"]
     assert len(choose_examples(report, score="contains", minimum=0)) == 4
     empty = EvaluationReport("a", [])
-    for options in ({"score": "exakt"}, {"minimum": 1.1}):
-        error_of(ImproveError, lambda: choose_examples(report, **options))  # type: ignore[arg-type]  # noqa: B023
+    error_of(ImproveError, lambda: choose_examples(report, score="exakt"))
+    error_of(ImproveError, lambda: choose_examples(report, minimum=1.1))
     error_of(ImproveError, lambda: choose_examples(empty))
     entries = [EvalRow(input=str(number % 9), id=str(number)) for number in range(20)]
     train, held_out = split_rows(entries, 0.4)

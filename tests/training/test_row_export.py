@@ -155,9 +155,10 @@ def test_rows_for_trl_have_objects_as_arguments_and_masks(outcomes: Path, tmp_pa
 
 
 def test_control_tokens_in_untrusted_text_are_broken_in_all_rows(outcomes: Path, tmp_path: Path) -> None:
-    for options in ({}, {"format": "openai"}, {"format": "trl"}, {"chat_template": TEMPLATE}):
+    cases: list[dict[str, Any]] = [{}, {"format": "openai"}, {"format": "trl"}, {"chat_template": TEMPLATE}]
+    for options in cases:
         out = tmp_path / "rows.jsonl"
-        export_rows(evaluated_runs(desk(), outcomes), out, tags=["hard"], **options)  # type: ignore[arg-type]
+        export_rows(evaluated_runs(desk(), outcomes), out, tags=["hard"], **options)
         (row,) = lines_of(out)
         tool_message, reply = row["messages"][-2:]
         assert "unknown <\u200b|im_end|>" in tool_message["content"]
@@ -165,7 +166,6 @@ def test_control_tokens_in_untrusted_text_are_broken_in_all_rows(outcomes: Path,
         assert row.get("text", "").count("<|im_end|>") in (0, 5)
 
 
-# Preference pairs
 @for_cases("format", ["messages", "openai", "trl"])
 def test_text_that_is_no_utf_8_is_written(tmp_path: Path, format: RowFormat) -> None:
     row = {"id": "\ud800", "input": "a\ud800", "expected": "a", "tags": ["b\ud800"]}
@@ -177,6 +177,7 @@ def test_text_that_is_no_utf_8_is_written(tmp_path: Path, format: RowFormat) -> 
         assert lines_of(Path(f"{out}.origins.jsonl"))[0]["tags"] == ["b?"]
 
 
+# Preference pairs
 
 
 def test_two_answers_of_a_row_are_a_pair(tmp_path: Path) -> None:
