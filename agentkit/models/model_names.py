@@ -143,11 +143,11 @@ class ModelName(NamedTuple):
             advice = nearest(provider.lower(), PROVIDERS)
             if provider.lower() in _OTHER_NAMES:
                 advice = f"; use {_OTHER_NAMES[provider.lower()]!r}"
-            shown = _shown(provider)
+            provider = _shown(provider)
             raise AgentDefinitionError(
-                f"model {_shown(name)!r:.80}: unknown provider {shown!r:.40}{advice}",
+                f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{advice}",
                 name="provider",
-                value=shown,
+                value=provider,
             )
         # The address is not shown, because it may contain a password.
         if "//" in rest:
