@@ -33,6 +33,12 @@ def _line(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
 
 
+def _flush(path: Path) -> None:
+    """Wait until a file is on the disk: a power failure must not leave the new name without the content."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
 def check_file(path: Path) -> None:
     """Refuse a file that cannot be written.
 
@@ -44,7 +50,7 @@ def check_file(path: Path) -> None:
         raise ExportError(f"out: {path}: {problem}; pass a file in an existing folder", path=str(path), name="out")
     if path.suffix == _PARQUET:
         try:
-            import pyarrow.parquet  # noqa: F401
+            import pyarrow.parquet  # noqa: F401  # checks that it is installed
         except ImportError as error:
             raise ExportError(f"out: {path}: Parquet needs pyarrow: {_INSTALL}", name="out") from error
 
@@ -106,7 +112,9 @@ class RowTable:
             # Sources can be erased while other rows are composed: all are checked again after the last row.
             erased = {at for at, is_erased in enumerate(self._is_erased) if is_erased()}
             self._write(erased)
+            _flush(self._new)
             if not self._has_origin:
+                _flush(self._new_origins)
                 self._new_origins.replace(self._origins)
             self._new.replace(self._path)
         except OSError as error:
@@ -136,8 +144,6 @@ class RowTable:
         with self._new.open("w", encoding="utf-8") as file:
             for row in rows:
                 file.write(_line(row))
-            file.flush()
-            os.fsync(file.fileno())
 
     def _error(self, error: OSError) -> ExportError:
         return ExportError(
