@@ -236,9 +236,9 @@ class PromptSearch:
             if self._must_stop(None):
                 break
             self.proposals += 1
-            proposal = self._call(self._reflection.propose(part, text, outcomes, refused))
+            proposal: Proposal = self._call(self._reflection.propose(part, text, outcomes, refused))
             if not proposal.problem:
-                return str(proposal.text)
+                return proposal.text
             self.refused.append((name, proposal.problem))
             refused = proposal
         return text

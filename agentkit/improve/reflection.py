@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit.agent.agent import Agent
 from agentkit.evals.outcome import Outcome
@@ -42,17 +42,12 @@ _REFUSAL = """{% if refusal %}Your last text was refused: {{ refusal }}
 _SUBJECTS = {"prompt": "The prompt", "description": "The description of a tool"}
 
 
-class Proposal:
-    """A proposed text.
+class Proposal(NamedTuple):
+    """A proposed text."""
 
-    Attributes:
-        text: The text.
-        problem: Reason why it was refused; empty if it was not.
-    """
-
-    def __init__(self, text: str, problem: str) -> None:
-        self.text = text
-        self.problem = problem
+    text: str
+    problem: str
+    """Reason why the text was refused; empty if it was not."""
 
 
 class Reflection:

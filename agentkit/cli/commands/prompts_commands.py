@@ -108,12 +108,11 @@ def scores(
     if as_json:
         put_json([_form(file, report) for file, report in zip(files, reports, strict=True)])
         return
-    table = [
-        (report.agent, report.version, file.name, name, str(summary.rows), str(summary.interval))
-        for file, report in zip(files, reports, strict=True)
-        for name in report.score_names
-        for summary in [report.summary(name)]
-    ]
+    table: list[tuple[str, ...]] = []
+    for file, report in zip(files, reports, strict=True):
+        for name in report.score_names:
+            summary = report.summary(name)
+            table.append((report.agent, report.version, file.name, name, str(summary.rows), str(summary.interval)))
     put_table(("agent", "version", "file", "score", "rows", "mean and 95 %"), table)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
+import sys
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -105,8 +106,6 @@ def _bytes_of(numbers: array[float]) -> bytes:
 
 def _swapped(data: bytes) -> bytes:
     """Return 32-bit numbers of this machine as little-endian numbers, and the reverse."""
-    import sys
-
     if sys.byteorder == "little":
         return data
     numbers = array("f", data)
