@@ -125,8 +125,12 @@ def put_exactly(text: str) -> None:
 
 
 def put_json(data: Any) -> None:
-    """Print data as JSON on stdout. Characters that control a terminal are escaped."""
-    text = json.dumps(data, ensure_ascii=False, indent=2)
+    """Print data as JSON on stdout. Characters that control a terminal are escaped, and NaN and infinity are null."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(data), parse_constant=lambda name: None)
+        text = json.dumps(finite, ensure_ascii=False, indent=2)
     sys.stdout.write(_STEERING_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
