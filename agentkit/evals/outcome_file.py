@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -251,6 +252,8 @@ def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Ou
             name: Score(float(value), str(reason), usages.get(name, NO_USAGE))
             for name, (value, reason) in line["scores"].items()
         }
+        if not all(math.isfinite(score.value) for score in scores.values()):
+            raise ValueError("a score is not finite")
         return Outcome(
             row,
             line["part"],

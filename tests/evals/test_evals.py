@@ -438,6 +438,7 @@ def test_results_in_a_file_are_compared_and_a_changed_row_is_another_row(tmp_pat
         b"",
         b"{}",
         b"- input: x\n",
+        *[b"\n".join(lines).replace(b"[1.0,", b"[%s," % value) + b"\n" for value in (b'"nan"', b"1e999", b'"x"')],
         *[b"\n".join([*lines, damaged, b""]) for damaged in (b"[]", b"{}", b'{"row": 0, "part": 0}')],
     ):
         out.write_bytes(text)
