@@ -114,8 +114,8 @@ def ended(process: int, seconds: float) -> int | None:
     """Return the exit code of a process; None if it is running after some seconds."""
     end = time.monotonic() + seconds
     while True:
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
+        ended_process, status = os.waitpid(process, os.WNOHANG)
+        if ended_process:
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > end:
             return None
@@ -161,11 +161,10 @@ def journals(url: str | None) -> Iterator[Journal]:
 
     async def read() -> list[Journal]:
         runs = Runs(url)
-        found = [
-            await runs.handle(run.run_id).journal() for run in await runs.list_runs(agent=agent().name, limit=1000)
-        ]
+        records = await runs.list_runs(agent=agent().name, limit=1000)
+        stored_journals = [await runs.handle(run.run_id).journal() for run in records]
         runs.close()
-        return found
+        return stored_journals
 
     yield from asyncio.run(read())
 

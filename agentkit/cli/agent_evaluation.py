@@ -158,7 +158,10 @@ def _check_before(loaded: LoadedAgent, rows: Path, scores: Sequence[str], before
     """Refuse results of an earlier evaluation without common rows and scores, before anything is sent."""
     valid_rows = read_rows(rows, EvalRow, lambda row: input_problems(row, loaded.agent.chain.preflight))
     placeholder = {name: Score(0.0) for name in scores}
-    outcomes = [Outcome(row, 0, "", None, "", placeholder, NO_USAGE, 0, 0.0) for row in valid_rows]
+    outcomes = [
+        Outcome(row, 0, "", output=None, error="", scores=placeholder, usage=NO_USAGE, steps=0, seconds=0.0)
+        for row in valid_rows
+    ]
     EvaluationReport(loaded.name, outcomes).compare(before)
 
 

@@ -258,13 +258,13 @@ def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Ou
             row,
             line["part"],
             str(line["run_id"]),
-            line["output"],
-            str(line["error"]),
-            scores,
-            Usage(**line["usage"]),
-            int(line["steps"]),
-            float(line["seconds"]),
-            Usage(**line["overhead"]),
+            output=line["output"],
+            error=str(line["error"]),
+            scores=scores,
+            usage=Usage(**line["usage"]),
+            steps=int(line["steps"]),
+            seconds=float(line["seconds"]),
+            overhead=Usage(**line["overhead"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _invalid_outcome(path, row.id, error) from error
