@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from agentkit.runs.run_database import RunDatabase, hooks_table, notices_table, runs_table
 from agentkit.runs.run_record import RunState
@@ -61,14 +62,14 @@ class RunNotices:
         Args:
             hooks: Tenant, or None for all tenants, and states, by the id of the webhook.
         """
-        rows = [
-            {"id": id, "tenant": tenant, "states": " ".join(sorted(states))} for id, (tenant, states) in hooks.items()
-        ]
+        dialect = sqlite if self._database.is_sqlite else postgresql
 
         def store(connection: sa.Connection) -> None:
-            connection.execute(sa.delete(_hooks).where(_hooks.c.id.in_(list(hooks))))
-            for row in rows:
-                connection.execute(sa.insert(_hooks).values(**row, seen_at=self._now))
+            for id, (tenant, states) in hooks.items():
+                row = {"tenant": tenant, "states": " ".join(sorted(states)), "seen_at": self._now}
+                statement = dialect.insert(_hooks).values(id=id, **row)
+                # Servers that start at the same time register the same webhook.
+                connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=row))
 
         self._database.work(store)
 
