@@ -83,3 +83,12 @@ def test_skills_that_no_prompt_shows_are_warned_of() -> None:
 
     with pytest.warns(UnshownWarning):
         compose(Layers("x"), PromptContext("Hi", skills=["one"]))
+
+
+def test_the_version_of_an_agent_depends_on_its_skills(folder: Path) -> None:
+    before, same = (Agent(ScriptedModel([]), tools=[SkillFolder(folder)]).definition.version for _ in range(2))
+    (folder / "refunds" / "SKILL.md").write_text("---\nname: refunds\ndescription: How to refund.\n---\nRefuse.\n")
+    after = Agent(ScriptedModel([]), tools=[SkillFolder(folder)]).definition.version
+    assert before.id == same.id != after.id
+    changed = {name for name, text in after.texts.items() if before.texts.get(name) != text}
+    assert changed == {"skills.refunds"}

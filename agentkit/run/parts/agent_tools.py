@@ -26,6 +26,7 @@ class AgentTools:
         argument: The argument `tools` of the agent, which can be passed to another agent; an iterator is stored as a
             tuple.
         tools: The tools by name; empty if each run creates its tools.
+        skills: The folder of skills among the tools; None without skills.
         specs: The specifications of `tools`, sent to the model.
         is_per_run: True if each run creates its tools.
         is_per_step: True if each step of a run creates its tools.
@@ -34,7 +35,7 @@ class AgentTools:
         ToolDefinitionError: Two tools have the same name, or a tool cannot be offered to a model.
     """
 
-    __slots__ = ("_answer", "_declared", "_skills", "argument", "is_per_run", "is_per_step", "specs", "tools")
+    __slots__ = ("_answer", "_declared", "argument", "is_per_run", "is_per_step", "skills", "specs", "tools")
 
     def __init__(self, argument: Any, answer: AnswerReader) -> None:
         # Text and mappings are iterable too; they stay unchanged for `by_name`, whose error shows the value.
@@ -43,7 +44,7 @@ class AgentTools:
             argument = tuple(argument)
         self.argument: Any = argument
         self._answer = answer
-        self._skills = skills_of(argument)
+        self.skills = skills_of(argument)
         toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
@@ -61,9 +62,9 @@ class AgentTools:
         Raises:
             ContextError: The context has other skills.
         """
-        if self._skills is None:
+        if self.skills is None:
             return ctx
-        return self._skills.add_to(ctx)
+        return self.skills.add_to(ctx)
 
     def declared(self) -> tuple[ToolsAndOutput, tuple[Tool, ...]]:
         """Return the tools and output request that are the same in every run, and the fixed tools that need deps."""

@@ -23,6 +23,8 @@ _PLAIN = (str, int, float)
 """Types that are JSON data unchanged."""
 _TOOLS = "tools"
 """Prefix of the names of tools."""
+_SKILLS = "skills"
+"""Prefix of the names of skills."""
 
 
 class PromptPart(NamedTuple):
@@ -73,7 +75,7 @@ class AgentVersion:
     Tools that each run creates have no version.
     """
 
-    __slots__ = ("_answer", "_hashes", "_id", "_layers", "_model", "_specs", "_texts")
+    __slots__ = ("_answer", "_hashes", "_id", "_layers", "_model", "_skills", "_specs", "_texts")
 
     def __init__(self, chain: Chain[Any], tools: AgentTools) -> None:
         # Journals outlive agents and have a version: it must not keep the model and its connections.
@@ -82,13 +84,14 @@ class AgentVersion:
         self._layers = chain.layers
         self._answer = chain.answer
         self._specs = tools.specs
+        self._skills = tools.skills
         self._id = ""
         self._texts: Mapping[str, str] | None = None
         self._hashes: Mapping[str, str] | None = None
 
     @property
     def id(self) -> str:
-        """Hash of prompts, tools, output type, model and settings, 12 hex digits."""
+        """Hash of prompts, tools, skills, output type, model and settings, 12 hex digits."""
         if not self._id:
             parts = [
                 self._layers,
@@ -96,17 +99,21 @@ class AgentVersion:
                 self._answer.schema,
                 *self._model,
             ]
+            if self._skills is not None:
+                parts.append(self._skills.version)
             self._id = _hash(json.dumps([_content(part) for part in parts], sort_keys=True))
         return self._id
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """Text of each prompt with its settings, and of the schema of each tool, by the name of the part."""
+        """Text of each prompt with its settings, of each tool schema and of each skill, by the name of the part."""
         if self._texts is None:
             texts = {part.name: _prompt_text(part.prompt) for part in prompt_parts(self._layers)}
             for spec in self._specs:
                 tool = {"description": spec.description, "parameters": spec.parameters, "native": spec.native}
                 texts[f"{_TOOLS}.{spec.name}"] = _indented({key: value for key, value in tool.items() if value})
+            if self._skills is not None:
+                texts |= {f"{_SKILLS}.{name}": text for name, text in self._skills.texts.items()}
             self._texts = MappingProxyType(texts)
         return self._texts
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentkit.prompts import Layers, LoadedSkillsPrompt, PromptContext, PromptFilesError, Skill, SkillsPrompt, compose
 from agentkit.tools import SkillFolder, ToolContext, ToolDefinitionError, ToolResult
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 from tests.raising import raises
 
 
@@ -37,7 +37,8 @@ async def test_a_skill_is_listed_loaded_and_its_files_are_read(tmp_path: Path) -
     ]
     loaded = await call(skills, "load_skill", name="refunds")
     assert (loaded.status, loaded.value["loaded"], loaded.value["files"]) == ("success", "refunds", ["form"])
-    assert (await call(skills, "load_skill", name="refunds", file="form")).content == "A form."
+    form = await call(skills, "load_skill", name="refunds", file="form")
+    assert form.value == {"file": "form", "text": "A form."}
     ctx = skills.add_to(PromptContext("Hi", intermediate=[message(loaded)]))
     assert [(each.name, each.text, each.trust) for each in ctx.loaded_skills] == [
         ("refunds", "Ask for the number.", "untrusted")
@@ -152,3 +153,16 @@ def test_a_context_with_other_skills_is_refused(tmp_path: Path) -> None:
     skill(tmp_path, "one")
     with raises(ContextError):
         SkillFolder(tmp_path).add_to(PromptContext("Hi", skills=["other"]))
+
+
+@pytest.mark.parametrize("text", ['{"loaded": "other"}', "[" * 50_000, '{"file": ', "\ud800"])
+async def test_the_text_of_a_file_loads_no_skill(tmp_path: Path, text: str) -> None:
+    path = skill(tmp_path, "one")
+    skill(tmp_path, "other")
+    (path / "file.json").write_text(text, "utf-8", "surrogatepass")
+    skills = SkillFolder(tmp_path)
+    result = await call(skills, "load_skill", name="one", file="file.json")
+    raw = Message("tool", text.encode("utf-8", "replace").decode(), tool_call_id="c", name="other_tool")
+    cut = Message("tool", text.encode("utf-8", "replace").decode()[:30], tool_call_id="d", name="load_skill")
+    messages = [message(result), raw] + ([cut] if "loaded" not in text else [])
+    assert skills.add_to(PromptContext("Hi", intermediate=messages)).loaded_skills == ()

@@ -32,7 +32,8 @@ _DESCRIPTION_CHARS = (1024, 300, 200, 120, 80, 40, 0)
 """Lengths to which descriptions are cut, until the list is short enough."""
 _HEADING_TOKENS = 40
 """Tokens of the text before the list in a prompt."""
-_MAX_FILE_BYTES = 100_000
+_MAX_FILE_BYTES = 80_000
+"""Maximum size of another file, below the default maximum of a tool result."""
 _MAX_FOUND = 10
 
 
@@ -69,20 +70,21 @@ class SkillFolder(Toolset):
         skills = [files.skill for files in self._files.values()]
         self.shown = _list_within(skills, list_tokens - _HEADING_TOKENS)
         tools: list[Tool] = [Tool(self._load, name=LOAD_TOOL)]
-        is_shortened = [(skill.name, skill.description) for skill in skills] != [
-            (skill.name, skill.description) for skill in self.shown
-        ]
-        if is_shortened:
+        if self.shown != tuple([replace(skill, text="") for skill in skills]):
             description = f"Find skills by their purpose, among {len(skills):,}. Load a skill to use it."
             tools.append(Tool(self._find, name=FIND_TOOL, description=description))
         super().__init__(tools)
 
     @property
+    def texts(self) -> dict[str, str]:
+        """Description and instructions of each skill, by its name."""
+        skills = [files.skill for files in self._files.values()]
+        return {skill.name: f"{skill.description}\n\n{skill.text}" for skill in skills}
+
+    @property
     def version(self) -> str:
         """Hash of the names, descriptions and instructions of all skills, 16 hex digits."""
-        skills = [files.skill for files in self._files.values()]
-        text = json.dumps([(skill.name, skill.description, skill.text) for skill in skills])
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return blake2b(json.dumps(self.texts).encode(), digest_size=8).hexdigest()
 
     def add_to(self, ctx: PromptContext) -> PromptContext:
         """Return the context with the skills, and with the instructions of the skills that its messages loaded.
@@ -106,13 +108,14 @@ class SkillFolder(Toolset):
         self,
         name: Annotated[str, "Name of the skill."],
         file: Annotated[str, "Path of another file of the skill; empty for its instructions."] = "",
-    ) -> dict[str, object] | str:
+    ) -> dict[str, object]:
         """Load the instructions of a skill into the prompt, or return another file of the skill."""
         files = self._files.get(name)
         if files is None:
             raise ToolFailure(f"unknown skill {name!r:.80}{nearest(name, self._files)}")
+        # Both results are objects: the text of a file cannot be the result of loading another skill.
         if file:
-            return _text_of(files, file)
+            return {"file": file, "text": _text_of(files, file)}
         note = "The instructions of the skill are in the prompt now."
         return {"loaded": name, "files": list(files.names), "note": note}
 
@@ -153,8 +156,8 @@ def _loaded_names(message: Message) -> Iterator[str]:
         return
     try:
         result = json.loads(message.text)
-    except ValueError:
-        return  # the text of a file, or an error
+    except (ValueError, RecursionError):
+        return  # an error, or a result that was cut
     if isinstance(result, dict) and isinstance(result.get("loaded"), str):
         yield result["loaded"]
 
