@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, brief
-from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
+from agentkit_prompts.prompt_files.front_matter_text import Fault, FrontKeys, errors_of, read_keys, split_front_matter
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
@@ -21,10 +21,6 @@ __all__ = ["FrontMatter", "PromptSource", "read_source"]
 
 _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """Pattern of a language tag, such as `en` or `zh-CN`."""
-
-_OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
-_CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
-_MAX_CHARACTERS = 1 << 16
 
 
 def _locale(value: str) -> str:
@@ -72,8 +68,6 @@ class FrontMatter(_Strict):
 
 
 _KEYS = tuple(item.alias or name for name, item in FrontMatter.model_fields.items())
-_TEXTS = frozenset({"locale", "version", "name"})
-"""Keys whose value is not parsed as YAML: `version: 1.10` is the text `1.10`, not the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +88,6 @@ class PromptSource:
     front: FrontMatter
     lines: Mapping[str, int]
     """Lines of the file, counted from 1, by the keys of the front matter."""
-
-
-class _Fault(NamedTuple):
-    """Problem of the front matter: its line and key, None if unknown, and the text of the error."""
-
-    line: int | None
-    key: str | None
-    text: str
 
 
 class _FileName(NamedTuple):
@@ -130,40 +116,31 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
     """
     prompt, locale = _file_name(name)
     has_locale = locale is not None
-    opening = _OPENING.match(text)
-    if opening is None:
+    faults: list[Fault] = []
+    parts = split_front_matter(text, faults)
+    if parts is None:
+        problems += errors_of(file, faults)
+        if faults:
+            return None
         return PromptSource(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
-    closing = _CLOSING.search(text, opening.end())
-    if closing is None:
-        reason = "the front matter has no end: add a line of --- after it"
-        problems.append(TemplateError(reason, file=file, line=1))
-        return None
-    faults: list[_Fault] = []
-    keys = _read_yaml(text[opening.end() : closing.start()], faults)
+    keys = read_keys(parts.front, faults)
     front = _validated(keys, locale, faults)
     if faults:
-        problems += _errors(file, faults)
+        problems += errors_of(file, faults)
         return None
     return PromptSource(
         file=file,
         name=front.name or prompt,
         locale=front.locale or locale,
         has_locale_in_name=has_locale,
-        body=text[closing.end() :],
-        first_line=text.count("\n", 0, closing.end()) + 1,
+        body=parts.body,
+        first_line=parts.first_line,
         front=front,
         lines=keys.lines,
     )
 
 
-class _Keys(NamedTuple):
-    """Values of the keys of front matter, and their lines in the file."""
-
-    values: dict[str, Any]
-    lines: dict[str, int]
-
-
-def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMatter:
+def _validated(keys: FrontKeys, locale: str | None, faults: list[Fault]) -> FrontMatter:
     """Return the front matter of the keys, and add its faults; `locale` is the locale in the file name."""
     front = FrontMatter()
     try:
@@ -172,76 +149,8 @@ def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMa
         faults += [_fault(item, keys.lines) for item in error.errors(include_url=False)]
     if locale is not None and front.locale not in (None, locale):
         reason = f"the locale is {front.locale!r} here and {locale!r} in the file name"
-        faults.append(_Fault(keys.lines["locale"], "locale", reason))
+        faults.append(Fault(keys.lines["locale"], "locale", reason))
     return front
-
-
-def _errors(file: str, faults: list[_Fault]) -> list[TemplateError]:
-    """Return the first `MAX_LISTED` faults of a file as errors, in the order of lines, and the number of the others."""
-    faults.sort(key=lambda fault: fault.line or 0)
-    errors = [TemplateError(fault.text, file=file, line=fault.line, name=fault.key) for fault in faults[:MAX_LISTED]]
-    if len(faults) > MAX_LISTED:
-        errors.append(TemplateError(f"the front matter has {len(faults) - MAX_LISTED:,} more problems", file=file))
-    return errors
-
-
-def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
-    """Return the keys of front matter with their values and lines, and add the faults of the YAML text."""
-    import yaml
-
-    from agentkit_prompts.strict_yaml import StrictLoader
-
-    keys = _Keys({}, {})
-    if len(text) > _MAX_CHARACTERS:
-        message = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
-        faults.append(_Fault(1, None, message))
-        return keys
-    # The front matter starts in line 2 of the file, and YAML counts lines from 0.
-    try:
-        loader = StrictLoader(text)
-        root = loader.get_single_node()
-        if isinstance(root, yaml.MappingNode):
-            _read_keys(loader, root, keys, faults)
-        elif root is not None:
-            faults.append(_Fault(2, None, "the front matter must be keys with values, such as `role: system`"))
-    # PyYAML raises the other errors for an invalid value, such as an integer of 5,000 digits.
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        line, reason = _place_in_yaml(text, error)
-        faults.append(_Fault(line, None, f"the front matter cannot be read: {reason}"))
-    return keys
-
-
-def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
-    """Return the line of a YAML error in the file, None if unknown, and the reason."""
-    import yaml
-
-    if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        line = None
-        if mark:
-            line = mark.line + 2
-        return line, f"{error.problem or error.context}"
-    if isinstance(error, yaml.reader.ReaderError):
-        return text.count("\n", 0, error.position) + 2, f"{error.reason} ({chr(error.character)!r})"
-    return 2, str(error)
-
-
-def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> None:
-    """Read the entries of the root node one by one, because the loader would accept a key twice and drop the lines."""
-    import yaml
-
-    for key, value in root.value:
-        line = key.start_mark.line + 2
-        if not isinstance(key, yaml.ScalarNode):
-            faults.append(_Fault(line, None, "a key must be text"))
-        elif key.value in keys.lines:
-            faults.append(_Fault(line, key.value, f"the key {key.value!r} is duplicated"))
-        else:
-            keys.lines[key.value] = line
-            if key.value in _TEXTS and isinstance(value, yaml.ScalarNode):
-                keys.values[key.value] = value.value
-            else:
-                keys.values[key.value] = loader.construct_object(value, deep=True)
 
 
 _EXPECTED = {
@@ -258,7 +167,7 @@ _EXPECTED = {
 """Descriptions of the expected value, by the error type of pydantic."""
 
 
-def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
+def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> Fault:
     """Return the fault for an error that pydantic found in the front matter."""
     loc, value = error["loc"], error["input"]
     line = lines[str(loc[0])]
@@ -268,11 +177,11 @@ def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
         steps = (loc[0], *loc[1::2])
     path = ".".join(map(str, steps))
     if error["type"] in ("extra_forbidden", "invalid_key"):
-        return _Fault(line, path, _unknown_key(str(loc[-1]), is_budget=len(loc) > 1))
+        return Fault(line, path, _unknown_key(str(loc[-1]), is_budget=len(loc) > 1))
     if loc[-1] == "[key]":
-        return _Fault(line, path, f"{path}: keys must be text: put {value!r} in quotes")
+        return Fault(line, path, f"{path}: keys must be text: put {value!r} in quotes")
     expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
-    return _Fault(line, path, f"{path}: expected {expected}, got {brief(value)}")
+    return Fault(line, path, f"{path}: expected {expected}, got {brief(value)}")
 
 
 def _unknown_key(key: str, *, is_budget: bool) -> str:

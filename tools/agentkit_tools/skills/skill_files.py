@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from agentkit_prompts.context.skill import Skill
 from agentkit_prompts.errors import PromptFilesError, TemplateError, brief
 from agentkit_prompts.names import similar
+from agentkit_prompts.prompt_files.front_matter_text import Fault, FrontKeys, errors_of, read_keys, split_front_matter
 from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
 __all__ = ["SkillFiles", "read_skills"]
@@ -24,10 +24,12 @@ _MAX_BYTES = 200_000
 _MAX_SKILLS = 5_000
 _MAX_FILES = 200
 """Maximum other files of a skill that are listed."""
-_OPENING = re.compile(r"---[ \t]*\n")
-_CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+_EXPECTED = {
+    "name": "at most 64 lower-case letters, digits and single hyphens between them",
+    "description": "text of 1 to 1,024 characters",
+}
 
 
 def _one_line(value: object) -> object:
@@ -68,7 +70,11 @@ def read_skills(folder: Path, *, is_trusted: bool) -> dict[str, SkillFiles]:
     root = Path(os.path.realpath(folder))
     problems: list[TemplateError] = []
     skills: dict[str, SkillFiles] = {}
-    for path in _skill_folders(root):
+    try:
+        paths = _skill_folders(root)
+    except OSError as error:
+        raise PromptFilesError([TemplateError(f"cannot be read: {error.strerror}", file=label)]) from error
+    for path in paths:
         file = f"{label}/{path.name}/{FILE}"
         files = _read_skill(path, root, file, problems, is_trusted=is_trusted)
         if files is not None:
@@ -103,77 +109,51 @@ def _read_skill(
     except OSError as error:
         problems.append(TemplateError(f"cannot be read: {error.strerror or error}", file=file))
         return None
-    opening = _OPENING.match(text)
-    closing = None
-    if opening is not None:
-        closing = _CLOSING.search(text, opening.end())
-    if opening is None or closing is None:
-        reason = "expected front matter: a line of ---, the keys name and description, and a line of ---"
-        problems.append(TemplateError(reason, file=file, line=1))
+    faults: list[Fault] = []
+    parts = split_front_matter(text, faults)
+    if parts is None:
+        faults = faults or [Fault(1, None, "expected front matter between two lines of ---: name and description")]
+        problems += errors_of(file, faults)
         return None
-    front = _front_matter(text[opening.end() : closing.start()], path.name, file, problems)
+    front = _front_matter(parts.front, path.name, faults)
     if front is None:
+        problems += errors_of(file, faults)
         return None
     trust: Any = "untrusted"
     if is_trusted:
         trust = "trusted"
-    skill = Skill(front.name, front.description, text[closing.end() :].strip(), file, trust)
+    skill = Skill(front.name, front.description, parts.body.strip(), file, trust)
     return SkillFiles(skill, path, tuple(_other_files(path)))
 
 
-def _front_matter(text: str, folder: str, file: str, problems: list[TemplateError]) -> _FrontMatter | None:
-    """Return the keys of the front matter; None, with their problems, if they are invalid."""
-    keys, problem = _read_yaml(text)
-    if problem is not None:
-        problems.append(TemplateError(problem, file=file))
+def _front_matter(text: str, folder: str, faults: list[Fault]) -> _FrontMatter | None:
+    """Return the keys of the front matter; None, with their faults, if they are invalid."""
+    keys = read_keys(text, faults)
+    if faults:
         return None
-    before = len(problems)
-    front = None
     try:
-        front = _FrontMatter.model_validate(keys)
+        front = _FrontMatter.model_validate(keys.values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            problems.append(TemplateError(_reason(str(detail["loc"][0]), detail["type"], keys), file=file))
-    if front is not None and front.name != folder:
+            faults.append(_fault(str(detail["loc"][0]), keys))
+        return None
+    if front.name != folder:
         reason = f"name: expected {folder!r:.80}, the name of the folder, got {front.name!r:.80}"
-        problems.append(TemplateError(reason, file=file, name="name"))
-    if len(problems) > before:
+        faults.append(Fault(keys.lines["name"], "name", reason))
         return None
     return front
 
 
-def _read_yaml(text: str) -> tuple[Mapping[str, Any], str | None]:
-    """Return the keys of a YAML text, and a problem if it is invalid."""
-    import yaml
-
-    from agentkit_prompts.strict_yaml import StrictLoader
-
-    try:
-        keys = yaml.load(text, StrictLoader)  # a safe loader
-    except yaml.MarkedYAMLError as error:
-        line = 2
-        if error.problem_mark is not None:
-            line += error.problem_mark.line
-        return {}, f"line {line}: the front matter is not YAML: {error.problem}; quote values that contain a colon"
-    except (yaml.YAMLError, RecursionError) as error:
-        return {}, f"the front matter is not YAML: {brief(str(error), 120)}"
-    if not isinstance(keys, dict):
-        return {}, "expected the keys name and description in the front matter"
-    return keys, None
-
-
-def _reason(key: str, kind: str, keys: Mapping[str, Any]) -> str:
-    if kind == "missing":
-        written = [str(name) for name in keys if str(name) not in _KEYS]
-        close = similar(key, written)
-        if close is not None:
-            return f"{key}: missing; the front matter has {close!r:.60}"
-        return f"{key}: missing in the front matter"
-    if key == "name":
-        expected = "at most 64 lower-case letters, digits and single hyphens between them"
-    else:
-        expected = "text of 1 to 1,024 characters"
-    return f"{key}: expected {expected}, got {brief(keys.get(key), 60)}"
+def _fault(key: str, keys: FrontKeys) -> Fault:
+    """Return the fault of a key that is missing or has an invalid value."""
+    if key in keys.values:
+        reason = f"{key}: expected {_EXPECTED[key]}, got {brief(keys.values[key], 60)}"
+        return Fault(keys.lines[key], key, reason)
+    reason = f"{key}: missing in the front matter"
+    close = similar(key, [name for name in keys.values if name not in _KEYS])
+    if close is not None:
+        reason = f"{key}: missing; the front matter has {close!r:.60}"
+    return Fault(1, key, reason)
 
 
 def _other_files(folder: Path) -> Iterator[str]:
