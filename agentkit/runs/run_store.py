@@ -189,6 +189,11 @@ class RunStore(RunReader):
     def begin_attempt(self, run_id: str, *, leg: int | None = None, worker: str | None = None) -> Attempt | None:
         """Start an attempt of a queued run; None if the run is not queued, or is in another leg."""
         fence = os.urandom(12).hex()
+        return self._work(lambda connection: self._begin(connection, run_id, fence, leg, worker))
+
+    def _begin(
+        self, connection: sa.Connection, run_id: str, fence: str, leg: int | None, worker: str | None
+    ) -> Attempt | None:
         row = _runs.c
         # After a lost connection the transaction is retried. If it had been committed, the row has the fence of this
         # attempt already.
@@ -197,19 +202,14 @@ class RunStore(RunReader):
         if leg is not None:
             started = started.where(row.leg == leg)
         values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
-        started = started.values(**values, attempts=row.attempts + 1).returning(row.tenant)
-
-        def begin(connection: sa.Connection) -> Attempt | None:
-            tenant = connection.scalar(started)
-            if tenant is None:
-                return None
-            last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
-            lines = 0
-            if last is not None:
-                lines = last + 1
-            return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), tenant)
-
-        return self._work(begin)
+        tenant = connection.scalar(started.values(**values, attempts=row.attempts + 1).returning(row.tenant))
+        if tenant is None:
+            return None
+        last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
+        lines = 0
+        if last is not None:
+            lines = last + 1
+        return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), tenant)
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Store lines of a journal, all or none.
@@ -364,22 +364,37 @@ class RunStore(RunReader):
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
 
-        def store(connection: sa.Connection) -> RunState | None:
-            if not store_decisions(connection, self._now, run_id, decisions, by):
-                connection.rollback()
-                return None
-            row = _runs.c
-            waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
-            condition = sa.and_(row.run_id == run_id, row.state == "waiting", ~waits)
-            if queue_again(connection, self._now, condition, queue):
-                return "queued"
-            return "waiting"
-
-        state = self._work(store)
+        state = self._work(lambda connection: self._decide(connection, run_id, decisions, by, queue))
         if state is None:
             now = self.database.time()
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
         return state
+
+    def claim(self, run_id: str, decisions: CallDecisions, *, worker: str | None = None) -> Attempt | None:
+        """Store decisions and start an attempt; None if no such call waits, or other calls wait too; see `decide`."""
+        fence = os.urandom(12).hex()
+
+        # One transaction: a crash between two would leave a queued run that is in no queue.
+        def claim(connection: sa.Connection) -> Attempt | None:
+            if self._decide(connection, run_id, decisions, "", None) != "queued":
+                return None
+            return self._begin(connection, run_id, fence, None, worker)
+
+        return self._work(claim)
+
+    def _decide(
+        self, connection: sa.Connection, run_id: str, decisions: CallDecisions, by: str, queue: QueueLeg | None
+    ) -> RunState | None:
+        """Store decisions and return the new state; None, with nothing stored, if no such call waits."""
+        if not store_decisions(connection, self._now, run_id, decisions, by):
+            connection.rollback()
+            return None
+        row = _runs.c
+        waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
+        condition = sa.and_(row.run_id == run_id, row.state == "waiting", ~waits)
+        if queue_again(connection, self._now, condition, queue):
+            return "queued"
+        return "waiting"
 
     # The limits of stored runs
 

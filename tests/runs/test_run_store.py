@@ -220,6 +220,23 @@ def test_a_run_is_queued_when_no_decision_is_missing(store: RunStore) -> None:
     assert store.decisions("r", journal) == {"a": Denied("no\0"), "d/\ud800\0": Approved({"n": 2})}
 
 
+def test_a_claim_stores_decisions_and_starts_the_attempt_at_once(store: RunStore) -> None:
+    waiting(store, "a", "b")
+    assert store.claim("r", {"x": Approved()}) is None
+    assert store.claim("r", {"a": Approved()}) is None  # the other call waits
+    states: list[str] = []
+
+    @sa.event.listens_for(store.database.engine, "commit")
+    def commit(connection: sa.Connection) -> None:
+        states.append(str(connection.execute(sa.text("SELECT state FROM agentkit_runs WHERE run_id = 'r'")).scalar()))
+
+    attempt = store.claim("r", {"b": Denied()}, worker="w")
+    sa.event.remove(store.database.engine, "commit", commit)
+    assert attempt is not None and store.begin_attempt("r") is None
+    assert (store.get("r").worker, set(states)) == ("w", {"running"})  # no process finds the run queued
+    assert store.claim("r", {"b": Approved()}) is None
+
+
 @pytest.mark.parametrize(
     ("made", "problem"),
     [

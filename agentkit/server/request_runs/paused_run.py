@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentkit.errors import ApprovalError
 from agentkit.ground.threads import finish_in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
@@ -47,12 +46,8 @@ class PausedRun:
         run_id = self.record.run_id
         # Other requests may have decided about other calls of the run.
         earlier = self.store.decisions(run_id, self.journal)
-        try:
-            self.store.decide(run_id, self.decisions)
-        except ApprovalError:
-            return
+        self.attempt = self.store.claim(run_id, self.decisions, worker=self.worker)
         self.decisions = {**earlier, **self.decisions}
-        self.attempt = self.store.begin_attempt(run_id, worker=self.worker)
 
     def add_line(self, line: str) -> None:
         """Store a line of the journal of the run."""
