@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.agent.agent import Agent
 
@@ -29,25 +30,38 @@ def agent_of_tenant(agent: Agent[Any, Any], tenant: str) -> Agent[Any, Any]:
     return agent.with_changes(memory=memory.within(Scope(tenant)))
 
 
+class _BoundAgent(NamedTuple):
+    """An agent that is bound to a tenant."""
+
+    original: Agent[Any, Any]
+    agent: Agent[Any, Any]
+
+
 class BoundAgents:
-    """Agents that are bound to a tenant, by the name of the agent and the tenant."""
+    """Agents that are bound to a tenant, by the name of the agent and the tenant. Any thread can read them."""
 
     def __init__(self) -> None:
-        self._bound: OrderedDict[tuple[str, str], tuple[Agent[Any, Any], Agent[Any, Any]]] = OrderedDict()
-        """Agents and their bound agents; the least recently used agent is first."""
+        self._rows: OrderedDict[tuple[str, str], _BoundAgent] = OrderedDict()
+        """The bound agents; the least recently used agent is first."""
+        self._lock = Lock()
 
     def get(self, agent: Agent[Any, Any], tenant: str) -> Agent[Any, Any]:
         """Return an agent with the memory of a tenant; see `agent_of_tenant`."""
         key = (agent.name, tenant)
-        original, bound = self._bound.get(key, (None, agent))
-        if original is not agent:
-            bound = agent_of_tenant(agent, tenant)
-            if bound is agent:
-                return agent
-            self._bound[key] = agent, bound
-        self._bound.move_to_end(key)
-        if len(self._bound) > _MAX_BOUND:
-            self._bound.popitem(last=False)
+        with self._lock:
+            row = self._rows.get(key)
+            if row is not None and row.original is agent:
+                self._rows.move_to_end(key)
+                return row.agent
+        # Without the lock, because other tenants need not wait for the new agent.
+        bound = agent_of_tenant(agent, tenant)
+        if bound is agent:
+            return agent
+        with self._lock:
+            self._rows[key] = _BoundAgent(agent, bound)
+            self._rows.move_to_end(key)
+            if len(self._rows) > _MAX_BOUND:
+                self._rows.popitem(last=False)
         return bound
 
 

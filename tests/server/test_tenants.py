@@ -8,13 +8,15 @@ import os
 import weakref
 from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, NamedTuple
 
 import openai
 import pytest
 import yaml
 
 from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.agent import tenant_agent
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server import Access, Server, add_token
@@ -429,3 +431,32 @@ def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_a
         assert "Xanthippe" in found(Scope("acme", user="ada"))
         for other in (Scope("acme"), Scope("acme", user="bob"), Scope("evil", user="ada"), Scope("local")):
             assert found(other) == "", other
+
+
+def test_agents_are_bound_to_tenants_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bound(NamedTuple):
+        tenant: str
+
+    class Tenant(str):
+        """A name whose second hash of a look-up lets another thread look up as many tenants as are cached."""
+
+        __slots__ = ("hashes",)
+
+        def __hash__(self) -> int:
+            self.hashes = getattr(self, "hashes", 0) + 1
+            if self.hashes == 2:
+                thread = Thread(target=lambda: [agents.get(agent, name) for name in ("b", "c")])
+                thread.start()
+                # A lock keeps the other thread out until this look-up has ended.
+                thread.join(0.1)
+                threads.append(thread)
+            return super().__hash__()
+
+    monkeypatch.setattr(tenant_agent, "_MAX_BOUND", 2)
+    monkeypatch.setattr(tenant_agent, "agent_of_tenant", lambda agent, tenant: Bound(str(tenant)))
+    agent, agents, threads = paying(), tenant_agent.BoundAgents(), list[Thread]()
+    bound: Any = agents.get(agent, "a")
+    assert agents.get(agent, Tenant("a")) is bound
+    (thread,) = threads
+    thread.join()
+    assert agents.get(agent, "a") == bound and agents.get(agent, "a") is not bound
