@@ -364,7 +364,7 @@ class RunStore(RunReader):
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
 
-        state = self._work(lambda connection: self._decide(connection, run_id, decisions, by, queue))
+        state: RunState | None = self._work(lambda connection: self._decide(connection, run_id, decisions, by, queue))
         if state is None:
             now = self.database.time()
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
