@@ -176,10 +176,11 @@ def checked_batches(
 
 
 def _parts(bodies: Mapping[str, dict[str, Any]], max_requests: int, max_bytes: int) -> Iterator[list[str]]:
-    """Yield the keys of requests in parts that fit the limits of a batch."""
+    """Yield the keys of requests, in the order of the rows, in parts that fit the limits of a batch."""
     part: list[str] = []
     size = 0
-    for key, body in bodies.items():
+    for key in sorted(bodies, key=_place):
+        body = bodies[key]
         # The provider also counts the key and the address of a request.
         length = len(as_json(body)) + len(key) + 100
         if part and (len(part) == max_requests or size + length > max_bytes):
@@ -189,6 +190,11 @@ def _parts(bodies: Mapping[str, dict[str, Any]], max_requests: int, max_bytes: i
         size += length
     if part:
         yield part
+
+
+def _place(key: str) -> list[int]:
+    """Return the numbers of the row and the run in the key of a request."""
+    return [int(number) for number in key.split("-")]
 
 
 def _digest(body: dict[str, Any]) -> str:
