@@ -8,6 +8,7 @@ from agentkit_prompts.lazy import exports
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
+        "agentkit_prompts.composition.untrusted_sources": "SourceKind UntrustedSource",
         "agentkit_tools.calling.result_content": "Content",
         "agentkit_tools.calling.tool_policy": "PolicyOptions",
         "agentkit_tools.calling.tool_result": "ToolStatus unknown_tool",

@@ -1,3 +1,5 @@
+from agentkit_prompts.composition.untrusted_sources import SourceKind as SourceKind
+from agentkit_prompts.composition.untrusted_sources import UntrustedSource as UntrustedSource
 from agentkit_tools.calling.result_content import Content as Content
 from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus

@@ -13,6 +13,7 @@ from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_memory.scope import Scope
+    from agentkit_prompts.composition.untrusted_sources import UntrustedSource
 
 __all__ = ["RunState", "TokenUsage", "ToolContext"]
 
@@ -41,6 +42,8 @@ class RunState(Protocol):
     def usage(self) -> TokenUsage: ...
     @property
     def messages(self) -> tuple[Message, ...]: ...
+    @property
+    def untrusted(self) -> tuple[UntrustedSource, ...]: ...
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Report the progress of a call to the listeners of the run."""
 
@@ -107,6 +110,14 @@ class ToolContext(Generic[Deps]):
     def messages(self) -> tuple[Message, ...]:
         """Messages until this call: earlier turns, the user's message and, last, the message with the call."""
         return () if self.run is None else self.run.messages
+
+    @property
+    def untrusted(self) -> tuple[UntrustedSource, ...]:
+        """Sources of the untrusted text in the prompt of this step, such as the input, documents and results of tools.
+
+        Empty outside of a run, and before the first prompt of a run. See `Composition.untrusted`.
+        """
+        return () if self.run is None else self.run.untrusted
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Report the progress of this call to the listeners of the run. Threads can call this method.

@@ -163,12 +163,12 @@ class Journalled:
         self._journal.add("CallModel", reply, layers)
         return reply
 
-    async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
+    async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
         if self._replays:
             result: Mapping[str, Decision] = self._next("AskApproval")
             return result
         await self._ready("AskApproval")
-        decisions = await self._steps.ask_approval(calls, step)
+        decisions = await self._steps.ask_approval(calls, round_)
         self._journal.add("AskApproval", decisions)
         return decisions
 

@@ -271,12 +271,11 @@ class _LoopState(Generic[Output]):
         allowed = self.run.definition.limits.tool_calls
         if allowed is not None and len(self.call_ids) > allowed:
             raise LimitExceeded("tool_calls", allowed, "raise the limit, or pass fewer tools")
-        calls = _calls_with_approval(message.tool_calls, self.tools)
-        decisions = _NO_DECISIONS
-        if calls:
-            decisions = await self.steps.ask_approval(calls, self.step)
         groups = self.ctx.conversation, self.messages, (message,)
-        round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, groups)
+        round_ = ToolRound(message.tool_calls, self.step, _NO_DECISIONS, self.usage, groups, self.composition)
+        calls = _calls_with_approval(message.tool_calls, self.tools)
+        if calls:
+            round_.decisions = await self.steps.ask_approval(calls, round_)
         results: dict[str, ToolResult] = {}
 
         def on_result(result: ToolResult, inner_usage: Usage | None) -> None:

@@ -18,6 +18,7 @@ from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
+    from agentkit_tools.tool_context import RunState
 
 __all__ = ["RunSetup"]
 
@@ -47,6 +48,8 @@ class RunSetup(Generic[Output]):
     """The file or function that receives each line of the journal."""
     permissions: frozenset[str] = frozenset()
     """Permissions of the caller."""
+    outer: RunState | None = None
+    """State of the run whose tool the agent is; None for other runs."""
 
     def caller(self) -> RunCaller:
         """Return the caller of the run, for the function that creates its deps."""

@@ -29,6 +29,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.failures_in_a_row import counts_after
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_to_approve, call_tools
 from agentkit_tools.errors import describe_error
@@ -185,14 +186,16 @@ class RunSteps:
 
     # Tools
 
-    async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        asked = [await self._call_to_approve(call) for call in calls]
+    async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
+        # Predicates read the state of the run, such as the sources of untrusted text.
+        state = self._tool_calls(round_, _no_result)
+        asked = [await self._call_to_approve(call, state) for call in calls]
         waiting = [call for call in asked if call is not None]
         if waiting:
-            await self._emit(events.ApprovalAsked, step, tuple(waiting))
+            await self._emit(events.ApprovalAsked, round_.step, tuple(waiting))
         decisions = await self._decisions(waiting)
         for call in waiting:
-            await self._emit(events.ApprovalGiven, step, call, decisions[call.id])
+            await self._emit(events.ApprovalGiven, round_.step, call, decisions[call.id])
         return decisions
 
     async def _decisions(self, waiting: Sequence[ToolCall]) -> dict[str, Decision]:
@@ -220,8 +223,8 @@ class RunSteps:
             decisions[call.id] = decision(answer, call_name(call))
         return decisions
 
-    async def _call_to_approve(self, call: ToolCall) -> ToolCall | None:
-        context = self._setup.tool_context(call.id)
+    async def _call_to_approve(self, call: ToolCall, state: ToolCalls) -> ToolCall | None:
+        context = self._setup.tool_context(call.id, run=state)
         return await call_to_approve(self._tools[call.name], call, context)
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
@@ -310,6 +313,10 @@ class RunSteps:
         """Create an event, if the run has a listener, and wait until the listener has processed it."""
         if self._run.sink is not None:
             await self._run.sink.emit(event(*args))
+
+
+def _no_result(result: ToolResult, inner_usage: Usage | None) -> None:
+    """Ignore a result: calls that wait for decisions have none."""
 
 
 def _outer_call(call: object) -> str | None:

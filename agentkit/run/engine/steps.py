@@ -42,6 +42,8 @@ class ToolRound:
     """Usage of the run so far; the loop adds the usage of agents that ran as tools."""
     messages: tuple[Sequence[Message], ...]
     """Messages of the conversation, in groups; the last message contains the calls."""
+    composition: Composition
+    """The prompt of the reply."""
 
 
 OnResult: TypeAlias = Callable[[ToolResult, Usage | None], None]
@@ -91,8 +93,8 @@ class Steps(Protocol):
         """Send a composition."""
         ...
 
-    async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        """Request decisions about calls. Calls that need no decision are missing in the result."""
+    async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
+        """Request decisions about calls of a round. Calls that need no decision are missing in the result."""
         ...
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentkit.run.engine.current_run import CurrentRun
     from agentkit.run.engine.run_setup import RunSetup
     from agentkit_memory import Scope
+    from agentkit_prompts.composition.untrusted_sources import UntrustedSource
     from agentkit_tools.tool import Tool
 
 __all__ = ["CallMustWait", "ToolCalls", "call_name", "stop_error"]
@@ -75,7 +76,7 @@ class ToolCalls:
     def as_outer(self) -> OuterRun:
         """The parts of the run for an agent that is a tool of the run."""
         setup = self._setup
-        return OuterRun(self.scope, setup.memory, setup.journal.context.locale, setup.permissions)
+        return OuterRun(self.scope, setup.memory, setup.journal.context.locale, setup.permissions, self)
 
     @property
     def scope(self) -> Scope:
@@ -100,6 +101,14 @@ class ToolCalls:
     def messages(self) -> tuple[Message, ...]:
         """The messages of the conversation; the last message contains the calls of this round."""
         return tuple([message for piece in self._round.messages for message in piece])
+
+    @property
+    def untrusted(self) -> tuple[UntrustedSource, ...]:
+        """The sources of untrusted text in the prompt of this step, and in the prompts of outer runs."""
+        sources = self._round.composition.untrusted
+        if self._setup.outer is not None:
+            sources = tuple(dict.fromkeys([*sources, *self._setup.outer.untrusted]))
+        return sources
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Emit progress of a running call, from any thread; ignored after the end of the call."""

@@ -11,17 +11,19 @@ from agentkit.run.parts.recaller import RecallSource, name_of
 if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
+    from agentkit_tools.tool_context import RunState
 
 __all__ = ["OuterRun", "has_scopes", "inner_memory", "resumed_scope", "run_scope", "within_scope"]
 
 
 class OuterRun(NamedTuple):
-    """Scope, memory, locale and permissions of a run that calls another agent as a tool."""
+    """Scope, memory, locale, permissions and state of a run that calls another agent as a tool."""
 
     scope: Scope
     memory: RecallSource | None
     locale: str | None
     permissions: frozenset[str]
+    state: RunState
 
 
 def run_scope(memory: RecallSource | None, session: SessionProtocol | None, options: Mapping[str, Any]) -> Scope | None:

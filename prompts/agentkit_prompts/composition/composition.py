@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.explain import LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
     from agentkit_prompts.composition.targets.training_row import Trained
+    from agentkit_prompts.composition.untrusted_sources import UntrustedSource
     from agentkit_prompts.composition.why import Why
     from agentkit_prompts.context.wire.write_openai_chat import Required
     from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
@@ -69,6 +70,16 @@ class Composition(CallContent, metaclass=Hinted):
         from agentkit_prompts.composition.diff import diff
 
         return diff(self, previous)
+
+    @property
+    def untrusted(self) -> tuple[UntrustedSource, ...]:
+        """The sources of the untrusted text, such as the input, documents and results of tools; computed when read.
+
+        They are in the order in which their text is sent.
+        """
+        from agentkit_prompts.composition.untrusted_sources import untrusted_sources
+
+        return untrusted_sources(self)
 
     @property
     def breakpoints(self) -> tuple[Breakpoint, ...]:

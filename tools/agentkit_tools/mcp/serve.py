@@ -215,6 +215,7 @@ class _Progress:
 
     step = 0
     messages = ()
+    untrusted = ()
     usage: Any = None
 
     @property
