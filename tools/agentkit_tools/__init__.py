@@ -11,9 +11,10 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_tools.calling.tool_policy": "Approval ToolPolicy",
         "agentkit_tools.calling.tool_result": "ToolResult",
         "agentkit_tools.errors": (
-            "MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError ToolDescriptionWarning ToolError "
-            "ToolFailure"
+            "MCPLoginError MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError ToolDescriptionWarning "
+            "ToolError ToolFailure"
         ),
+        "agentkit_tools.mcp.login": "mcp_login",
         "agentkit_tools.mcp.mcp_toolset": "MCPToolset",
         "agentkit_tools.mcp.serve": "mcp_server serve_mcp",
         "agentkit_tools.ready.arithmetic": "calculate",

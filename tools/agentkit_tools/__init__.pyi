@@ -1,6 +1,7 @@
 from agentkit_tools.calling.tool_policy import Approval as Approval
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult
+from agentkit_tools.errors import MCPLoginError as MCPLoginError
 from agentkit_tools.errors import MCPServerError as MCPServerError
 from agentkit_tools.errors import MCPServerLost as MCPServerLost
 from agentkit_tools.errors import ToolArgumentError as ToolArgumentError
@@ -8,6 +9,7 @@ from agentkit_tools.errors import ToolDefinitionError as ToolDefinitionError
 from agentkit_tools.errors import ToolDescriptionWarning as ToolDescriptionWarning
 from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
+from agentkit_tools.mcp.login import mcp_login as mcp_login
 from agentkit_tools.mcp.mcp_toolset import MCPToolset as MCPToolset
 from agentkit_tools.mcp.serve import mcp_server as mcp_server
 from agentkit_tools.mcp.serve import serve_mcp as serve_mcp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.context.wire.clean import clean
@@ -15,6 +15,8 @@ from agentkit_prompts.system.tracebacks import without_own_frames
 
 __all__ = [
     "ArgumentProblem",
+    "LoginProblem",
+    "MCPLoginError",
     "MCPServerError",
     "MCPServerLost",
     "RunInterrupt",
@@ -117,6 +119,42 @@ class MCPServerError(ToolError):
 
 class MCPServerLost(MCPServerError):
     """An MCP server cannot be reached, or exited before its response. The next call connects again."""
+
+
+LoginProblem: TypeAlias = Literal["required", "refused", "scope", "denied", "state", "timeout", "cancelled", "failed"]
+_LOGIN_PROBLEMS: dict[LoginProblem, str] = {
+    "required": "the server requires a login: run `agentkit mcp login {address}`, or pass headers= with its key",
+    "refused": "the server refuses the stored login{detail}: run `agentkit mcp login {address}`",
+    "scope": "the stored login lacks rights{detail}: run `agentkit mcp login {address} --scope NAMES` with all rights",
+    "denied": "the login was denied{detail}; nothing was stored",
+    "state": "the answer of the browser belongs to another login; nothing was stored. Log in again",
+    "timeout": "the login was not finished within {detail}; nothing was stored. Log in again",
+    "cancelled": "the login was cancelled; nothing was stored",
+    "failed": "the login failed{detail}; nothing was stored",
+}
+
+
+class MCPLoginError(MCPServerError):
+    """An MCP server requires a login, refuses the stored login, or a login failed.
+
+    Attributes:
+        reason: `required`: no login is stored; `refused`: the stored tokens are refused and cannot be refreshed;
+            `scope`: the tokens lack rights. Of a login: `denied`, `state` (the answer belongs to another login),
+            `timeout`, `cancelled` or `failed`.
+    """
+
+    def __init__(self, message: str, *, reason: LoginProblem, server: str = "") -> None:
+        super().__init__(message, server=server)
+        self.reason: LoginProblem = reason
+
+    @classmethod
+    def of(cls, address: str, reason: LoginProblem, detail: str = "") -> MCPLoginError:
+        """Return the error for a reason. `detail`: text of a server, a time limit or missing rights."""
+        detail = clean(detail)[:MAX_MESSAGE_CHARS]
+        if detail and reason != "timeout":
+            detail = f" ({detail})"
+        text = _LOGIN_PROBLEMS[reason].format(address=address, detail=detail)
+        return cls(f"MCP server {address}: {text}", reason=reason, server=address)
 
 
 class ArgumentProblem(NamedTuple):

@@ -7,7 +7,6 @@ from any event loop run in that thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.system.background_loop import BackgroundLoop, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.cpu_pace import CPUPace
+from agentkit_tools.mcp.sdk_logging import silence_sdk
 from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class _Session:
         self.pace = CPUPace()
         self.error: BaseException | None = None
         self.fault: MCPServerError | None = None
-        """Violation of the protocol that ended the session."""
+        """Violation of the protocol, or refused login, that ended the session."""
         self._target = target
         self._stderr = stderr
         self._changed = changed
@@ -300,9 +300,7 @@ class _Session:
         from mcp import Client
         from mcp_types import Implementation
 
-        # The loggers of the SDK are silent unless the application configures logging.
-        for name in ("mcp", "client"):
-            logging.getLogger(name).addHandler(_SILENCE)
+        silence_sdk()
         info = Implementation(name="agentkit", version="0")
         transport = self._target.transport(self._stderr, self.pace, self._ended)
         try:
@@ -328,7 +326,8 @@ class _Session:
             self.opened.set()
 
     def _ended(self, fault: MCPServerError | None) -> None:
-        self.fault = fault
+        # The end of the transport follows a refused login.
+        self.fault = self.fault or fault
         self.closing.set()
 
     async def _receive(self, message: object) -> None:
@@ -362,9 +361,6 @@ class _Session:
 
 async def _unchecked(name: str, result: object) -> None:
     """Accept a result, which `remote_tools` validates with a time limit; the validation of the SDK has no limit."""
-
-
-_SILENCE = logging.NullHandler()
 
 
 def _innermost(error: BaseException) -> str:

@@ -113,9 +113,23 @@ class HTTPMessages:
 
 
 class HTTPClient(httpx2.AsyncClient):
-    """HTTP client that reads a response while its result is awaited, up to the limits of size and time."""
+    """HTTP client that reads a response while its result is awaited, up to the limits of size and time.
 
-    def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: CPUPace) -> None:
+    Args:
+        headers: Headers of all requests.
+        auth: User and password, or an authentication of the SDK.
+        pace: Pace of the session.
+        max_seconds: Maximum seconds until the response to a request starts, with the requests of `auth`.
+    """
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        auth: httpx2.Auth | tuple[str, str] | None,
+        pace: CPUPace,
+        *,
+        max_seconds: float = _SILENCE_SECONDS,
+    ) -> None:
         super().__init__(
             auth=auth,
             verify=_certificates(),
@@ -124,11 +138,12 @@ class HTTPClient(httpx2.AsyncClient):
             event_hooks={"request": [_pause, _watch_handshake], "response": [self._limit]},
         )
         self._pace = pace
+        self._max_seconds = max_seconds
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response, or a response of status 408 if only informational responses (1xx) arrive in time."""
         exchange = _EXCHANGE.get() or _Exchange()
-        seconds = _SILENCE_SECONDS
+        seconds = self._max_seconds
         if request.method == "DELETE":
             seconds = _CLOSE_SECONDS
         elif request.method == "GET":

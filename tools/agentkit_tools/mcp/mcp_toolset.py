@@ -26,6 +26,7 @@ from agentkit_tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.client.auth import TokenStorage
     from mcp_types import Prompt, Resource
 
 __all__ = ["MCPToolset"]
@@ -45,10 +46,12 @@ class MCPToolset(Toolset):
 
     Args:
         server: An http(s) address, a command as a list, the SDK's `StdioServerParameters`, or a function that returns
-            a transport of the SDK (for OAuth or a proxy).
+            a transport of the SDK (such as for a proxy).
         headers: Headers of all requests to an address, such as a token. Messages do not contain them.
         env: Additional environment variables of a command, which inherits only basic variables such as PATH and HOME.
         cwd: Working directory of a command.
+        tokens: `TokenStorage` of the SDK, for an address with OAuth; None for the tokens of `agentkit mcp login` or
+            `mcp_login`. Headers with `Authorization` take precedence.
         resources: True to add the tool `read_resource`, which reads the resources that results link to.
         connect_timeout: Maximum seconds until the first response of the server.
         **policy: Fields of `ToolPolicy` for all tools, with precedence over the hints of the server: a tool that only
@@ -59,6 +62,7 @@ class MCPToolset(Toolset):
         ToolDefinitionError: `server` is invalid, or an option is not for this kind of server.
         MCPServerLost, MCPServerError: At the first access to the tools: the server cannot be reached, or violates the
             protocol. Later, the known tools remain, and a failed call returns an error result.
+        MCPLoginError: In the same way: the server requires a login, or refuses the stored tokens. No browser is opened.
     """
 
     __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems", "_reader", "_unread")
@@ -71,13 +75,14 @@ class MCPToolset(Toolset):
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        tokens: TokenStorage | None = None,
         resources: bool = False,
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
         # Report an invalid policy here; otherwise all tools would be invalid later.
         ToolPolicy().with_changes(**policy)
-        self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
+        self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd, tokens=tokens), connect_timeout)
         self._policy = policy
         self._reader = resource_tool(self._connection).with_changes(**policy) if resources else None
         self._listed: dict[str, Tool] = {}

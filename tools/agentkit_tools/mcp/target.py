@@ -21,12 +21,16 @@ from agentkit_tools.mcp.bounded_lines import MAX_VALUES, TOO_LONG, bounded
 from agentkit_tools.mcp.content import readable_blocks
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.listed_tools import readable
+from agentkit_tools.mcp.token_file import TokenFile
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
     from mcp.client import Transport
+    from mcp.client.auth import TokenStorage
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+    from agentkit_tools.mcp.stored_login import StoredLogin
 
 __all__ = ["ServerLike", "StderrTail", "Target"]
 
@@ -76,7 +80,7 @@ class Target:
         ToolDefinitionError: The server is invalid, or an option is not for this kind of server.
     """
 
-    __slots__ = ("_headers", "_secrets", "_server", "name")
+    __slots__ = ("_headers", "_secrets", "_server", "_tokens", "name")
 
     name: str
     """Name for messages: the program, or scheme and host, without arguments, headers and credentials."""
@@ -85,9 +89,10 @@ class Target:
         self,
         server: ServerLike,
         *,
-        headers: Mapping[str, str] | None,
-        env: Mapping[str, str] | None,
-        cwd: str | Path | None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        tokens: TokenStorage | None = None,
     ) -> None:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
@@ -103,6 +108,9 @@ class Target:
         if headers and kind != "address":
             problems.append("headers belong to an http address")
             names.append("headers")
+        if tokens is not None and kind != "address":
+            problems.append("tokens belong to an http address")
+            names.append("tokens")
         if (env or cwd) and kind != "command":
             problem = "env and cwd belong to a command"
             if kind == "parameters":
@@ -112,13 +120,14 @@ class Target:
         if problems:
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
         self._headers = dict(headers or {})
+        self._tokens = tokens
         self._server: Any = server
         if kind == "command":
             from mcp import StdioServerParameters
 
             command, *args = cast(Sequence[str], server)
             self._server = StdioServerParameters(command=command, args=args, env=dict(env or {}) or None, cwd=cwd)
-        self._secrets = tuple(_secrets(self._server, self._headers))
+        self._secrets = set(_secrets(self._server, self._headers))
 
     def masked(self, text: str) -> str:
         """Return text from the server in which stars replace the keys that the server received and could repeat."""
@@ -155,10 +164,12 @@ class Target:
 
         `ended` receives the violation of the protocol that closed the transport, or None.
         """
-        return _Watch(self.name, pace, ended, self.masked).around(self._open(stderr, pace))
+        return _Watch(self.name, pace, ended, self.masked).around(self._open(stderr, pace, ended))
 
     @asynccontextmanager
-    async def _open(self, stderr: StderrTail, pace: CPUPace) -> AsyncIterator[Any]:
+    async def _open(
+        self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
+    ) -> AsyncIterator[Any]:
         server: Any = self._server
         if isinstance(server, str):
             from mcp.client.streamable_http import streamable_http_client
@@ -167,7 +178,7 @@ class Target:
 
             address = BareAddress.of(server)
             async with (
-                HTTPClient(self._headers, address.auth, pace) as client,
+                HTTPClient(self._headers, address.auth or self._login(address.url, ended), pace) as client,
                 streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_INPUT_BYTES) as streams,
             ):
                 read, write = streams
@@ -195,6 +206,14 @@ class Target:
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
+
+    def _login(self, url: str, ended: Callable[[MCPServerError | None], None]) -> StoredLogin | None:
+        """Return the authentication with stored tokens; None if the caller passed another authentication."""
+        from agentkit_tools.mcp.stored_login import StoredLogin
+
+        if any(name.lower() == "authorization" for name in self._headers):
+            return None
+        return StoredLogin(url, self._tokens or TokenFile(url), ended, self._secrets.add)
 
 
 _Kind: TypeAlias = Literal["address", "transport", "command", "parameters"]

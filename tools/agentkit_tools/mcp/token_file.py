@@ -1,0 +1,131 @@
+"""`TokenFile`: the OAuth tokens of one MCP server, in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentkit_prompts.system.private_files import private_file, private_folder
+from agentkit_tools.errors import MCPLoginError
+
+if TYPE_CHECKING:
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+    from pydantic import BaseModel
+
+__all__ = ["TokenFile"]
+
+Record = TypeVar("Record", bound="BaseModel")
+
+_DIGITS = 32
+
+
+class TokenFile:
+    """A `TokenStorage` of the SDK. The file is in `agentkit/mcp` of the user's config folder.
+
+    Args:
+        address: Address of the server, without credentials.
+        folder: Folder of the file; None for the config folder of the user.
+
+    Attributes:
+        path: The file; it exists after a login.
+    """
+
+    def __init__(self, address: str, folder: Path | None = None) -> None:
+        self._address = address
+        name = sha256(address.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+        self.path = (folder or _config_folder()) / f"{name}.json"
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return the stored tokens, or None.
+
+        Raises:
+            MCPLoginError: The file cannot be read.
+        """
+        data = self._read("tokens")
+        if data is None:
+            return None
+        from mcp.shared.auth import OAuthToken
+
+        return self._valid(OAuthToken, data)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store tokens. Raises `OSError`."""
+        self._write("tokens", tokens)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the stored registration of this client, or None.
+
+        Raises:
+            MCPLoginError: The file cannot be read.
+        """
+        data = self._read("client")
+        if data is None:
+            return None
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        return self._valid(OAuthClientInformationFull, data)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Store the registration of this client. Raises `OSError`."""
+        self._write("client", client_info)
+
+    def remove(self) -> bool:
+        """Delete the file; return False if it does not exist. Raises `OSError`."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _read(self, key: str) -> Any:
+        try:
+            data = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._unreadable(type(error).__name__) from error
+        if not isinstance(data, dict):
+            raise self._unreadable("the file contains no object")
+        return data.get(key)
+
+    def _valid(self, kind: type[Record], data: Any) -> Record:
+        from pydantic import ValidationError
+
+        try:
+            return kind.model_validate(data)
+        except ValidationError as error:
+            # The text of the error would contain the token.
+            raise self._unreadable(f"{kind.__name__} has {error.error_count()} problems") from None
+
+    def _unreadable(self, problem: str) -> MCPLoginError:
+        text = f"the file of tokens {self.path} cannot be read ({problem}): run `agentkit mcp login {self._address}`"
+        return MCPLoginError(text, reason="required", server=self._address)
+
+    def _write(self, key: str, value: Any) -> None:
+        data: dict[str, Any] = {}
+        # A file that cannot be read is replaced.
+        with suppress(OSError, ValueError):
+            stored = json.loads(self.path.read_bytes())
+            if isinstance(stored, dict):
+                data = stored
+        data = {**data, "server": self._address, key: value.model_dump(mode="json", exclude_none=True)}
+        private_folder(self.path.parent)
+        # Another process can read the file at any time: it is replaced as a whole.
+        draft = self.path.with_name(f"{self.path.name}.{os.urandom(4).hex()}")
+        try:
+            private_file(draft)
+            draft.write_text(json.dumps(data), "utf-8")
+            draft.replace(self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _config_folder() -> Path:
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    if not base.is_absolute():
+        base = Path.home() / ".config"
+    return base / "agentkit" / "mcp"
