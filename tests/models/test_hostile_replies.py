@@ -151,7 +151,7 @@ async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | No
 
 def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer) -> None:
     failures: list[str] = []
-    for name, wire in thinned(pairs([*bad_streams(WIRES[0])], FORMS)):
+    for name, wire in thinned(pairs([*bad_streams(WIRES[0])], FORMS), 4):
         for cut in (None, b"ff\r\nx"):  # it is closed, or cut
             with collected(failures, name, wire.name, cut):
                 assert asyncio.run(asked_again(server, wire, name, cut)) == "Fine."

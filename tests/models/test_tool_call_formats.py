@@ -612,7 +612,7 @@ def seconds_of_hostile_text(unit: str, tail: str, size: int) -> float:
 
 def test_hostile_text_takes_time_that_grows_with_its_length() -> None:
     failures: list[str] = []
-    for unit, tail in thinned(pairs(HOSTILE, TAILS)):
+    for unit, tail in thinned(pairs(HOSTILE, TAILS), 4):
         with collected(failures, unit, tail):
             small, large = (seconds_of_hostile_text(unit, tail, size) for size in (2_500, 20_000))
             assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times

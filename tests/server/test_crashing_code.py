@@ -126,9 +126,9 @@ PARTS: dict[str, Callable[[Callable[[], BaseException]], dict[str, Any]]] = {
 def agents(executor: str) -> list[Agent[Any, Any]]:
     """Return an agent per part and exception; an agent per part for durable runs, because each polls four queues."""
     parts = [(name, part) for name, part in {**TOOLS, **PARTS}.items() if name != "task"]
-    pairs = [(part, kind) for part in parts for kind in ERRORS][:: unless_fresh(4, 2)]
+    pairs = [(part, kind) for part in parts for kind in ERRORS][:: unless_fresh(5, 2)]
     if executor == "dbos":
-        pairs = thinned(list(zip(parts, cycle(ERRORS))))
+        pairs = thinned(list(zip(parts, cycle(ERRORS))), 3)
     # A task that ends with `SystemExit` would stop the event loop.
     pairs += [(("task", TOOLS["task"]), "exit"), (("prompt", PARTS["prompt"]), "unreadable")]
     return [

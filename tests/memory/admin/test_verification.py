@@ -80,7 +80,7 @@ def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> Non
         memory.worker().drain()
     draw = Random(7)
     silent = []
-    for number in range(unless_fresh(8, 16)):
+    for number in range(unless_fresh(4, 16)):
         home = tmp_path / str(number)
         shutil.copytree(tmp_path / "whole", home)
         files = [each for each in sorted((home / "index").rglob("*")) if each.is_file() and each.stat().st_size]

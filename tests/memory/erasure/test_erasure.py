@@ -297,9 +297,9 @@ POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted",
 @pytest.mark.parametrize(
     ("kind", "point"),
     [
-        *spread([("sqlite", point) for point in POINTS], 2),
+        *spread(thinned([("sqlite", point) for point in POINTS]), 2),
         ("postgresql", POINTS[0]),
-        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in thinned(POINTS[1:])),
+        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in thinned(POINTS[1:], 4)),
     ],
 )
 def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(

@@ -109,7 +109,7 @@ def again(one: Message) -> Message:
     return Message(one.role, one.content, one.tool_calls, tool_call_id=one.tool_call_id, name=one.name)
 
 
-@pytest.mark.parametrize("name", spread(thinned([*TEMPLATES]), 2))
+@pytest.mark.parametrize("name", spread(thinned([*TEMPLATES], 4), 2))
 def test_a_grown_conversation_is_written_as_one_that_is_new(name: str) -> None:
     template, broke = TEMPLATES[name], 0
     for seed in range(CONVERSATIONS):

@@ -108,13 +108,13 @@ def test_the_corpus_holds_a_thousand_templates() -> None:
 
 
 @pytest.mark.untraced
-@for_cases("start", some(thinned(CHUNKS[::4]), 3))
+@for_cases("start", some(thinned(CHUNKS[::4], 4), 3))
 def test_stored_hostile_templates_end_as_prompts(start: int) -> None:
     assert slow_ones(SOURCES[start : start + CHUNK], as_prompt) == []
 
 
 @pytest.mark.untraced
-@for_cases("start", some(thinned(CHUNKS[2::4]), 3))
+@for_cases("start", some(thinned(CHUNKS[2::4], 4), 3))
 def test_stored_hostile_templates_end_as_chat_templates(start: int) -> None:
     assert slow_ones(SOURCES[start : start + CHUNK], as_chat_template) == []
 
