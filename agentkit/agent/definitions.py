@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings
 from agentkit.run.parts.agent_definition import AgentDefinition
-from agentkit.run.parts.agent_tools import AgentTools, skills_of
+from agentkit.run.parts.agent_tools import AgentTools, context_toolsets
 from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits, checked_limits
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
     from agentkit_prompts.prompters.prompter import Prompter
+    from agentkit_tools.toolsets.context_toolset import ContextToolset
 
 __all__ = ["changed_definition", "make_definition", "with_deps"]
 
@@ -75,8 +76,7 @@ def make_definition(
         system_prompt = _checked_prompts(instructions, layers)
         prompts: Any = layers
         if system_prompt is not None:
-            has_skills = skills_of(tools) is not None
-            prompts = with_default_prompts(system_prompt, memory, compaction, has_skills=has_skills)
+            prompts = with_default_prompts(system_prompt, memory, compaction, context_toolsets(tools))
         chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
     # Applied as a change, as in `with_changes`, because fields that the agent does not set keep the defaults of the
     # model.
@@ -117,23 +117,20 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
     return None
 
 
-def _check_skills_shown(layers: Layers) -> None:
-    """Refuse layers that do not show the skills, or the instructions of loaded skills.
+def _check_shown(toolset: ContextToolset, layers: Layers) -> None:
+    """Refuse layers that do not show the part of the context that a toolset adds, such as skills.
 
     Raises:
-        AgentDefinitionError: The error contains the prompts that show them.
+        AgentDefinitionError: The error contains the prompts that show it.
     """
-    names = {"skills", "loaded_skills"}
-    missing = set(names)
+    missing = set(toolset.shows)
     for _, prompt in layers.walk():
         # None: a class with its own code can read any name.
-        missing -= names if prompt.reads is None else prompt.reads
+        missing -= toolset.shows if prompt.reads is None else prompt.reads
     if missing:
         raise AgentDefinitionError(
-            f"the agent has skills, but no prompt of the layers shows {' and '.join(sorted(missing))}: add "
-            "SkillsPrompt() and LoadedSkillsPrompt(), such as Layers([..., SkillsPrompt()], "
-            "before_input=LoadedSkillsPrompt()); in a folder of prompts, files with `kind: skills` and "
-            "`kind: loaded_skills`",
+            f"the agent has {toolset.noun}, but no prompt of the layers shows {' and '.join(sorted(missing))}: "
+            f"{toolset.advice}",
             name="layers",
         )
 
@@ -144,15 +141,15 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
     tools = changes.get("tools", definition.tools.argument)
-    has_skills = skills_of(tools) is not None
-    if not changes.keys() <= _WITHOUT_CHAIN or has_skills != (skills_of(definition.tools.argument) is not None):
+    toolsets, earlier_toolsets = context_toolsets(tools), definition.tools.context_toolsets
+    if not changes.keys() <= _WITHOUT_CHAIN or [*map(type, toolsets)] != [*map(type, earlier_toolsets)]:
         layers: Any = chain.prompter or chain.layers
         if "layers" in changes or "instructions" in changes:
             layers = changes.get("layers")
             instructions = _checked_prompts(changes.get("instructions", ""), layers)
-        # Built again: the prompts depend on memory, compaction and skills.
+        # Built again: the prompts depend on memory, compaction and toolsets.
         if instructions is not None:
-            layers = with_default_prompts(instructions, memory, compaction, has_skills=has_skills)
+            layers = with_default_prompts(instructions, memory, compaction, toolsets)
         chain = Chain(
             _changed_model(definition, changes),
             layers,
@@ -241,8 +238,11 @@ def _checked_definition(
             name="layers",
         )
     agent_tools = AgentTools(tools, chain.answer)
-    if skills_of(tools) is not None:
-        _check_skills_shown(chain.layers)
+    for toolset in agent_tools.context_toolsets:
+        _check_shown(toolset, chain.layers)
+        # The names of tools that each run creates are unknown here.
+        if not agent_tools.is_per_run:
+            toolset.check_tools(agent_tools.tools)
     return AgentDefinition(
         name,
         chain,

@@ -24,7 +24,7 @@ def first_prompt(definition: AgentDefinition[Any], user_input: Input, options: M
     chain, tools = definition.chain, definition.tools
     memory = within_scope(definition.memory, run_scope(definition.memory, checked_session(session), options))
     ctx = run_context(chain, tools.specs, user_input, session, "", options.get("locale"))
-    ctx = tools.with_skills(ctx)
+    ctx = tools.added_to(ctx)
     chain.preflight(ctx.user_input)
     if definition.compaction is not None:
         from agentkit.run.parts.compaction import with_compaction

@@ -136,6 +136,17 @@ class CompactionPart(_Part):
     keep: int | None = Field(default=None, ge=0)
 
 
+class ClearResultsPart(_Part):
+    """Removal of old tool results from the prompt; see `ClearResults`."""
+
+    keep: int | None = Field(default=None, ge=1, description="Latest steps whose results stay; 3 by default.")
+    over: int | None = Field(default=None, ge=1, description="Results of at most this number of tokens stay.")
+    batch: int | None = Field(default=None, ge=0, description="Minimum tokens that one clearing removes.")
+    only: list[_Text] | None = Field(default=None, description="Tools whose results are cleared; all by default.")
+    without: list[_Text] | None = Field(default=None, description="Tools whose results stay.")
+    start: int | None = Field(default=None, ge=0, description="Characters at the start of a result that stay.")
+
+
 class LimitsPart(_Part):
     """Limits of a run; see `Limits`."""
 
@@ -190,6 +201,9 @@ class AgentFile(_Part):
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")
     recall: RecallPart | None = None
     compaction: CompactionPart | None = None
+    clear_results: ClearResultsPart | None = Field(
+        default=None, description="Placeholders for old tool results; `{}` for the default settings."
+    )
     output: ImportPath | None = Field(default=None, description="Type of the answer; text by default.")
     deps: ImportPath | None = Field(
         default=None,

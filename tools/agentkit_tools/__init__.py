@@ -24,6 +24,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_tools.skills.skill_folder": "SkillFolder",
         "agentkit_tools.tool": "Tool tool",
         "agentkit_tools.tool_context": "ToolContext",
+        "agentkit_tools.toolsets.clear_results": "ClearResults",
         "agentkit_tools.toolsets.tool_search": "ToolSearch",
         "agentkit_tools.toolsets.toolset": "DynamicToolset Toolset",
     },

@@ -21,6 +21,7 @@ from agentkit_tools.skills.skill_folder import SkillFolder as SkillFolder
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool_context import ToolContext as ToolContext
+from agentkit_tools.toolsets.clear_results import ClearResults as ClearResults
 from agentkit_tools.toolsets.tool_search import ToolSearch as ToolSearch
 from agentkit_tools.toolsets.toolset import DynamicToolset as DynamicToolset
 from agentkit_tools.toolsets.toolset import Toolset as Toolset

@@ -129,7 +129,7 @@ class _LoopState(Generic[Output]):
         if stored:
             answer = await self._continue(stored)
         # Before compaction, which can remove the messages that loaded a skill.
-        self.ctx = self.run.definition.tools.with_skills(self.ctx)
+        self.ctx = self.run.definition.tools.added_to(self.ctx)
         # Missing kwargs are reported before a recall, and before a model writes a summary.
         self.chain.preflight(self.ctx.user_input)
         await self._complete_context()
@@ -369,7 +369,7 @@ class _LoopState(Generic[Output]):
 
     async def compose_next(self) -> None:
         """Compose the prompt of the next step."""
-        self.ctx = self.run.definition.tools.with_skills(self.ctx)
+        self.ctx = self.run.definition.tools.added_to(self.ctx)
         if self.run.definition.tools.is_per_step:
             await self._create_tools()
         self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import AnyPrompt
-    from agentkit_tools import DynamicToolset, Tool
+    from agentkit_tools import DynamicToolset, Tool, Toolset
     from agentkit_tools.schemas.callables import NamedFunction
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "check_options",
 ]
 
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | DynamicToolset"
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any] | Toolset | DynamicToolset] | DynamicToolset"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
@@ -56,7 +56,7 @@ class AgentOptions(TypedDict, Generic[Deps], total=False):
 
     settings: ModelSettings | Mapping[str, Any]
     """Settings whose fields replace fields in the settings of the model."""
-    tools: Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any]] | DynamicToolset
+    tools: Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any] | Toolset | DynamicToolset] | DynamicToolset
     memory: RecallSource | None
     recall: RecallOptions | None
     compaction: Compaction | None

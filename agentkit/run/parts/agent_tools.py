@@ -14,19 +14,19 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import by_name
 
 if TYPE_CHECKING:
-    from agentkit_tools.skills.skill_folder import SkillFolder
+    from agentkit_tools.toolsets.context_toolset import ContextToolset
 
-__all__ = ["AgentTools", "check_deps", "skills_of"]
+__all__ = ["AgentTools", "check_deps", "context_toolsets"]
 
 
 class AgentTools:
-    """The tools of an agent, and its skills.
+    """The tools of an agent, and the parts that they add to the context.
 
     Attributes:
         argument: The argument `tools` of the agent, which can be passed to another agent; an iterator is stored as a
             tuple.
         tools: The tools by name; empty if each run creates its tools.
-        skills: The folder of skills among the tools; None without skills.
+        context_toolsets: The toolsets that add a part to the context of each prompt, such as skills.
         specs: The specifications of `tools`, sent to the model.
         is_per_run: True if each run creates its tools.
         is_per_step: True if each step of a run creates its tools.
@@ -35,7 +35,7 @@ class AgentTools:
         ToolDefinitionError: Two tools have the same name, or a tool cannot be offered to a model.
     """
 
-    __slots__ = ("_answer", "_declared", "argument", "is_per_run", "is_per_step", "skills", "specs", "tools")
+    __slots__ = ("_answer", "_declared", "argument", "context_toolsets", "is_per_run", "is_per_step", "specs", "tools")
 
     def __init__(self, argument: Any, answer: AnswerReader) -> None:
         # Text and mappings are iterable too; they stay unchanged for `by_name`, whose error shows the value.
@@ -44,7 +44,7 @@ class AgentTools:
             argument = tuple(argument)
         self.argument: Any = argument
         self._answer = answer
-        self.skills = skills_of(argument)
+        self.context_toolsets = context_toolsets(argument)
         toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
@@ -56,15 +56,15 @@ class AgentTools:
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[ToolsAndOutput, tuple[Tool, ...]] | None = None
 
-    def with_skills(self, ctx: PromptContext) -> PromptContext:
-        """Return the context with the skills of the agent, and with the skills that its messages loaded.
+    def added_to(self, ctx: PromptContext) -> PromptContext:
+        """Return the context with the parts that the toolsets add, such as the skills that its messages loaded.
 
         Raises:
-            ContextError: The context has other skills.
+            ContextError: The context has another such part.
         """
-        if self.skills is None:
-            return ctx
-        return self.skills.add_to(ctx)
+        for toolset in self.context_toolsets:
+            ctx = toolset.add_to(ctx)
+        return ctx
 
     def declared(self) -> tuple[ToolsAndOutput, tuple[Tool, ...]]:
         """Return the tools and output request that are the same in every run, and the fixed tools that need deps."""
@@ -102,13 +102,11 @@ def _sources(argument: Any) -> list[Any]:
     return []
 
 
-def skills_of(argument: Any) -> SkillFolder | None:
-    """Return the folder of skills in the argument `tools` of an agent, if any."""
-    for source in _sources(argument):
-        # The class is only imported by programs that use it.
-        if isinstance(source, Toolset) and hasattr(source, "add_to"):
-            return cast("SkillFolder", source)
-    return None
+def context_toolsets(argument: Any) -> tuple[ContextToolset, ...]:
+    """Return the toolsets in the argument `tools` of an agent that add a part to the context."""
+    # The class is only imported by programs that use it.
+    toolsets = [each for each in _sources(argument) if isinstance(each, Toolset) and hasattr(each, "add_to")]
+    return cast("tuple[ContextToolset, ...]", tuple(toolsets))
 
 
 def _creates_tools(source: Any) -> bool:

@@ -23,8 +23,6 @@ _PLAIN = (str, int, float)
 """Types that are JSON data unchanged."""
 _TOOLS = "tools"
 """Prefix of the names of tools."""
-_SKILLS = "skills"
-"""Prefix of the names of skills."""
 
 
 class PromptPart(NamedTuple):
@@ -75,7 +73,7 @@ class AgentVersion:
     Tools that each run creates have no version.
     """
 
-    __slots__ = ("_answer", "_hashes", "_id", "_layers", "_model", "_skills", "_specs", "_texts")
+    __slots__ = ("_answer", "_hashes", "_id", "_layers", "_model", "_specs", "_texts", "_toolsets")
 
     def __init__(self, chain: Chain[Any], tools: AgentTools) -> None:
         # Journals outlive agents and have a version: it must not keep the model and its connections.
@@ -84,7 +82,7 @@ class AgentVersion:
         self._layers = chain.layers
         self._answer = chain.answer
         self._specs = tools.specs
-        self._skills = tools.skills
+        self._toolsets = tools.context_toolsets
         self._id = ""
         self._texts: Mapping[str, str] | None = None
         self._hashes: Mapping[str, str] | None = None
@@ -99,8 +97,7 @@ class AgentVersion:
                 self._answer.schema,
                 *self._model,
             ]
-            if self._skills is not None:
-                parts.append(self._skills.version)
+            parts += [toolset.version for toolset in self._toolsets]
             self._id = _hash(json.dumps([_content(part) for part in parts], sort_keys=True))
         return self._id
 
@@ -112,8 +109,8 @@ class AgentVersion:
             for spec in self._specs:
                 tool = {"description": spec.description, "parameters": spec.parameters, "native": spec.native}
                 texts[f"{_TOOLS}.{spec.name}"] = _indented({key: value for key, value in tool.items() if value})
-            if self._skills is not None:
-                texts |= {f"{_SKILLS}.{name}": text for name, text in self._skills.texts.items()}
+            for toolset in self._toolsets:
+                texts |= toolset.texts
             self._texts = MappingProxyType(texts)
         return self._texts
 

@@ -186,7 +186,7 @@ async def compact_conversation(
     """
     conversation = ctx.conversation
     stored = await in_thread(_stored_compaction, compaction, conversation, session)
-    first, limit = _shown_from(compaction, chain, conversation, stored.messages)
+    first, limit = _shown_from(compaction, chain, ctx, stored.messages)
     if first == stored.messages:
         return stored
     result = CompactionResult(first)
@@ -217,19 +217,24 @@ def with_compaction(
     """Return the context of the next run with the stored summary, which is not extended: no model is called."""
     stored = _stored_compaction(compaction, ctx.conversation, session)
     if isinstance(compaction, Trim):
-        first, _ = _shown_from(compaction, chain, ctx.conversation, stored.messages)
+        first, _ = _shown_from(compaction, chain, ctx, stored.messages)
         stored = CompactionResult(first)
     return ctx.evolve(conversation=ctx.conversation[stored.messages :], summary=stored.summary)
 
 
-def _shown_from(compaction: Compaction, chain: Chain[Any], conversation: Conversation, first: int) -> tuple[int, int]:
+def _shown_from(compaction: Compaction, chain: Chain[Any], ctx: PromptContext, first: int) -> tuple[int, int]:
     """Return the index of the first message to show, and the limit in tokens.
 
-    The index is `first` if the messages from `first` fit the limit.
+    The index is `first` if the messages from `first` fit the limit. Results that the prompt does not show do not count.
     """
     limit = _limit(compaction, chain)
     assert limit is not None
-    count = message_tokens(chain.counter or ESTIMATE)
+    counter = chain.counter or ESTIMATE
+    count, conversation = message_tokens(counter), ctx.conversation
+    if ctx.clearing is not None:
+        from agentkit_prompts.composition.cleared_results import cleared_conversation
+
+        conversation = cleared_conversation(ctx, first, counter)
     if conversation[first:].total(count) <= limit:
         return first, limit
     keep = compaction.keep

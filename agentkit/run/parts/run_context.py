@@ -12,14 +12,12 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import ContextError
-from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.layers import PLACES, Layers, Place
 from agentkit_prompts.tree.leaves import (
     AnyPrompt,
     KnowledgePrompt,
-    LoadedSkillsPrompt,
     MemoPrompt,
     RecalledPrompt,
-    SkillsPrompt,
     SummaryPrompt,
 )
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallSource
     from agentkit.run.parts.session import SessionProtocol
+    from agentkit_tools.toolsets.context_toolset import ContextToolset
 
 __all__ = ["Input", "run_context", "with_default_prompts", "with_history", "with_key"]
 
@@ -156,25 +155,28 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | N
 
 
 def with_default_prompts(
-    layers: Any, memory: RecallSource | None, compaction: Compaction | None, *, has_skills: bool
+    layers: Any, memory: RecallSource | None, compaction: Compaction | None, toolsets: Sequence[ContextToolset]
 ) -> Any:
-    """Return the layers of an agent; a single prompt becomes layers with skills, recalled items and the summary."""
+    """Return the layers of an agent; a single prompt becomes layers with the prompts of toolsets, such as skills,
+    recalled items and the summary.
+    """
     if not isinstance(layers, AnyPrompt):
         return layers
-    system: list[AnyPrompt] = []
-    if layers:
-        system.append(layers)
-    added: list[BasePrompt] = []
-    if has_skills:
-        system.append(SkillsPrompt())
-        added.append(LoadedSkillsPrompt())
+    added: dict[Place, list[BasePrompt]] = {place: [] for place in PLACES}
+    for toolset in toolsets:
+        for place, prompt in toolset.prompts().items():
+            added[place].append(prompt)
+    before_input = added["before_input"]
     if compaction is not None:
         from agentkit.run.parts.compaction import Summarise
 
         if isinstance(compaction, Summarise):
-            added.append(SummaryPrompt())
+            before_input.append(SummaryPrompt())
     if memory is not None:
-        added += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()]
-    if not added:
+        before_input += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()]
+    if not any(added.values()):
         return layers
-    return Layers(system, before_input=added)
+    system: list[AnyPrompt] = [*added["system"]]
+    if layers:
+        system.insert(0, layers)
+    return Layers(system, before_input=before_input, after_intermediate=added["after_intermediate"])

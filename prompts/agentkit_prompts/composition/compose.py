@@ -89,7 +89,19 @@ def compose(
         tools_and_output = ToolsAndOutput(tools, output_schema)
     else:
         tools_and_output = cache.tools_and_output(tools, output_schema)
-    composition = Composition(ctx, layers, sections, counter or ESTIMATE, tools_and_output, text_tokens)
+    counter = counter or ESTIMATE
+    if ctx.clearing is None:
+        composition = Composition(ctx, layers, sections, counter, tools_and_output, text_tokens)
+    else:
+        # Most programs clear no results.
+        from agentkit_prompts.composition.cleared_results import cleared_histories
+
+        conversation, intermediate = cleared_histories(ctx, layers, counter, cache)
+        composition = Composition(
+            *(ctx, layers, sections, counter, tools_and_output, text_tokens),
+            conversation=conversation,
+            intermediate=intermediate,
+        )
     if isinstance(budget, int):
         budget = _budget(budget)
     return _fit(composition, plan, budget)

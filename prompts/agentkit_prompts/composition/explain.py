@@ -31,7 +31,7 @@ class LayerRow(metaclass=Hinted):
     """One line of the layer table."""
 
     layer: str
-    """Path of the prompt, or `conversation`, `intermediate`, `conversation.thinking`, `intermediate.thinking`, `tools`,
+    """Path of the prompt, or `conversation`, `intermediate`, each also with `.thinking` and `.cleared`, `tools`,
     `output` or `overhead`. If a chat template writes the text, `chat template` replaces `overhead`: the tokens that the
     template adds, minus the tokens that it omits."""
     prompt: str
@@ -96,6 +96,8 @@ class _Layer(NamedTuple):
     source: str
     tokens: int
     row: Row | None = None
+    trim: Trim | None = None
+    """Results that were cleared; None for other layers."""
     names_of_media: Sequence[Media] = ()
     """Media of which the text of a chat template contains only the names."""
 
@@ -136,7 +138,7 @@ def _prompt_layer(composition: CallContent, row: PromptRow) -> _Layer:
     tokens, media = row.rendered.tokens(composition.counter), row.rendered.media
     if composition.text_tokens is not None and media:
         tokens = composition.counter.count(row.rendered.plain)
-        return _Layer(row.layer, prompt.label, source, tokens, row, media)
+        return _Layer(row.layer, prompt.label, source, tokens, row, names_of_media=media)
     return _Layer(row.layer, prompt.label, source, tokens, row=row)
 
 
@@ -151,14 +153,39 @@ def _history_layers(composition: CallContent, row: HistoryRow) -> Iterator[_Laye
     if composition.text_tokens is not None and history.may_have_media:
         media = [part for message in history for part in message.parts if not isinstance(part, Text)]
         tokens += sum([counter.count(part.alt) for part in media]) - media_tokens(media)
-    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row, media)
+    cleared = _cleared_layer(composition, row)
+    if cleared is not None:
+        tokens -= cleared.tokens
+    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row, names_of_media=media)
     if thinking:
         yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
+    if cleared is not None:
+        yield cleared
+
+
+def _cleared_layer(composition: CallContent, row: HistoryRow) -> _Layer | None:
+    """Return the layer of the placeholders in a history; None without cleared results."""
+    # Most programs clear no results.
+    if composition.context.clearing is None:
+        return None
+    from agentkit_prompts.composition.cleared_results import cleared_in_row
+
+    cleared = cleared_in_row(composition, row)
+    if not cleared:
+        return None
+    count = composition.tools_and_output.tokens(composition.counter).of_message
+    placeholders = [row.history[number - row.message] for index, number in row.numbers.items() if index in cleared]
+    tokens = sum(map(count, placeholders))
+    results = sum(message.role == "tool" for message in row.history)
+    saved = sum(map(count, cleared.values())) - tokens
+    why = f"{len(cleared)} of {results} results cleared, {saved:,} tokens less"
+    trim = Trim(results - len(cleared), results, why)
+    return _Layer(f"{row.layer}.cleared", f"{len(cleared)} placeholders", row.layer, tokens, trim=trim)
 
 
 def _table_row(composition: CallContent, layer: _Layer, total: int) -> LayerRow:
     """Return a row with its share of tokens, and the reason if a budget or compaction removed a part of it."""
-    trim = composition.trims.get(layer.name)
+    trim = layer.trim or composition.trims.get(layer.name)
     reasons: list[str] = []
     status: Status = "kept"
     # Compaction replaces the start of a conversation by a summary, so the view of the context starts later.

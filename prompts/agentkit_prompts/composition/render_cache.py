@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit_prompts.composition.plan import Inputs, Plan
 from agentkit_prompts.composition.tools_and_output import NO_TOOLS_NO_OUTPUT, OutputRequest, ToolsAndOutput
@@ -11,22 +11,35 @@ from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import ToolSpec
 
 if TYPE_CHECKING:
+    from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["RenderCache"]
+__all__ = ["ClearedHistory", "RenderCache"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
+
+
+class ClearedHistory(NamedTuple):
+    """A history with placeholders, cached for the next prompt."""
+
+    source: Conversation
+    """The history without placeholders."""
+    positions: frozenset[int]
+    """Indices of the cleared results."""
+    shown: Conversation
 
 
 class RenderCache:
     """Rendered prompts and messages of one session. Do not share a cache between sessions or threads."""
 
-    __slots__ = ("_plan", "_renderings", "_tools_and_output")
+    __slots__ = ("_plan", "_renderings", "_tools_and_output", "cleared")
 
     def __init__(self, tools_and_output: ToolsAndOutput = NO_TOOLS_NO_OUTPUT) -> None:
         self._tools_and_output = tools_and_output
         self._plan: Plan | None = None
         self._renderings: dict[str, tuple[Inputs, Any]] = {}
+        self.cleared: list[ClearedHistory] = []
+        """The conversation and the tool traffic of the latest prompt, if old results are cleared."""
 
     def start(self, plan: Plan) -> None:
         """Start a turn; clear the cache if the layers are different."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from agentkit_prompts.composition.context_path import ABSENT, KWARGS, Advice, ContextPath, advice_for, parse_path
 from agentkit_prompts.composition.explain import layer_table, names_read
@@ -17,6 +17,7 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest, similar
 from agentkit_prompts.templates.spans import Span
+from agentkit_prompts.tokens.counter import message_tokens
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt
@@ -187,8 +188,28 @@ class _Question:
         is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in self._kwargs_read
         if not spans and not is_kwarg and path.value(view) is ABSENT:
             return None
-        answer = self._shown_answer(path, spans) or self._sent_answer(path) or self._unsent_answer(path)
+        answer = (
+            self._cleared_answer(path, spans)
+            or self._shown_answer(path, spans)
+            or self._sent_answer(path)
+            or self._unsent_answer(path)
+        )
         return replace(answer, reason=f"{answer.reason}{_source_of(path.upto(2).value(view))}")
+
+    def _cleared_answer(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
+        """Explain a tool result that was cleared, whose placeholder has `spans`; None for any other value."""
+        if self.composition.context.clearing is None or not spans or len(path) == 1:
+            return None
+        from agentkit_prompts.composition.cleared_results import cleared_in_row
+
+        for row in rows_of(self.composition):
+            if isinstance(row, HistoryRow) and row.layer == path.root:
+                message = cleared_in_row(self.composition, row).get(cast("int", path[1]))
+                if message is not None:
+                    tokens = message_tokens(self.composition.counter)(message)
+                    reason = f"as a placeholder: the result of {message.name}, {tokens:,} tokens, was cleared"
+                    return self._why("shown", reason, spans)
+        return None
 
     def _spans_in(self, path: ContextPath) -> list[Span]:
         """Return the spans that show the value at a path, or a part of it."""

@@ -338,6 +338,10 @@ class Conversation(Sequence[Message]):
         """True if the content of a message of the log is not a `str`."""
         return self._log.has_parts
 
+    def extends(self, earlier: Conversation) -> bool:
+        """True if this conversation is `earlier` with messages appended to it."""
+        return self._log is earlier._log and self.start == earlier.start and self.stop >= earlier.stop
+
     def __len__(self) -> int:
         return self.stop - self.start
 

@@ -41,6 +41,7 @@ from agentkit_prompts.context.read_fields import (
     read_names,
     unknown_field,
 )
+from agentkit_prompts.context.result_clearing import ResultClearing
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.skill import Skill
 from agentkit_prompts.context.user_input import UserInput
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         extra: Mapping[str, Any]
         selections: Iterable[Selection]
         kept_kwargs: Iterable[str]
+        clearing: ResultClearing | None
 
     class _Changes(_Values, total=False):
         user_input: _Input
@@ -198,6 +200,10 @@ class PromptContext(_WithNonce):
     examples stay the same."""
     kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
     """Names of the additional kwargs that come from the session, not from this input."""
+    clearing: ResultClearing | None = field(
+        default=None, metadata=_read_by(one_of(ResultClearing), trust="trusted", hidden=True)
+    )
+    """Policy that replaces old tool results in the prompt by placeholders; None: all results are shown."""
 
     if TYPE_CHECKING:
 

@@ -39,7 +39,7 @@ from tests.prompts.laws import law
 
 PLACES = {"system", "before_input", "input", "after_input", "after_intermediate"}
 CONTEXT_NAMES = {"additional_kwargs", *(field.name for field in fields(PromptContext))} - {
-    *("session_key", "selections", "kept_kwargs"),
+    *("session_key", "selections", "kept_kwargs", "clearing"),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 

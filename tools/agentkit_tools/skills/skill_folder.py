@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -19,11 +19,14 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25
 from agentkit_prompts.system.regular_files import read_regular_text
 from agentkit_prompts.tokens.counter import ESTIMATE
+from agentkit_prompts.tree.layers import Place
+from agentkit_prompts.tree.leaves import LoadedSkillsPrompt, SkillsPrompt
+from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
 from agentkit_tools.skills.skill_files import SkillFiles, read_skills
 from agentkit_tools.tool import Tool
-from agentkit_tools.toolsets.toolset import Toolset
+from agentkit_tools.toolsets.context_toolset import ContextToolset
 
 __all__ = ["SkillFolder"]
 
@@ -37,7 +40,7 @@ _MAX_FILE_BYTES = 80_000
 _MAX_FOUND = 10
 
 
-class SkillFolder(Toolset):
+class SkillFolder(ContextToolset):
     """The skills in the subfolders of a folder, in the published `SKILL.md` format.
 
     Pass the folder to an agent as one of its tools. The prompt then lists names and descriptions (`SkillsPrompt`). The
@@ -59,6 +62,13 @@ class SkillFolder(Toolset):
 
     __slots__ = ("__dict__", "_files", "shown")
 
+    noun: ClassVar[str] = "skills"
+    shows: ClassVar[frozenset[str]] = frozenset({"skills", "loaded_skills"})
+    advice: ClassVar[str] = (
+        "add SkillsPrompt() and LoadedSkillsPrompt(), such as Layers([..., SkillsPrompt()], "
+        "before_input=LoadedSkillsPrompt()); in a folder of prompts, files with `kind: skills` and "
+        "`kind: loaded_skills`"
+    )
     shown: tuple[Skill, ...]
     """The skills of the list in the prompt, in the order of their names, without their instructions."""
 
@@ -75,11 +85,16 @@ class SkillFolder(Toolset):
             tools.append(Tool(self._find, name=FIND_TOOL, description=description))
         super().__init__(tools)
 
+    @classmethod
+    def prompts(cls) -> Mapping[Place, BasePrompt]:
+        """Return the prompts of the list and of the loaded skills."""
+        return {"system": SkillsPrompt(), "before_input": LoadedSkillsPrompt()}
+
     @property
     def texts(self) -> dict[str, str]:
-        """Description and instructions of each skill, by its name."""
+        """Description and instructions of each skill, by `skills.` and its name."""
         skills = [files.skill for files in self._files.values()]
-        return {skill.name: f"{skill.description}\n\n{skill.text}" for skill in skills}
+        return {f"skills.{skill.name}": f"{skill.description}\n\n{skill.text}" for skill in skills}
 
     @property
     def version(self) -> str:

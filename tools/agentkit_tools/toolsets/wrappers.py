@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import Field
 from pydantic_core import from_json
@@ -20,12 +20,14 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.wrapped_tool import Proceed
 
-__all__ = ["CallLimit", "LatestEntries", "ResultCache", "ResultStore"]
+__all__ = ["CallLimit", "LatestEntries", "Length", "ResultCache", "ResultStore", "Start", "part_of_text"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _MAX_CHARS = 20_000
+Start: TypeAlias = Annotated[int, Field(ge=0, description="The first character to show.")]
+Length: TypeAlias = Annotated[int, Field(ge=1, le=_MAX_CHARS, description="The number of characters to show.")]
 
 
 class LatestEntries(OrderedDict[K, V]):
@@ -106,20 +108,29 @@ class ResultStore:
     async def read_result(
         self,
         reference: Annotated[str, "The reference in the note of a cut result."],
-        start: Annotated[int, Field(ge=0, description="The first character to show.")] = 0,
-        length: Annotated[int, Field(ge=1, le=_MAX_CHARS, description="The number of characters to show.")] = 4_000,
+        start: Start = 0,
+        length: Length = 4_000,
     ) -> str:
         try:
             text = self._store[reference]
         except KeyError:
             raise ToolFailure("no result is stored under this reference (any more): call the tool again") from None
-        if start >= len(text):
-            raise ToolFailure("the result is shorter than that", {"start": start, "characters": len(text)})
-        end = min(start + length, len(text))
-        rest = "this is its end"
-        if end < len(text):
-            rest = f"{len(text) - end:,} characters follow"
-        return f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; {rest}.]"
+        return part_of_text(text, start, length)
+
+
+def part_of_text(text: str, start: int, length: int) -> str:
+    """Return a part of the text of a result, with a note of its place.
+
+    Raises:
+        ToolFailure: The text ends before `start`.
+    """
+    if start >= len(text):
+        raise ToolFailure("the result is shorter than that", {"start": start, "characters": len(text)})
+    end = min(start + length, len(text))
+    rest = "this is its end"
+    if end < len(text):
+        rest = f"{len(text) - end:,} characters follow"
+    return f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; {rest}.]"
 
 
 def _reference(context: ToolContext[Any], call: ToolCall, text: str) -> str:
