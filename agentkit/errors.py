@@ -23,6 +23,8 @@ __all__ = [
     "DepsError",
     "DepsMismatch",
     "FailedCall",
+    "GuardError",
+    "GuardStopped",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
@@ -128,6 +130,43 @@ class DepsError(AgentError):
             f"the deps of the agent {agent!r} could not be created; see the log for the cause", name="deps"
         )
         self.agent = agent
+
+
+class GuardError(AgentError):
+    """A guard failed, took longer than its time limit, or returned no valid verdict.
+
+    The run ended: a value that the guard has not accepted is neither sent nor stored, except an input whose model call
+    started before the verdict. `__cause__` is the exception of the guard.
+
+    Attributes:
+        guard: Name of the guard.
+        stage: Stage of the guard: `input`, `output`, `tool_call` or `tool_result`.
+    """
+
+    def __init__(self, guard: str, stage: str, problem: str) -> None:
+        super().__init__(f"the guard {guard!r} of the stage {stage} {problem}; the run ended", name=guard)
+        self.guard = guard
+        self.stage = stage
+
+
+class GuardStopped(AgentError):
+    """A guard, or a person whom a guard asked, stopped the run.
+
+    The session does not contain the stopped value, except an input whose model call started before the verdict.
+
+    Attributes:
+        guard: Name of the guard.
+        stage: Stage of the guard: `input`, `output`, `tool_call` or `tool_result`.
+        reason: Reason of the guard or of the person.
+    """
+
+    def __init__(self, guard: str, stage: str, reason: str) -> None:
+        super().__init__(
+            f"the guard {guard!r} of the stage {stage} stopped the run: {reason or 'no reason'}", name=guard
+        )
+        self.guard = guard
+        self.stage = stage
+        self.reason = reason
 
 
 class JournalError(AgentError, ValueError):

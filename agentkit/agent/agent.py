@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
-    from agentkit.run.engine.event_sink import PassOn
     from agentkit.run.engine.events import Event
     from agentkit.run.engine.run_options import AgentOptions, MapOptions, StartOptions
     from agentkit.run.engine.run_result import RunResult
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
+    from agentkit.run.parts.run_guards import Guard
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_prompts.schemas.params import JsonSchema
@@ -80,6 +80,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         counter: Token counter; a fast estimate by default.
         deps: Type of the `deps` of tools in their `ToolContext`; for type checkers only.
         limits: Limits of one run.
+        guards: Checks of input, replies, tool calls and tool results, in their order; see `agentkit.guards.guard`.
         name: Name of the agent in journals: only an agent with this name can resume them.
 
     Raises:
@@ -152,6 +153,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         counter: TokenCounter | None = None,
         deps: type[Any] = NoneType,
         limits: Limits = _DEFAULT_LIMITS,
+        guards: Iterable[Guard] = (),
         name: str = "agent",
     ) -> None:
         del deps
@@ -169,6 +171,7 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
             budget=budget,
             counter=counter,
             limits=limits,
+            guards=guards,
             name=name,
         )
 
@@ -260,7 +263,8 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
             ModelError: The model could not be reached or did not reply.
             OutputError: The answer does not match the output type.
             LimitExceeded: The run exceeded a limit.
-            Paused: A tool call needs approval, and the run has no `approve`.
+            GuardStopped: A guard stopped the run.
+            Paused: A tool call needs approval, or a guard asks, and the run has no `approve`.
             ApprovalError: The result of `approve` is not a decision.
             DepsMismatch: `deps` is missing or has another type than tools require; nothing was sent or stored.
             ScopeMismatch: The scopes of memory, session and `scope` do not match.
@@ -400,9 +404,9 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         `contextlib.aclosing` also waits for its end.
         """
         from agentkit.run.engine.async_stream import AsyncStream
-        from agentkit.run.engine.event_sink import streaming
+        from agentkit.run.engine.event_sink import passing_on, streaming
 
-        return AsyncStream(streaming(self._passing_on(user_input, options)), "agent.stream_sync(text)")
+        return AsyncStream(streaming(passing_on(self.run, user_input, options)), "agent.stream_sync(text)")
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -411,7 +415,9 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
 
         The run waits for the reader when the queue of events is full. Closing the generator early cancels the run.
         """
-        return streamed(self._passing_on(user_input, options))
+        from agentkit.run.engine.event_sink import passing_on
+
+        return streamed(passing_on(self.run, user_input, options))
 
     def stream_text(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -434,15 +440,3 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
             for event in events:
                 if isinstance(event, TextDelta):
                     yield event.text
-
-    def _passing_on(
-        self, user_input: Input | None, options: Any
-    ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
-        """Return a function that runs the agent and passes each event to its argument."""
-        from agentkit.run.engine.event_sink import calling_both
-
-        def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
-            run_options: Any = {**options, "on_event": calling_both(options.get("on_event"), pass_on)}
-            return self.run(user_input, **run_options)
-
-        return run

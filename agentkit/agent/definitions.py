@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_definition", "make_definition", "with_deps"]
 
-_WITHOUT_CHAIN = frozenset(("tools", "limits", "recall"))
+_WITHOUT_CHAIN = frozenset(("tools", "limits", "recall", "guards"))
 """Changes that do not affect the chain."""
 
 
@@ -46,6 +46,7 @@ def make_definition(
     budget: int | Budget | None,
     counter: TokenCounter | None,
     limits: Limits,
+    guards: Any,
     name: str,
 ) -> AgentDefinition[Any]:
     """Return the definition of an agent; see `Agent`.
@@ -81,6 +82,8 @@ def make_definition(
     # Applied as a change, as in `with_changes`, because fields that the agent does not set keep the defaults of the
     # model.
     definition = _checked_definition(name, chain, tools, limits, memory, recall, compaction, system_prompt, NO_SETTINGS)
+    if guards != ():
+        definition = _with_guards(definition, guards)
     if default_settings == NO_SETTINGS:
         return definition
     return changed_definition(definition, {"settings": default_settings})
@@ -163,7 +166,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
     # error.
     if memory is None:
         recall = None
-    return _checked_definition(
+    changed = _checked_definition(
         definition.name,
         chain,
         tools,
@@ -173,7 +176,17 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         compaction,
         instructions,
         _changed_settings(definition, changes),
-    )._replace(deps=definition.deps)
+    )._replace(deps=definition.deps, guards=definition.guards)
+    if "guards" in changes:
+        return _with_guards(changed, changes["guards"])
+    return changed
+
+
+def _with_guards(definition: AgentDefinition[Any], guards: object) -> AgentDefinition[Any]:
+    # Imported here: most agents have no guards.
+    from agentkit.run.parts.run_guards import checked_guards
+
+    return definition._replace(guards=checked_guards(guards))
 
 
 def with_deps(definition: AgentDefinition[Any], deps: Any) -> AgentDefinition[Any]:

@@ -43,6 +43,10 @@ def put_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "",
         elif effect == "CallTools":
             result = answer[0]
             put_indented(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
+        elif effect == "CheckGuard" and answer.verdict.action != "pass":
+            reason = getattr(answer.verdict, "reason", "")
+            text = f"guard {answer.guard} ({answer.stage}): {answer.verdict.action}"
+            put_indented(f"{indent}{text}{reason and f': {reason}'}", indent)
         elif effect == "AskApproval":
             for call, decision in answer.items():
                 put_indented(f"{indent}{_decision_text(call, decision, deciders.get(outer_id(call)))}", indent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from agentkit.run.journal.failed_call import error_data
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
+from agentkit.run.parts.run_guards import GuardCheck
+from agentkit.run.parts.verdicts import Replace
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["journal_view", "reply_view", "usage_view", "waiting_calls"]
@@ -77,6 +80,10 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
             calls = {id: call for id, call in calls.items() if id not in step.answer}
         elif step.kind == "append":
             calls = {}
+        elif step.kind == "guard":
+            waiting = step.answer.waiting_call
+            if waiting is not None:
+                calls[waiting.id] = waiting
         elif step.call is not None:
             calls.pop(step.call.id, None)
             if step.inner is not None and not step.has_result:
@@ -157,6 +164,28 @@ def _compact(step: JournalStep) -> Json:
     return {"messages": result.messages, "summary": summary, "usage": usage_view(result.usage)}
 
 
+def _guard(step: JournalStep) -> Json:
+    check: GuardCheck = step.answer
+    verdict = check.verdict
+    event: Json = {
+        "step": step.step,
+        "name": check.guard,
+        "stage": check.stage,
+        "subject": check.subject,
+        "action": verdict.action,
+        "text": clipped(getattr(verdict, "reason", "")),
+        "usage": None,
+    }
+    if isinstance(verdict, Replace):
+        value = verdict.value
+        if not isinstance(value, str):
+            value = json.dumps(dict(value), ensure_ascii=False)
+        event["text"] = clipped(value)
+    if step.usage is not None:
+        event["usage"] = usage_view(step.usage)
+    return event
+
+
 _DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
     "begin": lambda step: {"before": step.answer[0], "done": step.answer[1]},
     "compact": _compact,
@@ -167,5 +196,6 @@ _DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
     "approval": _approval,
     "tool": _tool,
     "check": lambda step: {"problem": step.answer.problem},
+    "guard": _guard,
 }
 """Fields of the event of each kind of step; appended messages are shown by other events."""

@@ -25,6 +25,7 @@ from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
+from agentkit.run.parts.verdicts import Ask
 from agentkit.runs.run_matching import matches, sort_value
 from agentkit.runs.run_record import (
     RunError,
@@ -356,7 +357,12 @@ def _state(
     if messages and messages[-1].role == "assistant" and not messages[-1].tool_calls:
         return "finished", (), None
     calls = [replace(call, id=id) for id, call in waiting_calls(journal).items()]
-    waiting = [call for call in calls if agent is not None and ("/" in call.id or _may_need_approval(agent, call.name))]
+    asked = _asked_by_guards(journal)
+    waiting = [
+        call
+        for call in calls
+        if agent is not None and ("/" in call.id or call.id in asked or _may_need_approval(agent, call.name))
+    ]
     if agent is not None and waiting:
         return "waiting", tuple([WaitingCall.of(_as_received(agent, call)) for call in waiting]), None
     return "failed", (), RunError("Interrupted", "the journal ends before the run: resume the run")
@@ -366,13 +372,23 @@ def _waiting(paused: Paused) -> tuple[WaitingCall, ...]:
     return tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
 
 
+def _asked_by_guards(journal: Journal) -> set[str]:
+    """Return the ids of the calls and texts about which guards ask a person."""
+    asked: set[str] = set()
+    for step in journal.steps():
+        if step.kind == "guard" and isinstance(step.answer.verdict, Ask):
+            waiting = step.answer.waiting_call
+            asked.add(step.answer.subject if waiting is None else waiting.id)
+    return asked
+
+
 def _may_need_approval(agent: Agent[Any, Any], tool: str) -> bool:
     return tool in agent.tools and agent.tools[tool].policy.approval != "never"
 
 
 def _as_received(agent: Agent[Any, Any], call: ToolCall) -> ToolCall:
-    """Return a call with the arguments that its function receives; a call of an inner agent is unchanged."""
-    if "/" in call.id:
+    """Return a call with the arguments that its function receives; calls of inner agents and guards are unchanged."""
+    if "/" in call.id or call.name not in agent.tools:
         return call
     return agent.tools[call.name].as_received(call)
 

@@ -16,7 +16,7 @@ from agentkit_prompts.errors import check_types
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["OutputSpec", "OutputValidator"]
+__all__ = ["OutputSpec", "OutputValidator", "argument_count"]
 
 Answer = TypeVar("Answer")
 OutputValidator: TypeAlias = Callable[..., Any]
@@ -120,7 +120,7 @@ def _checked_validator(validator: Any) -> tuple[OutputValidator, bool]:
     Raises:
         AgentDefinitionError: The validator cannot be called with an answer.
     """
-    count = _argument_count(validator)
+    count = argument_count(validator)
     if count not in (1, 2):
         name = getattr(validator, "__name__", None) or repr(validator)
         raise AgentDefinitionError(
@@ -131,7 +131,7 @@ def _checked_validator(validator: Any) -> tuple[OutputValidator, bool]:
     return validator, count == 2
 
 
-def _argument_count(function: Any) -> int | None:
+def argument_count(function: Any) -> int | None:
     """Return the number of positional arguments with which a validator is called: its required parameters.
 
     1 if all positional parameters are optional, or a callable has no signature. None if a value is not callable, or

@@ -32,6 +32,7 @@ DOORS = (
     "agentkit.memory",
     "agentkit.models",
     "agentkit.errors",
+    "agentkit.guards",
     "agentkit.durable",
     "agentkit.server",
     "agentkit.testing",

@@ -16,7 +16,7 @@ from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["call_to_approve", "call_tools"]
+__all__ = ["call_to_approve", "call_tools", "received_call"]
 
 _UNSEEN: ToolContext[Any] = ToolContext(None)
 """Context of calls of tools that do not read it."""
@@ -60,6 +60,11 @@ async def call_to_approve(tool: Tool, call: ToolCall, context: ToolContext[Any])
     """Return the call for the person who must approve it, see `Tool.as_received`; None if it needs no approval."""
     if not await tool.needs_approval(call, context):
         return None
+    return await received_call(tool, call)
+
+
+async def received_call(tool: Tool, call: ToolCall) -> ToolCall:
+    """Return the call with the arguments that the tool receives; the same call if its arguments are invalid."""
     received, error = await run_in_thread(partial(tool.as_received, call), tool.policy.timeout)
     # The validation failed or exceeded its time limit, as in `needs_approval`.
     if error is not None:

@@ -35,6 +35,16 @@ const DRAW = {
   examples: (event) => ["recall", "Selected examples", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],
   recall: (event) => ["recall", "Recall", h("details", null, h("summary", null, `${number(event.hits.length)} hits`), hits(event))],
   check: (event) => [event.problem ? "cross" : "check", event.problem ? "Answer refused" : "Answer checked", event.problem ? h("p", { dir: "auto" }, folded(event.problem)) : null],
+  guard: (event) => [
+    event.action === "stop" ? "cross" : event.action === "ask" ? "approval" : "check",
+    [
+      h("span", { dir: "auto" }, `Guard ${event.name}`),
+      h("small", null, event.stage.replace("_", " ")),
+      event.action !== "pass" ? h("span", { class: `tag ${event.action === "stop" ? "failed" : ""}` }, event.action) : null,
+    ],
+    usage(event.usage),
+    event.text ? h("p", { class: event.action === "replace" ? "quote" : null, dir: "auto" }, folded(event.text)) : null,
+  ],
   approval: (event) => [
     "approval",
     "Approval",

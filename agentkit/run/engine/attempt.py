@@ -17,6 +17,7 @@ from agentkit.run.engine.loop import run_loop
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
+from agentkit.run.engine.steps import Steps
 from agentkit.run.journal.journal_file import journal_writer
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import inner_pause
@@ -103,7 +104,12 @@ class Attempt(Generic[Output]):
     async def _loop_result(self) -> RunResult[Output]:
         setup, writer = self._setup, self._run.writer
         self._journalled_steps.writer = writer
-        result = await run_loop(setup, self._journalled_steps)
+        steps: Steps = self._journalled_steps
+        if setup.definition.guards is not None:
+            from agentkit.run.engine.guarded import guarded
+
+            steps = guarded(setup, steps, self._sink)
+        result = await run_loop(setup, steps)
         # Written before the caller receives the result: after a crash, the journal contains every returned result.
         if writer is not None:
             await writer.written()

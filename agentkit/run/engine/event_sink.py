@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -15,7 +15,17 @@ from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProg
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_tools.errors import ends_run
 
-__all__ = ["DeltaSink", "EventSink", "Listener", "ListenerErrors", "PassOn", "calling_both", "streaming"]
+__all__ = [
+    "DeltaSink",
+    "EventSink",
+    "HoldingSink",
+    "Listener",
+    "ListenerErrors",
+    "PassOn",
+    "calling_both",
+    "passing_on",
+    "streaming",
+]
 
 T = TypeVar("T")
 
@@ -181,6 +191,32 @@ class EventSink:
             _log.warning("a listener failed again: %s: %s", type(error).__name__, error)
 
 
+class HoldingSink(EventSink):
+    """Holds events of some classes until a guard has accepted their content. The arguments are the same."""
+
+    __slots__ = ("_held", "_kinds")
+
+    def __init__(self, listener: Listener, error_mode: ListenerErrors) -> None:
+        super().__init__(listener, error_mode)
+        self._held: list[Event[Any]] = []
+        self._kinds: tuple[type, ...] = ()
+
+    def hold(self, *kinds: type) -> None:
+        """Hold the next events of these classes."""
+        self._kinds = kinds
+
+    def take(self) -> list[Event[Any]]:
+        """Return the held events, and hold no further events."""
+        events, self._held, self._kinds = self._held, [], ()
+        return events
+
+    def queue(self, event: Event[Any]) -> None:
+        if isinstance(event, self._kinds):
+            self._held.append(event)
+        else:
+            super().queue(event)
+
+
 def calling_both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
     """Return a listener that calls `listener`, and then `pass_on` even if `listener` failed."""
 
@@ -194,6 +230,23 @@ def calling_both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> List
             await pass_on(event)
 
     return listen
+
+
+def passing_on(
+    run: Callable[..., Coroutine[Any, Any, object]], user_input: object, options: Mapping[str, Any]
+) -> Callable[[PassOn[Event[Any]]], Coroutine[Any, Any, object]]:
+    """Return a function that performs a run and passes each event to its argument.
+
+    Args:
+        run: `Agent.run`.
+        user_input: The input of the run.
+        options: The options of the run; its listener is called before the argument.
+    """
+
+    def run_passing_on(pass_on: PassOn[Event[Any]]) -> Coroutine[Any, Any, object]:
+        return run(user_input, **{**options, "on_event": calling_both(options.get("on_event"), pass_on)})
+
+    return run_passing_on
 
 
 async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> AsyncGenerator[T, None]:

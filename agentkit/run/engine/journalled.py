@@ -21,6 +21,7 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
+from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
@@ -62,6 +63,7 @@ class Journalled:
         "_price",
         "_replays",
         "_steps",
+        "_verdicts",
         "sent",
         "writer",
     )
@@ -72,8 +74,12 @@ class Journalled:
         self._steps = steps
         self._journal = journal
         self._entries: list[Entry] = []
+        # By guard instead of by position: guards run next to other steps.
+        self._verdicts: dict[tuple[str, str, str], GuardCheck] = {}
         if earlier is not None:
-            self._entries = [*earlier.entries]
+            self._entries = [entry for entry in earlier.entries if entry.effect != "CheckGuard"]
+            checks = [entry.answer for entry in earlier.entries if entry.effect == "CheckGuard"]
+            self._verdicts = {(check.stage, check.guard, check.subject): check for check in checks}
         self._at = 0
         self._replays = bool(self._entries)
         self._price = price
@@ -196,6 +202,15 @@ class Journalled:
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
             raise
+
+    async def check_guard(self, guard: Guard, subject: Subject, key: str, round_: ToolRound) -> GuardCheck:
+        recorded = self._verdicts.get((guard.stage, guard.name, key))
+        if recorded is not None:
+            return recorded
+        await self._ready("CheckGuard")
+        check = await self._steps.check_guard(guard, subject, key, round_)
+        self._journal.add("CheckGuard", check)
+        return check
 
     async def check_output(self, output: Any, step: int) -> CheckedOutput:
         is_replay = self._replays

@@ -122,7 +122,9 @@ class _LoopState(Generic[Output]):
 
     async def begin(self) -> None:
         """Read the conversation, complete the context and store the user message."""
-        conversation, stored = await self.steps.begin()
+        conversation, stored, user_input = await self.steps.begin()
+        if user_input is not None:
+            self.ctx = self.ctx.evolve(user_input=user_input)
         if conversation is not self.ctx.conversation:
             self.ctx = self.ctx.evolve(conversation=conversation)
         answer = None
@@ -273,7 +275,10 @@ class _LoopState(Generic[Output]):
             raise LimitExceeded("tool_calls", allowed, "raise the limit, or pass fewer tools")
         groups = self.ctx.conversation, self.messages, (message,)
         round_ = ToolRound(message.tool_calls, self.step, _NO_DECISIONS, self.usage, groups, self.composition)
-        calls = _calls_with_approval(message.tool_calls, self.tools)
+        guards = self.run.definition.guards
+        calls = message.tool_calls
+        if guards is None or not guards.tool_call:
+            calls = _calls_with_approval(calls, self.tools)
         if calls:
             round_.decisions = await self.steps.ask_approval(calls, round_)
         results: dict[str, ToolResult] = {}

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from agentkit.errors import AgentError, JournalError
 from agentkit.models.model import Reply
+from agentkit.run.engine.guarded import guarded
 from agentkit.run.engine.journalled import Journalled
 from agentkit.run.engine.loop import run_loop
 from agentkit.run.engine.run_setup import RunSetup
@@ -20,7 +21,9 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_context import with_key
+from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit.run.parts.session import SessionProtocol
+from agentkit.run.parts.verdicts import PASS
 from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
@@ -68,7 +71,7 @@ def replayed_contexts(
     replay = _Replay(setup)
     try:
         # No event loop: a replay never suspends, so the first `send` runs it to its end.
-        run_loop(setup, replay).send(None)
+        run_loop(setup, guarded(setup, replay, is_replay=True)).send(None)
     except StopIteration as finished:
         replay.ctx = finished.value.composition.context
     except _End:
@@ -166,6 +169,9 @@ class _Replay(Journalled):
         if self.contexts:
             raise _End
         return None
+
+    async def check_guard(self, guard: Guard, subject: Subject, key: str, round_: ToolRound) -> GuardCheck:
+        return self._verdicts.get((guard.stage, guard.name, key)) or GuardCheck(guard.stage, guard.name, key, PASS)
 
     async def call_model(self, composition: Composition, step: int) -> Reply:
         self.contexts.append(composition.context)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.decisions import Approver, Decisions
     from agentkit.run.parts.limits import Limits
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
+    from agentkit.run.parts.run_guards import Guard
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.history import History
@@ -63,6 +64,7 @@ class AgentOptions(TypedDict, Generic[Deps], total=False):
     budget: int | Budget | None
     counter: TokenCounter | None
     limits: Limits
+    guards: Iterable[Guard]
 
 
 class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
@@ -178,6 +180,7 @@ CHANGES = frozenset(
         "output",
         "budget",
         "limits",
+        "guards",
     )
 )
 """Options of `with_changes` and `override`."""

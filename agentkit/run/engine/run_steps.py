@@ -23,6 +23,7 @@ from agentkit.run.parts.compaction import CompactionResult, compact_conversation
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
+from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject, guard_check
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
@@ -31,7 +32,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.failures_in_a_row import counts_after
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
-from agentkit_tools.dispatch import call_to_approve, call_tools
+from agentkit_tools.dispatch import call_to_approve, call_tools, received_call
 from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 
@@ -178,6 +179,11 @@ class RunSteps:
         self.usage_outside += reply.usage
         return reply
 
+    async def check_guard(self, guard: Guard, subject: Subject, key: str, round_: ToolRound) -> GuardCheck:
+        call_id = "_".join(filter(None, (guard.stage, key)))
+        context = self._setup.tool_context(call_id, run=self._tool_calls(round_, _no_result))
+        return await guard_check(guard, subject, key, context)
+
     async def check_output(self, output: Any, step: int) -> CheckedOutput:
         setup = self._setup
         # The id is equal in each attempt, so that validators can use it as an idempotency key.
@@ -189,7 +195,7 @@ class RunSteps:
     async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
         # Predicates read the state of the run, such as the sources of untrusted text.
         state = self._tool_calls(round_, _no_result)
-        asked = [await self._call_to_approve(call, state) for call in calls]
+        asked = [await self._call_to_approve(call, round_.asked, state) for call in calls]
         waiting = [call for call in asked if call is not None]
         if waiting:
             await self._emit(events.ApprovalAsked, round_.step, tuple(waiting))
@@ -223,9 +229,12 @@ class RunSteps:
             decisions[call.id] = decision(answer, call_name(call))
         return decisions
 
-    async def _call_to_approve(self, call: ToolCall, state: ToolCalls) -> ToolCall | None:
-        context = self._setup.tool_context(call.id, run=state)
-        return await call_to_approve(self._tools[call.name], call, context)
+    async def _call_to_approve(self, call: ToolCall, asked: Collection[str], state: ToolCalls) -> ToolCall | None:
+        if call.id not in asked:
+            return await call_to_approve(self._tools[call.name], call, self._setup.tool_context(call.id, run=state))
+        if call.name not in self._tools:
+            return call  # the text about which a guard asks
+        return await received_call(self._tools[call.name], call)
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         run = self._run

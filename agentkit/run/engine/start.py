@@ -12,7 +12,7 @@ from agentkit.ground.short_errors import short_errors
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.attempt import Attempt
 from agentkit.run.engine.current_run import CurrentRun
-from agentkit.run.engine.event_sink import EventSink
+from agentkit.run.engine.event_sink import EventSink, HoldingSink
 from agentkit.run.engine.observed import ObservedSteps, current_observer
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
@@ -185,7 +185,10 @@ async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]
     if "on_event_error" in options and "on_event" not in options:
         raise TypeError("on_event_error: has an effect only with on_event")
     if listener is not None:
-        sink = EventSink(listener, options.get("on_event_error", "raise"))
+        create_sink = EventSink
+        if definition.guards is not None:
+            create_sink = HoldingSink
+        sink = create_sink(listener, options.get("on_event_error", "raise"))
     approve = options.get("approve")
     if approve is not None:
         approve = checked_approver(approve)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -11,10 +11,11 @@ from agentkit.output.output_validators import CheckedOutput
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
+from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, Selection
+from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
@@ -28,6 +29,8 @@ class RunStart(NamedTuple):
     """The messages before the run."""
     done: tuple[Message, ...] = ()
     """Messages of this run that an earlier attempt stored, starting with the user message."""
+    user_input: UserInput | None = None
+    """Input that replaces the input of the run; None to keep it."""
 
 
 @dataclass(slots=True)
@@ -42,8 +45,10 @@ class ToolRound:
     """Usage of the run so far; the loop adds the usage of agents that ran as tools."""
     messages: tuple[Sequence[Message], ...]
     """Messages of the conversation, in groups; the last message contains the calls."""
-    composition: Composition
-    """The prompt of the reply."""
+    composition: Composition | None
+    """The prompt of the reply; None before the first prompt."""
+    asked: Collection[str] = ()
+    """Ids of calls about which a person decides, although their tools need no approval."""
 
 
 OnResult: TypeAlias = Callable[[ToolResult, Usage | None], None]
@@ -103,6 +108,10 @@ class Steps(Protocol):
         Raises:
             BaseException: The round was cancelled. Every call has a result, unless another process took over the run.
         """
+        ...
+
+    async def check_guard(self, guard: Guard, subject: Subject, key: str, round_: ToolRound) -> GuardCheck:
+        """Call a guard. `key`: id of the call, number of the step of a reply, or empty for the input."""
         ...
 
     async def check_output(self, output: Any, step: int) -> CheckedOutput:

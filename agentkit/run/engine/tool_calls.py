@@ -105,7 +105,9 @@ class ToolCalls:
     @property
     def untrusted(self) -> tuple[UntrustedSource, ...]:
         """The sources of untrusted text in the prompt of this step, and in the prompts of outer runs."""
-        sources = self._round.composition.untrusted
+        sources: tuple[UntrustedSource, ...] = ()
+        if self._round.composition is not None:
+            sources = self._round.composition.untrusted
         if self._setup.outer is not None:
             sources = tuple(dict.fromkeys([*sources, *self._setup.outer.untrusted]))
         return sources

@@ -18,6 +18,8 @@ from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import decision_data, read_decision
 from agentkit.run.parts.recaller import RecallResult
+from agentkit.run.parts.run_guards import GuardCheck, Stage
+from agentkit.run.parts.verdicts import Verdict
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -156,7 +158,7 @@ def _codecs() -> Mapping[str, _Codec]:
 
     write_usage, read_usage = codec_of(Usage | None)
     write_content, read_content = codec_of(Content)
-    read_status = codec_of(ToolStatus)[1]
+    read_status, read_stage = codec_of(ToolStatus)[1], codec_of(Stage)[1]
 
     def write_result(answer: tuple[ToolResult, Usage | None]) -> dict[str, Any]:
         result, usage = answer
@@ -180,6 +182,17 @@ def _codecs() -> Mapping[str, _Codec]:
         result = ToolResult(call_id, name, content, status, error=read_error(data), whole=whole)
         return result, read_usage(data["usage"])
 
+    write_verdict, read_verdict = codec_of(Verdict)
+
+    def write_check(check: GuardCheck) -> dict[str, Any]:
+        row = {**check._asdict(), "verdict": write_verdict(check.verdict), "usage": write_usage(check.usage)}
+        return {name: value for name, value in row.items() if value}
+
+    def read_check(data: Mapping[str, Any]) -> GuardCheck:
+        names = [checked_text(data.get(name, "")) for name in ("stage", "guard", "subject")]
+        verdict, usage = read_verdict(data["verdict"]), read_usage(data.get("usage"))
+        return GuardCheck(read_stage(names[0]), names[1], names[2], verdict, usage, checked_text(data.get("text", "")))
+
     def read_checked(data: Any) -> CheckedOutput:
         return CheckedOutput(None, data if data is None else checked_text(data))
 
@@ -197,6 +210,7 @@ def _codecs() -> Mapping[str, _Codec]:
         ),
         "CallTools": (write_result, read_result),
         "CheckOutput": (lambda checked: checked.problem, read_checked),
+        "CheckGuard": (write_check, read_check),
     }
 
 

@@ -13,7 +13,7 @@ from agentkit_prompts.context.messages import ToolCall
 __all__ = ["Entry", "JournalStep", "StepKind", "journal_steps", "unfinished_calls"]
 
 StepKind: TypeAlias = Literal[
-    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check"
+    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check", "guard"
 ]
 
 _KINDS: Mapping[str, StepKind] = {
@@ -27,6 +27,7 @@ _KINDS: Mapping[str, StepKind] = {
     "AskApproval": "approval",
     "CallTools": "tool",
     "CheckOutput": "check",
+    "CheckGuard": "guard",
 }
 
 
@@ -99,7 +100,7 @@ def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list
             model_calls += 1
             calls = _calls(entries, number)
             usage = entry.answer.usage
-        elif kind == "compact":
+        elif kind in ("compact", "guard"):
             usage = entry.answer.usage
         steps.append(
             JournalStep(
@@ -117,15 +118,21 @@ def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list
 
 
 def unfinished_calls(entries: Sequence[Entry]) -> list[ToolCall]:
-    """Return the calls of the latest reply that have no result yet, in order."""
-    results = set[str]()
+    """Return the calls of the latest reply that have no result yet, in order; or the call of a guard that waits."""
+    results, decided = set[str](), set[str]()
     for number in range(len(entries) - 1, -1, -1):
         entry = entries[number]
         if entry.effect == "CallModel":
             return [call for call in _calls(entries, number).values() if call.id not in results]
         if entry.effect == "CallTools":
             results.add(entry.answer[0].call_id)
-        elif entry.effect != "AskApproval":
+        elif entry.effect == "AskApproval":
+            decided.update(entry.answer)
+        elif entry.effect == "CheckGuard":
+            call = entry.answer.waiting_call
+            if call is not None and call.id not in decided:
+                return [call]
+        else:
             break
     return []
 

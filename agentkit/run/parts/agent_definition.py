@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.deps_source import DepsSource
     from agentkit.run.parts.recaller import RecallOptions, RecallResult, RecallSource
+    from agentkit.run.parts.run_guards import Guards
     from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["AgentDefinition"]
@@ -41,6 +42,8 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """Versions of the agent and of its parts."""
     deps: DepsSource | None = None
     """Deps of runs without the option `deps`; None if these runs have no deps."""
+    guards: Guards | None = None
+    """None without guards."""
 
     def search(
         self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None

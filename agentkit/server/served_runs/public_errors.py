@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agentkit.errors import AgentError, DepsMismatch, ToolCallError
+from agentkit.errors import AgentError, DepsMismatch, GuardError, ToolCallError
 from agentkit.models.model_errors import ModelError
 from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit.runs.run_record import RunError, RunRecord
@@ -17,9 +17,9 @@ __all__ = ["is_public", "public_error", "with_public_error", "with_subclasses"]
 
 _PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
-_INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch, ToolCallError)
+_INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch, GuardError, ToolCallError)
 """Subclasses whose message is for the operator: it contains the address of a database, types of the program, or
-the exception of a tool."""
+the exception of a tool or of a guard."""
 
 
 def is_public(error: BaseException) -> bool:

@@ -1,0 +1,13 @@
+"""Guards of runs: checks of input, replies, tool calls and tool results, and the redaction of personal data."""
+
+from agentkit_prompts.lazy import exports
+
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.errors": "GuardError GuardStopped",
+        "agentkit.run.parts.run_guards": "Guard GuardCheck guard",
+        "agentkit.run.parts.verdicts": "Ask Pass Replace Stop Verdict",
+        "agentkit_prompts.composition.untrusted_sources": "SourceKind UntrustedSource",
+    },
+)

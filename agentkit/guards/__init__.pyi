@@ -1,0 +1,12 @@
+from agentkit.errors import GuardError as GuardError
+from agentkit.errors import GuardStopped as GuardStopped
+from agentkit.run.parts.run_guards import Guard as Guard
+from agentkit.run.parts.run_guards import GuardCheck as GuardCheck
+from agentkit.run.parts.run_guards import guard as guard
+from agentkit.run.parts.verdicts import Ask as Ask
+from agentkit.run.parts.verdicts import Pass as Pass
+from agentkit.run.parts.verdicts import Replace as Replace
+from agentkit.run.parts.verdicts import Stop as Stop
+from agentkit.run.parts.verdicts import Verdict as Verdict
+from agentkit_prompts.composition.untrusted_sources import SourceKind as SourceKind
+from agentkit_prompts.composition.untrusted_sources import UntrustedSource as UntrustedSource
