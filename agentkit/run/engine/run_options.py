@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.tree.leaves import AnyPrompt
     from agentkit_tools import DynamicToolset, Tool, Toolset
     from agentkit_tools.schemas.callables import NamedFunction
+    from agentkit_tools.toolsets.foreign_tools import ForeignTool
 
 __all__ = [
     "CHANGES",
@@ -47,7 +48,7 @@ __all__ = [
     "check_options",
 ]
 
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any] | Toolset | DynamicToolset] | DynamicToolset"
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any] | Toolset | DynamicToolset | ForeignTool] | DynamicToolset"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
@@ -57,7 +58,10 @@ class AgentOptions(TypedDict, Generic[Deps], total=False):
 
     settings: ModelSettings | Mapping[str, Any]
     """Settings whose fields replace fields in the settings of the model."""
-    tools: Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any] | Toolset | DynamicToolset] | DynamicToolset
+    tools: (
+        Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any] | Toolset | DynamicToolset | ForeignTool]
+        | DynamicToolset
+    )
     memory: RecallSource | None
     recall: RecallOptions | None
     compaction: Compaction | None

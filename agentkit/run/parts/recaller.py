@@ -124,13 +124,22 @@ def _checked_result(result: Any, memory: RecallSource, roles: Sequence[Speaker])
         if isinstance(item, RecalledMessage):
             messages.append(item)
         else:
-            documents.append(_checked(item, Document, memory))
+            documents.append(_checked(_as_document(item), Document, memory))
     return RecallResult(
         tuple(documents),
         tuple([_checked(fact, Fact, memory) for fact in getattr(result, "knowledge", ())]),
         tuple(getattr(result, "degraded", ())),
         tuple([message for message in messages if message.role in roles]),
     )
+
+
+def _as_document(item: Any) -> Any:
+    """Return a document of another library as a `Document`, any other value unchanged."""
+    if isinstance(item, Document):
+        return item
+    from agentkit_prompts.context.foreign_documents import foreign_document
+
+    return foreign_document(item) or item
 
 
 def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
@@ -140,19 +149,15 @@ def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
     advice = f"convert text with {name}(text)"
     if got == name:
         got = f"{name} of {type(item).__module__.partition('.')[0]}"
-    if kind is Document and isinstance(getattr(item, "page_content", None), str):
-        advice = 'write Document(row.page_content, source=row.metadata.get("source", "")) for each row'
     raise TypeError(f"{name_of(memory)}: expected {name}s, got {got}; {advice}")
 
 
 def _retriever_advice(memory: object) -> str:
-    """Return the advice of an error for a LangChain retriever; empty for other objects."""
-    if not callable(getattr(memory, "get_relevant_documents", None)) and not callable(getattr(memory, "invoke", None)):
-        return ""
-    return (
-        "; wrap a retriever in a function: def find(query): return [Document(row.page_content, "
-        'source=row.metadata.get("source", "")) for row in retriever.invoke(query)]'
-    )
+    """Return the advice of an error for a retriever of LangChain or LlamaIndex; empty for other objects."""
+    for name in ("invoke", "retrieve"):
+        if callable(getattr(memory, name, None)):
+            return f"; pass the method of the retriever: memory=retriever.{name}"
+    return ""
 
 
 def check_memory(memory: object, layers: Layers) -> None:

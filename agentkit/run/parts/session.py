@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import countOf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import refusing_unknown
@@ -15,6 +15,9 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted
+
+if TYPE_CHECKING:
+    from agentkit_prompts.context.wire.foreign_messages import AnyMessage
 
 __all__ = ["Session", "SessionProtocol", "checked_session"]
 
@@ -68,7 +71,8 @@ class Session(metaclass=Hinted):
 
     Args:
         id: Id of the conversation.
-        conversation: Initial messages: `Message` objects, or mappings in the JSON form of a provider.
+        conversation: Initial messages: `Message` objects, mappings in the JSON form of a provider, or messages of
+                LangChain, LlamaIndex or pydantic-ai.
 
     Raises:
         AgentDefinitionError: The id is not text.
@@ -77,9 +81,7 @@ class Session(metaclass=Hinted):
 
     __slots__ = ("_notes", "_positions", "conversation", "id", "render_cache")
 
-    def __init__(
-        self, id: str = "memory", conversation: Conversation | Sequence[Message | Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, id: str = "memory", conversation: Conversation | Sequence[AnyMessage] | None = None) -> None:
         if not isinstance(id, str):
             raise AgentDefinitionError(
                 f"Session: id: expected text, got {type(id).__name__}; for messages write "
@@ -98,9 +100,7 @@ class Session(metaclass=Hinted):
         self._positions: dict[str, int] = {}
         self._notes: dict[str, dict[int, Any]] = {}
 
-    def append(
-        self, *messages: Message | Mapping[str, Any], key: str | None = None, allow_media: bool = False
-    ) -> Conversation:
+    def append(self, *messages: AnyMessage, key: str | None = None, allow_media: bool = False) -> Conversation:
         """Append messages, once per key.
 
         `allow_media`: True if media of mappings can be local files or have addresses that are not public.

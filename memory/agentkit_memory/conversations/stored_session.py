@@ -28,6 +28,7 @@ from agentkit_prompts.hints import Hinted
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
     from agentkit_memory.database.engine import Database
+    from agentkit_prompts.context.wire.foreign_messages import AnyMessage
     from agentkit_prompts.system.threads import Threads
 
 __all__ = ["StoredSession", "visible_messages"]
@@ -109,7 +110,7 @@ class StoredSession(metaclass=Hinted):
 
     def append(
         self,
-        *messages: Message | Mapping[str, Any],
+        *messages: AnyMessage,
         key: str | None = None,
         said_at: float | None = None,
         allow_media: bool = False,

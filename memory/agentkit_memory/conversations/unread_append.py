@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from agentkit_memory.conversations.branch import Branch
 from agentkit_memory.errors import AlreadyUsed, HeadMoved, InvalidArgument
@@ -11,6 +11,9 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
+
+if TYPE_CHECKING:
+    from agentkit_prompts.context.wire.foreign_messages import AnyMessage
 
 __all__ = ["append_unread", "check_same", "read_appended"]
 
@@ -22,7 +25,7 @@ _MAX_ROUND = 256
 
 def append_unread(
     branch: Branch,
-    appended: Sequence[Message | Mapping[str, Any]],
+    appended: Sequence[AnyMessage],
     key: str | None,
     said_at: float | None,
     allow_media: bool,
@@ -63,9 +66,7 @@ def _unread(branch: Branch, count: int) -> Conversation:
     return Conversation.unread(read, count)
 
 
-def read_appended(
-    appended: Sequence[Message | Mapping[str, Any]], before: Sequence[Message], allow_media: bool
-) -> tuple[Message, ...]:
+def read_appended(appended: Sequence[AnyMessage], before: Sequence[Message], allow_media: bool) -> tuple[Message, ...]:
     """Return the messages to append; mappings in the format of a provider are converted.
 
     Raises:

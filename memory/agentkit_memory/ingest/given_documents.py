@@ -33,6 +33,7 @@ from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
+from agentkit_prompts.context.foreign_documents import ForeignDocument, foreign_document
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
 from agentkit_prompts.errors import MediaError
@@ -41,7 +42,7 @@ from agentkit_prompts.names import nearest
 
 __all__ = ["Documents"]
 
-Content: TypeAlias = str | bytes | Document
+Content: TypeAlias = str | bytes | Document | ForeignDocument
 
 _PAGE_SIZE = 500
 """Maximum number of documents that an iteration reads at once."""
@@ -123,8 +124,9 @@ class Documents(metaclass=Hinted):
         the document to the index.
 
         Args:
-            content: Text; bytes, which are parsed by their `format`; or a `Document`, whose source, title and metadata
-                are the defaults. The text of a document with an `image` is the alt text of the image.
+            content: Text; bytes, which are parsed by their `format`; or a `Document`, also of LangChain or LlamaIndex,
+                whose source, title and metadata are the defaults. The text of a document with an `image` is the alt
+                text of the image.
             source: Name of the document, such as an address or a path; returned with each chunk. Without a name, the
                 source is a hash of the image, or else of the text: the same content again is the same document.
             metadata: JSON values that are stored with each chunk, for filters.
@@ -137,28 +139,30 @@ class Documents(metaclass=Hinted):
             StoreError: The database cannot be written.
         """
         title, image = "", None
-        if isinstance(content, Document):
-            metadata, image = {**content.metadata, **(metadata or {})}, content.image
-            source, title, content = source or content.source or content.id, content.title, content.text
+        document = content if isinstance(content, Document) else foreign_document(content)
+        if document is not None:
+            metadata, image = {**document.metadata, **(metadata or {})}, document.image
+            source, title, content = source or document.source or document.id, document.title, document.text
         if not source and isinstance(content, str | bytes | bytearray):
             source = _content_source(content, image)
         meta = _checked_metadata_json(content, source, metadata, format)
+        content = cast("str | bytes", content)
         if image is not None:
             content, image = storable(checked_alt(source, content)), checked_image(source, image)
         content_format = _content_format(content, source, format)
         data = _marked_page(content) if content_format == "html" else _as_bytes(content)
         writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
-        document = NewDocument(_PREFIX + quote(source, safe="/:"), source, self._database.clock(), meta, image)
+        stored_as = NewDocument(_PREFIX + quote(source, safe="/:"), source, self._database.clock(), meta, image)
         digest_parts = [CHUNKER, content_format, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         if image is not None:
             digest_parts.append(image.id)
         digest = hashlib.blake2b("\0".join(digest_parts).encode(), digest_size=24).hexdigest()
-        stored = writer.find(document.uri)
-        if stored.content_hash != digest or writer.id_of(document.uri) not in self._ids(source):
-            _write(writer, document, data, content_format, title, Version(digest))
+        stored = writer.find(stored_as.uri)
+        if stored.content_hash != digest or writer.id_of(stored_as.uri) not in self._ids(source):
+            _write(writer, stored_as, data, content_format, title, Version(digest))
             self._on_change()
         finish_removals(self._database, writer.scope_id)
-        (row,) = self._rows(_FIND_ONE, document=writer.id_of(document.uri))
+        (row,) = self._rows(_FIND_ONE, document=writer.id_of(stored_as.uri))
         return row
 
     def list(self, *, after: str = "", limit: int = 100) -> tuple[StoredDocument, ...]:

@@ -25,7 +25,6 @@ from agentkit_prompts.context.items import (
     with_unique_labels,
 )
 from agentkit_prompts.context.json_form import Data
-from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.nonces import nonce_of, without_nonce
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.read_fields import (
@@ -63,10 +62,13 @@ __all__ = [
 ]
 
 _Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
-_Messages: TypeAlias = Iterable[Message | Mapping[str, Any]]
-_Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
 
 if TYPE_CHECKING:
+    from agentkit_prompts.context.foreign_documents import ForeignDocument
+    from agentkit_prompts.context.wire.foreign_messages import AnyMessage
+
+    _Messages: TypeAlias = Iterable[AnyMessage]
+    _Documents: TypeAlias = Iterable[Document | ForeignDocument | str | Mapping[str, Any]]
 
     class _Values(TypedDict, total=False):
         """Types of the arguments of a context, except the input, for type checkers."""
@@ -101,6 +103,13 @@ def _read_user_input(value: Any, place: str, problems: Problems) -> Any:
         return value
     data = value if isinstance(value, Mapping) else {"input": value}
     return make_item(UserInput, data, place, problems, ["additional_info"])
+
+
+def _foreign_document(item: object) -> Document | None:
+    # Imported at the first item of another class.
+    from agentkit_prompts.context.foreign_documents import foreign_document
+
+    return foreign_document(item)
 
 
 def _read_session_key(value: Any, place: str, problems: Problems) -> Any:
@@ -148,9 +157,10 @@ class PromptContext(_WithNonce):
     """Input of every prompt; frozen. Templates receive the objects in its fields, not copies of them.
 
     Documents, facts, messages, examples and tools can be passed as mappings of their fields. Documents and facts can
-    also be passed as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes a context as
-    JSON and reads it back. The argument `allow_media=True`, which is not a field, accepts messages in the format of a
-    provider with media in local files or at private addresses.
+    also be passed as text, messages and documents as objects of LangChain, LlamaIndex or pydantic-ai. `elements` is
+    another name of `documents`. `TypeAdapter(PromptContext)` writes a context as JSON and reads it back. The argument
+    `allow_media=True`, which is not a field, accepts messages in the format of a provider with media in local files or
+    at private addresses.
 
     Raises:
         ContextError: A value has the wrong type, or a field is unknown; names all problems with their places.
@@ -167,7 +177,9 @@ class PromptContext(_WithNonce):
     """Messages before this turn."""
     recalled: tuple[RecalledMessage, ...] = field(default=(), metadata=_read_by(ItemsReader(RecalledMessage)))
     """Messages of earlier conversations, recalled for this turn, best first."""
-    documents: tuple[Document, ...] = field(default=(), metadata=_read_by(ItemsReader(Document, from_text=True)))
+    documents: tuple[Document, ...] = field(
+        default=(), metadata=_read_by(ItemsReader(Document, from_text=True, from_other=_foreign_document))
+    )
     """Documents recalled for this turn, best first."""
     knowledge: tuple[Fact, ...] = field(default=(), metadata=_read_by(ItemsReader(Fact, from_text=True)))
     """Facts recalled for this turn."""

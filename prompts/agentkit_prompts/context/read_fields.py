@@ -107,6 +107,8 @@ class ItemsReader:
     kind: type
     from_text: bool = False
     """True if an item can be passed as text, the value of its first field."""
+    from_other: Callable[[object], Any] | None = None
+    """Converter of an item of another library, which returns None for any other value; None if no item is converted."""
 
     def __call__(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
         # Fast path: most turns pass the documents of the previous turn.
@@ -122,6 +124,14 @@ class ItemsReader:
             return self.kind(item)
         if isinstance(item, Mapping):
             return make_item(self.kind, item, place, problems)
+        if self.from_other is not None:
+            try:
+                converted = self.from_other(item)
+            except ContextError as error:
+                problems += [Problem(_inner(place, problem.place), problem.text) for problem in error.problems]
+                return None
+            if converted is not None:
+                return converted
         kinds = f"{self.kind.__name__} or mapping"
         if self.from_text:
             kinds = f"{self.kind.__name__}, mapping or str"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
-from types import ModuleType
-from typing import Any, TypeAlias, Unpack, overload
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast, overload
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.hints import hinted
@@ -15,10 +15,14 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 
+if TYPE_CHECKING:
+    from agentkit_tools.toolsets.foreign_tools import ForeignTool
+
 __all__ = ["DynamicToolset", "ToolLike", "Toolset", "by_name"]
 
-ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset"
-"""A tool, a function, a toolset, or a tool of a provider as data, such as `{"type": "web_search"}`."""
+ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset | ForeignTool"
+"""A tool, a function, a toolset, a tool of LangChain, LlamaIndex or pydantic-ai, or a tool of a provider as data, such
+as `{"type": "web_search"}`."""
 
 
 def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
@@ -46,7 +50,7 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     return tools_by_name
 
 
-def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterable[Tool]:
+def _tools_of(item: ToolLike) -> Iterable[Tool]:
     if isinstance(item, Toolset):
         return item
     if isinstance(item, Mapping):
@@ -54,7 +58,14 @@ def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterabl
     if hasattr(item, "at"):
         kind = type(item).__name__
         raise ToolDefinitionError(f"{kind} creates its tools for each run: pass it to the agent directly")
-    return (Tool(item),)
+    if not isinstance(item, FunctionType | MethodType):
+        # Imported at the first object that is neither a tool nor a function.
+        from agentkit_tools.toolsets.foreign_tools import foreign_tool
+
+        tool = foreign_tool(item)
+        if tool is not None:
+            return (tool,)
+    return (Tool(cast("Callable[..., Any]", item)),)
 
 
 @hinted

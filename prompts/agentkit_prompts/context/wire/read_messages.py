@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
+from agentkit_prompts.context.opaque import no_opaque
 from agentkit_prompts.context.parts import Part, Text, is_plain
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.allowed_media import MediaFolder
+from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.context.wire.placed_messages import items_of, placed_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
-from agentkit_prompts.errors import MessageError, Problem, brief, check_types, error_of_problems
+from agentkit_prompts.errors import MessageError, Problem, Problems, brief, check_types, error_of_problems
 from agentkit_prompts.names import nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]
@@ -34,8 +37,6 @@ _STEP_ENDINGS = (
     *("_approval_request", "_approval_response"),
 )
 """Suffixes of the types of blocks and items for steps of the provider, such as `web_search_call`."""
-_LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "AIMessageChunk", "HumanMessageChunk", "remove"))
-_LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) converts them to a supported form"
 
 
 def read_messages(
@@ -56,7 +57,8 @@ def read_messages(
     unchanged. Unknown keys become opaque data of the provider, see `Message`.
 
     Args:
-        value: Messages, mappings, or objects with a `model_dump`, such as the classes of SDKs.
+        value: Messages, mappings, objects with a `model_dump`, such as the classes of SDKs, or messages of LangChain,
+            LlamaIndex or pydantic-ai. Their data without a counterpart are stored in `opaque` and never sent.
         where: Name of the messages in errors.
         form: The wire form: `openai`, `responses` or `anthropic`; None to recognise the form by keys and block types.
         owner: Endpoint and model that sent the messages; by default each endpoint of the form.
@@ -69,15 +71,17 @@ def read_messages(
         MessageError: Names all problems with their places.
     """
     check_types(MessageError, "read_messages", where=(where, str, "text"))
-    items = _items_of(value, where)
+    items = items_of(value, where)
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
+    problems: Problems = []
+    placed = [*placed_messages(items, where, problems)]
     if owner is None:
-        owner = Owner(form or form_of(items))
+        owner = Owner(form or form_of([item for _, item in placed]))
     form = owner.form
-    reader = _MessageReader(owner, allow_media, folder)
-    for index, item in enumerate(items):
-        reader.read(item, f"{where}[{index}]")
+    reader = _MessageReader(owner, allow_media, folder, problems)
+    for place, item in placed:
+        reader.read(item, place)
     if is_linked:
         reader.link(before)
     messages = reader.messages()
@@ -88,23 +92,6 @@ def read_messages(
         # `anthropic_payload` adds this message, because the API requires a user message at the start.
         del messages[0]
     return tuple(messages)
-
-
-def _items_of(value: object, where: str) -> list[object]:
-    if isinstance(value, str | bytes | Message | Mapping) or not isinstance(value, Iterable):
-        problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
-        raise MessageError(str(problem), problems=[problem])
-    return [_as_mapping(item) for item in value]
-
-
-def _as_mapping(item: object) -> object:
-    """Return an object of an SDK as a mapping, any other value unchanged."""
-    if isinstance(item, Message | type | Mapping):
-        return item
-    dump = getattr(item, "model_dump", None)
-    if callable(dump):
-        return dump()
-    return item
 
 
 def _index(problem: Problem, where: str) -> int:
@@ -137,6 +124,8 @@ class _Draft:
     name: str | None = None
     unknown: dict[str, Any] = field(default_factory=dict)
     """Unknown keys, stored for the provider."""
+    opaque: Mapping[str, Any] = field(default_factory=no_opaque)
+    """Data of another library, stored and not sent."""
     is_split: bool = False
     """True for the blocks before or after a tool result, which form a message only if they are not empty."""
 
@@ -163,9 +152,9 @@ class _Draft:
         Raises:
             MessageError: The message is invalid.
         """
-        opaque = {}
+        opaque = dict(self.opaque)
         if self.unknown:
-            opaque = {owner.key(self.unknown): self.unknown}
+            opaque[owner.key(self.unknown)] = self.unknown
         calls, thinking = tuple(self.calls), tuple(self.thinking)
         role = cast("Role", self.role)
         return Message(role, self._content(owner.form), calls, self.tool_call_id, self.name, thinking, opaque=opaque)
@@ -186,8 +175,8 @@ class _MessageReader(PartReader):
     linked.
     """
 
-    def __init__(self, owner: Owner, allow_media: bool, folder: MediaFolder | None) -> None:
-        super().__init__([], owner, allow_media=allow_media, folder=folder)
+    def __init__(self, owner: Owner, allow_media: bool, folder: MediaFolder | None, problems: Problems) -> None:
+        super().__init__(problems, owner, allow_media=allow_media, folder=folder)
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
         """The draft of a reply to which the next item of the Responses form belongs if it is a call or thinking; else
@@ -248,6 +237,8 @@ class _MessageReader(PartReader):
         draft = self._draft(role, where)
         draft.name, draft.tool_call_id = name, tool_call_id
         draft.unknown = self._unknown(item, where)
+        if isinstance(item, ForeignMessage):
+            draft.opaque = item.opaque
         if role == "developer":
             draft.role, draft.unknown["role"] = "system", role
         if role == "assistant":
@@ -304,6 +295,9 @@ class _MessageReader(PartReader):
 
     def _read_block(self, block: object, draft: _Draft, where: str) -> _Draft:
         """Read a content block; return the draft for the next block: after a tool result, a new draft."""
+        if isinstance(block, Thinking):
+            draft.thinking.append(replace(block, at=draft.size))
+            return draft
         if isinstance(block, Mapping):
             if block.get("type") == "tool_result":
                 draft.is_split = True
@@ -434,6 +428,4 @@ def _summary(block: Mapping[str, Any]) -> str:
 
 
 def _advice_for_type(kind: str) -> str:
-    if kind in _LANGCHAIN_TYPES:
-        return _LANGCHAIN
     return nearest(kind, ("message", "function_call", "function_call_output", *_STEPS))
