@@ -32,6 +32,7 @@ __all__ = [
     "OutputStopped",
     "Paused",
     "RunBusy",
+    "RunEnded",
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
@@ -297,6 +298,24 @@ class RunBusy(AgentError):
             "then resume its latest journal"
         )
         self.run_id = run_id
+
+
+class RunEnded(AgentError):
+    """The run has finished, failed or was cancelled, so that it receives no message. Nothing was sent.
+
+    Attributes:
+        run_id: Id of the run.
+        state: `finished`, `failed` or `cancelled`.
+    """
+
+    def __init__(self, run_id: str, state: str) -> None:
+        outcome = {"cancelled": "was cancelled", "failed": "has failed"}.get(state, "has finished")
+        advice = "pass the message as the input of the next run of the session"
+        if state != "finished":
+            advice = f"resume the run and send the message again, or {advice}"
+        super().__init__(f"run {run_id!r:.80} {outcome}: it receives no message, and nothing was sent; {advice}")
+        self.run_id = run_id
+        self.state = state
 
 
 class RunIdReused(AgentError):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from agentkit.run.engine.events import Event
     from agentkit.run.engine.run_options import AgentOptions, MapOptions, StartOptions
     from agentkit.run.engine.run_result import RunResult
+    from agentkit.run.engine.run_stream import RunStream
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
@@ -395,18 +396,16 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
         as_tool = AgentAsTool(lambda: overridden(self).definition, name, argument, history)
         return as_tool.tool(description, policy)
 
-    def stream(
-        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
-    ) -> AsyncGenerator[Event[Output], None]:
+    def stream(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunStream[Event[Output]]:
         """Answer one user input and yield events; the last event is `RunFinished`. Raises the errors of `run`.
 
         The run waits for the reader when the queue of events is full. Closing the generator early cancels the run;
         `contextlib.aclosing` also waits for its end.
         """
-        from agentkit.run.engine.async_stream import AsyncStream
-        from agentkit.run.engine.event_sink import passing_on, streaming
+        from agentkit.run.engine.event_sink import passing_on
+        from agentkit.run.engine.run_stream import run_stream
 
-        return AsyncStream(streaming(passing_on(self.run, user_input, options)), "agent.stream_sync(text)")
+        return run_stream(lambda inbox: passing_on(self.run, user_input, {**options, "inbox": inbox}), options)
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

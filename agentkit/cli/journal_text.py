@@ -47,6 +47,9 @@ def put_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "",
             reason = getattr(answer.verdict, "reason", "")
             text = f"guard {answer.guard} ({answer.stage}): {answer.verdict.action}"
             put_indented(f"{indent}{text}{reason and f': {reason}'}", indent)
+        elif effect == "Receive":
+            for sent in answer:
+                put_indented(f"{indent}{sent.by or 'user'}: {sent.message.text}", indent)
         elif effect == "AskApproval":
             for call, decision in answer.items():
                 put_indented(f"{indent}{_decision_text(call, decision, deciders.get(outer_id(call)))}", indent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Generic
 
@@ -13,14 +13,24 @@ from agentkit.durable.durable_errors import RunCancelled, RunFailed
 from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import ApprovalError, Paused
-from agentkit.run.engine.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
+from agentkit.run.engine.events import (
+    ApprovalGiven,
+    ConversationCompacted,
+    Event,
+    MessageReceived,
+    ModelReplied,
+    Recalled,
+    ToolFinished,
+)
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
+from agentkit.run.parts.run_inbox import Moment, SentMessage, checked_message
 from agentkit.runs.run_decisions import CallDecisions
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.hints import Hinted
 
 __all__ = ["RunHandle", "entry_events"]
@@ -177,6 +187,40 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         error.messages, error.usage, error.journal = journal.messages, journal.usage, journal
         raise error
 
+    async def send(
+        self,
+        message: str | Part | Iterable[str | Part],
+        *,
+        when: Moment = "next_step",
+        by: str = "",
+        key: str | None = None,
+    ) -> None:
+        """Send a message to the run, which receives each message once, in the order in which they were sent.
+
+        A run that waits for decisions receives it after the decisions. If the run ends without it, such as with an
+        error, it is in `unread`, and a resumed run receives it.
+
+        Args:
+            message: Text, or parts, of a user.
+            when: `next_step`: the run receives the message before its next model call; `idle`: the run receives it when
+                it would end with its answer.
+            by: Name of the sender, stored with the message.
+            key: Idempotency key: a message with a key that this run knows is not sent again.
+
+        Raises:
+            RunEnded: The run has ended, so that it would never receive the message.
+            RunNotFound: The run is unknown.
+            ContextError: The message is not text or parts.
+            AgentDefinitionError: `when` or `by` is invalid.
+            DurableError: The key was used for another message, or too many messages are unread.
+        """
+        sent = checked_message(message, when, by)
+        await self._store.ask(lambda: self._store.rows.messages.send(self.run_id, sent, key))
+
+    async def unread(self) -> list[SentMessage]:
+        """Return the messages that the run has not received, in the order in which they were sent."""
+        return await self._store.ask(lambda: self._store.rows.messages.unread(self.run_id))
+
     async def approve(
         self, call: str | None = None, arguments: Mapping[str, Any] | None = None, *, by: str = ""
     ) -> None:
@@ -266,6 +310,8 @@ def _events(step: JournalStep, query: str) -> list[Event[Any]]:
         return [
             ApprovalGiven(step.step, step.calls[id], decision) for id, decision in answer.items() if id in step.calls
         ]
+    if step.kind == "receive":
+        return [MessageReceived(step.step, sent) for sent in answer]
     if step.kind == "recall":
         return [Recalled(query, *answer)]
     if step.kind == "compact" and answer.messages:

@@ -25,6 +25,7 @@ from agentkit.runs.run_database import DATABASE_ERRORS
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.stored_inbox import StoredInbox
 from agentkit_tools.errors import RunInterrupt
 
 if TYPE_CHECKING:
@@ -155,9 +156,7 @@ class RunAttempt:
 
     async def _execute(self) -> None:
         try:
-            outcome = await contained(self._outcome())
-            if outcome is not None:
-                await self._end(outcome)
+            await contained(self._perform())
         except AttemptEnded:
             self._writer.has_ended = True
             raise
@@ -205,8 +204,8 @@ class RunAttempt:
             )
             raise TakenOver from error
 
-    async def _outcome(self) -> RunRecord | None:
-        """Return the record of the finished run; None if the run waits, after this was stored."""
+    async def _perform(self) -> None:
+        """Continue the run until it finishes or waits, and store its record."""
         record = await self._call_store(lambda: self._store.rows.get(self.run_id))
         request = RunRequest.loads(await self._call_store(lambda: self._store.queue.request(self.run_id)))
         added = self._agents.of(request)
@@ -230,7 +229,7 @@ class RunAttempt:
                 record = replace(record, error=None, usage=journal.usage, tool_errors=len(journal.tool_errors))
                 waiting = replace(record, state="waiting", waiting=calls)
                 if await self._end(waiting, added.approval_timeout):
-                    return None
+                    return
                 # All calls were decided before the pause was stored: this attempt continues with the decisions.
                 continue
             output = result.output
@@ -241,7 +240,7 @@ class RunAttempt:
                 output = _storable(output)
             except (ValueError, TypeError, RecursionError) as error:
                 raise JournalError(f"the answer cannot be stored as JSON: {error}", name="output") from error
-            return replace(
+            finished = replace(
                 record,
                 state="finished",
                 error=None,
@@ -254,6 +253,10 @@ class RunAttempt:
                 unknown_labels=list(result.unknown_labels),
                 tool_errors=len(result.tool_errors),
             )
+            if await self._end(finished):
+                return
+            # A message arrived before the end was stored: the attempt continues with it.
+            journal = result.journal
 
     async def _result(
         self, added: AddedAgent, journal: Journal, session: SessionProtocol | None, permissions: Sequence[str]
@@ -271,6 +274,7 @@ class RunAttempt:
                     deps=added.deps,
                     permissions=permissions,
                     approve=decisions or None,
+                    inbox=StoredInbox(self._store.rows, self.attempt, self._call_store),
                 )
             except (RunBusy, SessionBusy):
                 if self._loop.time() > until:

@@ -15,6 +15,7 @@ from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
 from agentkit.run.parts.run_guards import GuardCheck
 from agentkit.run.parts.verdicts import Replace
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["journal_view", "reply_view", "usage_view", "waiting_calls"]
@@ -156,6 +157,10 @@ def _approval(step: JournalStep) -> Json:
     return {"step": step.step, "decisions": decisions}
 
 
+def _sent(sent: SentMessage) -> Json:
+    return {"text": clipped(sent.message.text), "by": sent.by, "when": sent.when, "sent_at": sent.sent_at}
+
+
 def _compact(step: JournalStep) -> Json:
     result = step.answer
     summary = None
@@ -197,5 +202,6 @@ _DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
     "tool": _tool,
     "check": lambda step: {"problem": step.answer.problem},
     "guard": _guard,
+    "receive": lambda step: {"messages": [_sent(sent) for sent in step.answer]},
 }
 """Fields of the event of each kind of step; appended messages are shown by other events."""

@@ -11,7 +11,6 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -30,10 +29,10 @@ __all__ = [
     "hooks_table",
     "keys_table",
     "lines_table",
+    "messages_table",
     "notices_table",
     "runs_table",
     "shown_url",
-    "sqlite_engine",
     "texts_table",
     "usage_table",
     "workers_table",
@@ -47,12 +46,6 @@ _PAUSE = 0.2
 """Seconds between two tries of an operation."""
 _CREATION_LOCK = 7_239_116_025_340_177
 """Key of the PostgreSQL advisory lock under which a process creates the tables; an arbitrary number."""
-_SQLITE_WAIT = 30_000
-"""Milliseconds that a writer waits for the other writers of a file."""
-_CACHED_STATEMENTS = 16
-"""Compiled statements of a SQLite connection. A statement takes up to 60 KiB, and a statement with a list of ids is
-compiled for each length of the list: 128 statements, the default of Python, on 25 connections take 90 MiB after some
-thousand runs."""
 
 _MAX_REASON = 300
 """Maximum characters of the error of a database in an error message."""
@@ -65,12 +58,6 @@ _DAMAGED_SERVER = frozenset({"42P01", "42P07", "42703", "3F000", "XX001", "XX002
 """Codes of PostgreSQL for a missing or unexpected table, a missing column or schema, and damaged tables and indexes."""
 _WRONG_TABLES = ("no such table", "no such column", "has no column named", "already exists")
 """Parts of messages of SQLite for a missing or unexpected table or column, which have no separate code."""
-
-_FIRST_WITH_SUBSEC = (3, 42)
-"""The first version of SQLite that has `unixepoch('subsec')`."""
-
-_lenient_text = partial(str, encoding="utf-8", errors="replace")
-"""Decoder of text, so that bytes that are no UTF-8 do not abort a statement."""
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
 _metadata = sa.MetaData()
 _LISTED = ("user", "agent", "tokens", "cost", "seconds")
@@ -108,6 +95,8 @@ runs_table = sa.Table(
     sa.Column("cost", sa.Float, nullable=False, server_default="0"),  # US dollars; 0 if a price is unknown
     sa.Column("seconds", sa.Float, nullable=False, server_default="0"),  # until the end
     sa.Column("words", sa.Text, nullable=False, server_default=""),  # see `searched_words`
+    sa.Column("unread", sa.Integer, nullable=False, server_default="0"),  # number of messages to the run
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),  # of a cancellation
     sa.Column("fence", sa.Text),  # key of the attempt that may write; null without an attempt
     sa.Column("input", sa.Text),  # JSON, as are usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
@@ -147,6 +136,20 @@ decisions_table = sa.Table(
     sa.Column("decision", sa.Text),
     sa.Column("decided_by", sa.Text, nullable=False),
     sa.Column("decided_at", sa.Float),
+)
+messages_table = sa.Table(
+    "agentkit_messages",
+    _metadata,
+    sa.Column("number", _Key, primary_key=True),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("key", sa.Text),  # idempotency key of the sender
+    sa.Column("message", sa.Text, nullable=False),  # JSON
+    sa.Column("moment", sa.Text, nullable=False),  # when the run receives it
+    sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("sent_at", sa.Float, nullable=False),
+    sa.Column("received_at", sa.Float),  # when the journal contained it; null: unread
+    sa.Index("ix_agentkit_messages_run", "run", "key", unique=True),
+    sqlite_autoincrement=True,
 )
 events_table = sa.Table(
     "agentkit_events",
@@ -360,35 +363,6 @@ class RunDatabase:
 
 def _rows_of(connection: sa.Connection, statement: str) -> list[Any]:
     return [*connection.exec_driver_sql(statement)]
-
-
-def sqlite_engine(path: str | None) -> sa.Engine:
-    """Return the engine of a SQLite file, or without a path the engine of a database in memory."""
-    if path is None:
-        engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        options = {"cached_statements": _CACHED_STATEMENTS, "check_same_thread": False}
-        engine = sa.create_engine(sa.URL.create("sqlite", database=path), connect_args=options)
-    event.listen(engine, "connect", _prepare)
-    return engine
-
-
-def _prepare(connection: Any, _: object) -> None:
-    """Set up a new connection to a SQLite database."""
-    connection.text_factory = _lenient_text
-    # DBOS writes times with `unixepoch('subsec')` on Python 3.12 and later.
-    if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:
-        connection.create_function("unixepoch", 1, lambda _: round(time.time(), 3))
-    connection.execute("PRAGMA foreign_keys=ON")
-    # The schema of a file from another person can call functions. On old SQLite, tables of DBOS call our `unixepoch`.
-    if sqlite3.sqlite_version_info >= _FIRST_WITH_SUBSEC:
-        connection.execute("PRAGMA trusted_schema=OFF")
-    # Lock at the start of a transaction: a reader that becomes a writer fails if another writer was first.
-    connection.isolation_level = "IMMEDIATE"
-    connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    # A stored tool result must survive a power failure, or the call is executed again.
-    connection.execute("PRAGMA synchronous=FULL")
 
 
 def database_error(error: BaseException, name: str, path: str, again: str = "then try again") -> DatabaseUnavailable:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.runs.run_database import keys_table, lines_table, runs_table
+from agentkit.runs.run_database import (
+    decisions_table,
+    events_table,
+    keys_table,
+    lines_table,
+    messages_table,
+    notices_table,
+    runs_table,
+)
 from agentkit.runs.run_record import ENDED
 
-__all__ = ["Retention", "surplus_runs", "young_keys"]
+__all__ = ["Retention", "delete_rows", "surplus_runs", "young_keys"]
 
+_DELETED_TOGETHER = 200
+"""Number of runs that one statement deletes: SQLite limits the parameters of a statement."""
 _runs, _lines, _keys = runs_table, lines_table, keys_table
 
 
@@ -83,3 +93,11 @@ def young_keys(connection: sa.Connection, now: Any, tenant: str, seconds: float)
     """Return the number of idempotency keys of a tenant that are younger than `seconds`."""
     is_young = sa.and_(_keys.c.tenant == tenant, _keys.c.created_at > now - seconds)
     return connection.scalar(sa.select(sa.func.count()).select_from(_keys).where(is_young)) or 0
+
+
+def delete_rows(connection: sa.Connection, run_ids: Sequence[str]) -> None:
+    """Delete runs with all their rows."""
+    tables = (events_table, lines_table, decisions_table, keys_table, notices_table, messages_table)
+    for column in (*[table.c.run for table in tables], _runs.c.top, _runs.c.run_id):
+        for at in range(0, len(run_ids), _DELETED_TOGETHER):
+            connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

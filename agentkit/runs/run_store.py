@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -17,30 +17,19 @@ from agentkit.run.journal.journal import inner_line
 from agentkit.runs.event_log import EventLog
 from agentkit.runs.inner_runs import InnerRuns
 from agentkit.runs.leg import QueueLeg
-from agentkit.runs.run_database import (
-    RunDatabase,
-    decisions_table,
-    events_table,
-    keys_table,
-    lines_table,
-    notices_table,
-    runs_table,
-    shown_url,
-    sqlite_engine,
-)
+from agentkit.runs.run_database import RunDatabase, decisions_table, keys_table, lines_table, runs_table, shown_url
 from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
+from agentkit.runs.run_messages import RunMessages, mark_received
 from agentkit.runs.run_notices import RunNotices, store_notices
 from agentkit.runs.run_queue import queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
-from agentkit.runs.run_retention import Retention, surplus_runs, young_keys
-from agentkit.runs.run_rows import (
-    CORRUPT,
-    ended_row,
-    run_row,
-)
+from agentkit.runs.run_retention import Retention, delete_rows, surplus_runs, young_keys
+from agentkit.runs.run_rows import CORRUPT, ended_row, run_row
+from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.runs.store_file import locked_file
+from agentkit.runs.stored_values import stored_text
 from agentkit.runs.usage_counts import UsageCounts
 from agentkit_prompts.errors import check_types
 
@@ -52,11 +41,9 @@ _PRUNE_EVERY = 200
 """Number of new runs of a tenant after which its surplus runs are deleted."""
 _GROWTH = 8
 """The size of a tenant is checked after its journals have grown by this part of their maximum."""
-_DELETED_TOGETHER = 200
-"""Number of runs that one statement deletes: SQLite limits the parameters of a statement."""
 _MAX_QUEUED_SECONDS = 30.0
 """Maximum seconds that a run of a server with a worker is queued, before the server or a worker starts it."""
-_runs, _lines, _decisions, _events = runs_table, lines_table, decisions_table, events_table
+_runs, _lines, _decisions = runs_table, lines_table, decisions_table
 _IS_RUNNING = _runs.c.state == "running"
 
 
@@ -73,6 +60,8 @@ class Attempt:
     """The agents inside of the run."""
     tenant: str
     """Tenant of the run."""
+    unread: int = 0
+    """Number of messages to the run that it has not received, when its last line was stored."""
 
 
 @dataclass(slots=True)
@@ -100,6 +89,7 @@ class RunStore(RunReader):
         usage: Usage of tenants by day.
         events: The events of runs of one process.
         notices: The notices about runs for webhooks.
+        messages: The messages that are sent to runs.
         retention: Limits of the stored runs of each tenant; a server sets them by its options.
     """
 
@@ -138,6 +128,7 @@ class RunStore(RunReader):
         self.usage = UsageCounts(self.database)
         self.events = EventLog(self.database)
         self.notices = RunNotices(self.database)
+        self.messages = RunMessages(self.database)
 
     def close(self) -> None:
         """Close the connections and the file; an engine of the caller stays open. Closing twice is allowed."""
@@ -182,7 +173,7 @@ class RunStore(RunReader):
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs with their lines, events and decisions; unknown ids are ignored."""
-        self._work(lambda connection: _delete(connection, run_ids))
+        self._work(lambda connection: delete_rows(connection, run_ids))
 
     # Attempts
 
@@ -202,14 +193,15 @@ class RunStore(RunReader):
         if leg is not None:
             started = started.where(row.leg == leg)
         values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
-        tenant = connection.scalar(started.values(**values, attempts=row.attempts + 1).returning(row.tenant))
-        if tenant is None:
+        started = started.values(**values, attempts=row.attempts + 1)
+        run = connection.execute(started.returning(row.tenant, row.unread)).first()
+        if run is None:
             return None
         last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
         lines = 0
         if last is not None:
             lines = last + 1
-        return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), tenant)
+        return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), run.tenant, run.unread)
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Store lines of a journal, all or none.
@@ -221,18 +213,19 @@ class RunStore(RunReader):
         """
         rows = [(attempt.lines + at, inner_line(line, calls)) for at, (line, calls) in enumerate(lines)]
 
-        def add(connection: sa.Connection) -> InnerRuns:
-            self._lock(connection, attempt)
+        def add(connection: sa.Connection) -> tuple[InnerRuns, int]:
+            unread = self._lock(connection, attempt)
             # After a lost connection the transaction is retried, and can have stored the lines already.
             query = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
             stored = set(connection.scalars(query))
             new_rows = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
             if not new_rows:
-                return InnerRuns.read(connection, attempt.run_id)
+                return InnerRuns.read(connection, attempt.run_id), unread
             connection.execute(sa.insert(_lines), new_rows)
-            return attempt.inside.store(connection, lines)
+            unread -= mark_received(connection, self._now, attempt.run_id, lines)
+            return attempt.inside.store(connection, lines), unread
 
-        attempt.inside = self._work(add)
+        attempt.inside, attempt.unread = self._work(add)
         attempt.lines += len(rows)
         self._grow(attempt.tenant, sum(len(line) for _, line in rows))
 
@@ -240,7 +233,8 @@ class RunStore(RunReader):
         """Store the end of an attempt: the run has ended, waits for decisions, or is queued again.
 
         Returns:
-            False if all calls have been decided in the meantime: nothing is stored, and the attempt continues.
+            False if all calls have been decided in the meantime, or the finished run has unread messages: nothing is
+            stored, and the attempt continues.
 
         Args:
             attempt: The attempt.
@@ -257,25 +251,29 @@ class RunStore(RunReader):
             row = {**ended_row(record), "updated_at": self._now}
             if record.has_ended:
                 row["seconds"] = self._now - _runs.c.created_at
-            if not connection.execute(ended.values(**row, fence=None)).rowcount:
+            unread = connection.scalar(ended.values(**row, fence=None).returning(_runs.c.unread))
+            if unread is None:
                 self._refuse(connection, attempt)
-            waits = store_waiting_calls(connection, self._now, record, timeout)
-            if not waits:
+            # A run that reached a limit cannot receive messages: they stay unread.
+            receives = unread and record.state == "finished" and record.finish_reason != "limit"
+            has_ended = not receives and store_waiting_calls(connection, self._now, record, timeout)
+            if not has_ended:
                 connection.rollback()
             elif record.state != "queued":
                 store_notices(connection, self._now, attempt.run_id, record.state)
-            return waits
+            return has_ended
 
         return self._work(end)
 
-    def cancel(self, run_id: str) -> bool:
-        """Cancel a run; False if it has ended or is unknown."""
+    def cancel(self, run_id: str, reason: str = "") -> bool:
+        """Cancel a run; False if it has ended or is unknown. `reason`: text that the model reads."""
         if not can_be_stored(run_id):
             return False
         is_open = sa.and_(_runs.c.state.not_in(sorted(ENDED)), _runs.c.top.is_(None))
         cancelled = sa.update(_runs).where(_runs.c.run_id == run_id, is_open)
         values = {
             "state": "cancelled",
+            "reason": stored_text(reason),
             "fence": None,
             "updated_at": self._now,
             "seconds": self._now - _runs.c.created_at,
@@ -329,17 +327,19 @@ class RunStore(RunReader):
     def _readable_records(self, query: sa.Select[Any]) -> list[RunRecord]:
         return [record for record in self._records(query) if record.error != CORRUPT]
 
-    def _lock(self, connection: sa.Connection, attempt: Attempt) -> None:
-        """Lock a run for this transaction.
+    def _lock(self, connection: sa.Connection, attempt: Attempt) -> int:
+        """Lock a run for this transaction, and return the number of its unread messages.
 
         Raises:
             AttemptEnded: The attempt may not store anything.
         """
         locked_run = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
-        if not connection.execute(locked_run.values(fence=attempt.fence)).rowcount:
+        unread: int | None = connection.scalar(locked_run.values(fence=attempt.fence).returning(_runs.c.unread))
+        if unread is None:
             self._refuse(connection, attempt)
+        return unread
 
-    def _refuse(self, connection: sa.Connection, attempt: Attempt) -> None:
+    def _refuse(self, connection: sa.Connection, attempt: Attempt) -> NoReturn:
         state = connection.scalar(sa.select(_runs.c.state).where(_runs.c.run_id == attempt.run_id))
         raise AttemptEnded(attempt.run_id, is_cancelled=state == "cancelled")
 
@@ -419,7 +419,7 @@ class RunStore(RunReader):
                 self._work(partial(self._prune, tenant=name, limits=limits, with_size=with_size))
 
     def _prune(self, connection: sa.Connection, tenant: str, limits: Retention, *, with_size: bool) -> None:
-        _delete(connection, surplus_runs(connection, self._now, tenant, limits, with_size=with_size))
+        delete_rows(connection, surplus_runs(connection, self._now, tenant, limits, with_size=with_size))
 
     def young_keys(self, tenant: str) -> int:
         """Return the number of idempotency keys of a tenant whose runs are kept for their keys."""
@@ -439,10 +439,3 @@ class RunStore(RunReader):
         growth = self._growth.setdefault(tenant, _Growth())
         growth.characters += characters
         return growth
-
-
-def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
-    tables = (_events, _lines, _decisions, keys_table, notices_table)
-    for column in (*[table.c.run for table in tables], _runs.c.top, _runs.c.run_id):
-        for at in range(0, len(run_ids), _DELETED_TOGETHER):
-            connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

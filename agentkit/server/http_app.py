@@ -36,6 +36,7 @@ from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped
 from agentkit.server.endpoints.http_endpoint import Endpoint, check_query
 from agentkit.server.endpoints.inspected import CallerSource, as_http
+from agentkit.server.endpoints.messages_api import MessageEndpoints
 from agentkit.server.endpoints.open_api import openapi_document
 from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
 from agentkit.server.endpoints.runs_api import RunEndpoints
@@ -156,12 +157,14 @@ class Server(metaclass=Hinted):
         self.run_endpoints = RunEndpoints(
             self.runs, self.store, self.agents, self.sessions, self.limits, options, self._runner.wait_stored
         )
+        self._messages = MessageEndpoints(self.store, self._runner, self.run_endpoints.record, options)
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
         )
         self._endpoints = [
             *self._openai.endpoints(),
             *self.run_endpoints.endpoints(),
+            *self._messages.endpoints(),
             *SessionEndpoints(self.sessions, self.store, options).endpoints(),
             *self._operations.endpoints(),
         ]

@@ -41,6 +41,7 @@ DOORS = (
     "agentkit.agent_files",
     "agentkit.evals",
     "agentkit.improve",
+    "agentkit.inbox",
     "agentkit.inspector",
     "agentkit.memory.recall",
     "agentkit.prompts.chat_templates",

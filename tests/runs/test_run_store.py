@@ -19,12 +19,13 @@ from agentkit import Approved, Denied, Journal
 from agentkit.errors import ApprovalError, JournalError
 from agentkit.models.model import Usage
 from agentkit.prompts import PromptContext, UserInput
-from agentkit.runs import conversions, run_database, run_reader, run_store
+from agentkit.runs import conversions, run_reader, run_store
 from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_matching import matches, sort_value
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_retention import Retention
 from agentkit.runs.run_store import RunStore
+from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.server import RunStore as PublicRunStore
 from tests.raising import raises
 
@@ -390,7 +391,7 @@ def test_a_full_database_is_reported_as_unavailable(tmp_path: Path) -> None:
     first.add(run("waits", state="waiting", waiting=(WaitingCall("a", "send", "{}"),)))
     first.add(run("queued"))
     first.close()
-    engine = run_database.sqlite_engine(str(tmp_path / "runs.db"))
+    engine = sqlite_engine(str(tmp_path / "runs.db"))
     # SQLite refuses every page beyond the present size, as on a full disk.
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
     store, large = RunStore(engine), "x" * 100_000

@@ -20,8 +20,8 @@ from sqlalchemy import event
 from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.prompts import Document, Image, UserInput
-from agentkit.runs.run_database import sqlite_engine
 from agentkit.runs.run_record import RunRecord
+from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.server import RunStore, Server, ServerOptions
 from agentkit.testing import Delayed
 from tests.server.conftest import RunService

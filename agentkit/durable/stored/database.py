@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from agentkit.runs.run_database import RunDatabase, shown_url, sqlite_engine
+from agentkit.runs.run_database import RunDatabase, shown_url
 from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_store import RunStore
+from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit_prompts.system.private_files import private_database
 
 __all__ = ["OpenedDatabase", "checked_url", "file_error", "is_created", "opened_database"]

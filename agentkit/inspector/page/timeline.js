@@ -34,6 +34,19 @@ const DRAW = {
   tools: (event) => ["tool", "Tools of this run", h("p", { class: "quiet" }, event.names.map((name) => h("code", null, shown(name), " ")))],
   examples: (event) => ["recall", "Selected examples", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],
   recall: (event) => ["recall", "Recall", h("details", null, h("summary", null, `${number(event.hits.length)} hits`), hits(event))],
+  receive: (event) => [
+    "begin",
+    event.messages.length === 1 ? "Message" : `${number(event.messages.length)} messages`,
+    event.messages.map((one) =>
+      h(
+        "p",
+        { class: "sent" },
+        h("b", { dir: "auto" }, shown(one.by || "user")),
+        h("small", null, ` ${new Date(one.sent_at * 1000).toLocaleString()} `),
+        h("span", { dir: "auto" }, folded(one.text)),
+      ),
+    ),
+  ],
   check: (event) => [event.problem ? "cross" : "check", event.problem ? "Answer refused" : "Answer checked", event.problem ? h("p", { dir: "auto" }, folded(event.problem)) : null],
   guard: (event) => [
     event.action === "stop" ? "cross" : event.action === "ask" ? "approval" : "check",

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from agentkit.models.model import Delta, Reply
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
@@ -25,6 +26,7 @@ __all__ = [
     "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
+    "MessageReceived",
     "ModelFellBack",
     "ModelReplied",
     "Nested",
@@ -182,6 +184,15 @@ class ToolFinished:
 
 
 @dataclass(slots=True)
+class MessageReceived:
+    """The run received a message that was sent to it while it ran."""
+
+    step: int
+    """Number of model calls before the message."""
+    sent: SentMessage
+
+
+@dataclass(slots=True)
 class Nested:
     """An event of an agent that runs as a tool, up to its `RunFinished`."""
 
@@ -214,6 +225,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolProgress
     | ToolFinished
+    | MessageReceived
     | Nested
     | RunFinished[Answer]
 )

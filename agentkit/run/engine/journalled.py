@@ -22,6 +22,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
 from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
@@ -224,6 +225,19 @@ class Journalled:
         if not is_replay:
             self._journal.add("CheckOutput", checked)
         return checked
+
+    async def receive(self, step: int, *, is_idle: bool) -> tuple[SentMessage, ...]:
+        received: tuple[SentMessage, ...] = ()
+        if self._replays:
+            # A journal has no entry if no message arrived: most steps of most runs.
+            if self._entries[self._at].effect == "Receive":
+                received = self._next("Receive")
+            return received
+        await self._ready("Receive")
+        received = await self._steps.receive(step, is_idle=is_idle)
+        if received:
+            self._journal.add("Receive", received)
+        return received
 
     # The journal of earlier attempts
 

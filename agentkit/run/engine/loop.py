@@ -19,6 +19,7 @@ from agentkit.errors import (
 )
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.run.engine.call_ids import with_unique_ids
+from agentkit.run.engine.reply_calls import calls_with_approval, final_result
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Steps, ToolRound
@@ -31,7 +32,7 @@ from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
@@ -55,7 +56,10 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
     """
     chain, limits = run.definition.chain, run.definition.limits
     state = _LoopState(run, steps)
+    receives = run.receives
     await state.begin()
+    if receives and await state.receive():
+        await state.compose_next()
     while state.result is None:
         # Checked before the call: the last allowed step can be the answer.
         if limits.steps is not None and state.step >= limits.steps:
@@ -67,6 +71,8 @@ async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
             await state.call_tools(reply.message)
         else:
             await state.read_answer(reply)
+        if receives:
+            await state.receive()
         # An answer that exceeds a limit is returned, because its cost has been paid.
         if state.result is None:
             limits.check(state.usage)
@@ -90,6 +96,7 @@ class _LoopState(Generic[Output]):
         "composition",
         "ctx",
         "messages",
+        "received",
         "repairs",
         "result",
         "run",
@@ -114,6 +121,7 @@ class _LoopState(Generic[Output]):
         self.usage: Usage = NO_USAGE
         self.step = 0
         self.repairs = 0
+        self.received = 0  # number of messages that were sent to the run
         self.call_ids: set[str] = set()  # the ids of all calls
         self.unavailable: set[str] = set()  # the names of tools that failed too often
         self.result: RunResult[Output] | None = None
@@ -152,6 +160,7 @@ class _LoopState(Generic[Output]):
         run = self.run
         self.messages = stored
         self.repairs = sum(map(is_repair, stored))
+        self.received = sum([message.role == "user" for message in stored[1:]]) - self.repairs
         self.step = sum([message.role == "assistant" for message in stored])
         self.call_ids.update([call.id for message in stored for call in message.tool_calls])
         answer = None
@@ -278,7 +287,7 @@ class _LoopState(Generic[Output]):
         guards = self.run.definition.guards
         calls = message.tool_calls
         if guards is None or not guards.tool_call:
-            calls = _calls_with_approval(calls, self.tools)
+            calls = calls_with_approval(calls, self.tools)
         if calls:
             round_.decisions = await self.steps.ask_approval(calls, round_)
         results: dict[str, ToolResult] = {}
@@ -330,7 +339,7 @@ class _LoopState(Generic[Output]):
         """Store a round of tool calls; finish the run if a result is the answer."""
         new_messages = (message, *[results[call.id].message for call in message.tool_calls])
         key = f"{self.run.journal.run_id}:{self.step}"
-        final = _final_result(message, self.tools, results)
+        final = final_result(message, self.tools, results)
         if final is not None:
             await self._end_with_final(final, new_messages, key)
             return
@@ -369,6 +378,23 @@ class _LoopState(Generic[Output]):
             raise
         await self.steps.append((*new_messages, answer), key)
         self._finish(output, (*new_messages, answer))
+
+    # Messages to the run
+
+    async def receive(self) -> bool:
+        """Add the messages that were sent to the run; a message continues a run that has its answer."""
+        received = await self.steps.receive(self.step, is_idle=self.result is not None)
+        if not received:
+            return False
+        if self.result is not None:
+            self._add(*self.result.messages[len(self.messages) :])
+            self.result = None
+        for sent in received:
+            # A separate key for each message: an attempt without a journal finds the messages by their numbers.
+            self.received += 1
+            await self.steps.append((sent.message,), f"{self.run.journal.run_id}:received:{self.received}")
+            self._add(sent.message)
+        return True
 
     # The next prompt, and the end of the run
 
@@ -426,17 +452,3 @@ def with_recall(ctx: PromptContext, result: RecallResult) -> PromptContext:
     recalled = tuple([message for message in result.recalled if not is_repair(message)])
     knowledge = (*ctx.knowledge, *result.knowledge)
     return ctx.evolve(documents=result.documents, knowledge=knowledge, recalled=recalled)
-
-
-def _calls_with_approval(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
-    """Return the calls of tools whose policy can require approval."""
-    return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
-
-
-def _final_result(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
-    """Return the first successful result of a tool with `final=True`, which ends the run, or None."""
-    for call in message.tool_calls:
-        tool = tools.get(call.name)
-        if tool is not None and tool.policy.final and results[call.id].ok:
-            return results[call.id]
-    return None

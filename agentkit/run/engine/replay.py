@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from agentkit.errors import AgentError, JournalError
 from agentkit.models.model import Reply
+from agentkit.run.engine.conversation_start import run_start
 from agentkit.run.engine.guarded import guarded
 from agentkit.run.engine.journalled import Journalled
 from agentkit.run.engine.loop import run_loop
 from agentkit.run.engine.run_setup import RunSetup
-from agentkit.run.engine.run_steps import run_start
 from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition

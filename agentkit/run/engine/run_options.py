@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.limits import Limits
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
     from agentkit.run.parts.run_guards import Guard
+    from agentkit.run.parts.run_inbox import RunInbox
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.history import History
@@ -105,6 +106,8 @@ class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
     pauses at the first call that needs approval."""
     journal: JournalTarget | None
     """Destination of the journal: a file, or a function that receives each line."""
+    inbox: RunInbox | None
+    """Messages for the run while it runs, such as an `Inbox` of `agentkit.inbox`."""
 
     # Options of `run`.
     history: History | None
@@ -190,7 +193,7 @@ CHANGES = frozenset(
 """Options of `with_changes` and `override`."""
 COMPOSE = CHANGES | {"session", "scope", "tenant", "user", "locale"}
 """Options of `compose`."""
-RESUME = CHANGES | {"deps", "permissions", "session", "on_event", "on_event_error", "approve", "journal"}
+RESUME = CHANGES | {"deps", "permissions", "session", "on_event", "on_event_error", "approve", "journal", "inbox"}
 """Options of `resume`."""
 RUN = RESUME | {"history", "run_id", "scope", "tenant", "user", "locale", "tags"}
 """Options of `run` and `stream`."""

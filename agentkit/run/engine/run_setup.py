@@ -11,6 +11,7 @@ from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.deps_source import RunCaller
 from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.run_inbox import RunInbox
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -50,6 +51,13 @@ class RunSetup(Generic[Output]):
     """Permissions of the caller."""
     outer: RunState | None = None
     """State of the run whose tool the agent is; None for other runs."""
+    inbox: RunInbox | None = None
+    """Messages that are sent to the run while it runs; None if it receives none."""
+
+    @property
+    def receives(self) -> bool:
+        """True if the run can receive messages, or received messages in an earlier attempt."""
+        return self.inbox is not None or self.journal.has_received
 
     def caller(self) -> RunCaller:
         """Return the caller of the run, for the function that creates its deps."""

@@ -8,12 +8,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from agentkit.errors import ApprovalError, JournalError, NothingToContinue, Paused
+from agentkit.errors import ApprovalError, Paused
 from agentkit.ground.threads import begin_in_thread, ended, in_thread
 from agentkit.models.model import NO_USAGE, Model, OnDelta, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import CheckedOutput, checked_output
 from agentkit.run.engine import events
+from agentkit.run.engine.conversation_start import run_start
 from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.event_sink import DeltaSink
 from agentkit.run.engine.run_setup import RunSetup
@@ -22,11 +23,9 @@ from agentkit.run.engine.tool_calls import CallMustWait, ToolCalls, call_name, s
 from agentkit.run.parts.compaction import CompactionResult, compact_conversation
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.repairs import is_repair
 from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject, guard_check
-from agentkit.run.parts.session import SessionProtocol
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.failures_in_a_row import counts_after
@@ -36,7 +35,7 @@ from agentkit_tools.dispatch import call_to_approve, call_tools, received_call
 from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 
-__all__ = ["RunSteps", "run_start"]
+__all__ = ["RunSteps"]
 
 
 class RunSteps:
@@ -189,6 +188,18 @@ class RunSteps:
         # The id is equal in each attempt, so that validators can use it as an idempotency key.
         context = setup.tool_context(f"output_{step}")
         return await checked_output(output, self._chain.answer.validators, context)
+
+    async def receive(self, step: int, *, is_idle: bool) -> tuple[SentMessage, ...]:
+        inbox = self._setup.inbox
+        if inbox is None:
+            return ()
+        received = await inbox.waiting(is_idle=is_idle)
+        for sent in received:
+            await self._emit(events.MessageReceived, step, sent)
+        # Last: if the listener fails, the messages stay in the inbox.
+        if received:
+            inbox.remove(received)
+        return received
 
     # Tools
 
@@ -359,85 +370,3 @@ def _append(session: Any, messages: tuple[Message, ...], key: str) -> None:
         if not isinstance(error, HeadMoved) or error.rewound or messages[0].role == "user":
             raise  # a prompt from this conversation would be outdated
         session.append(*messages, key=key)
-
-
-# Start of a run
-
-
-def run_start(setup: RunSetup[Any], at: tuple[int, int] | None) -> RunStart:
-    """Return the messages before a run, and the messages that earlier attempts of the run stored.
-
-    Args:
-        setup: The run.
-        at: Number of messages before the run, and of messages of the run, from a journal; None without a journal.
-
-    Raises:
-        NothingToContinue: The run has no input, and the conversation has no user message.
-        JournalError: The conversation is shorter than at the start of the run.
-    """
-    session, run_id = setup.session, setup.journal.run_id
-    if at is not None:
-        return _replayed_start(setup, *at)
-    conversation = setup.ctx.conversation
-    if session is not None:
-        conversation = session.conversation
-    if setup.journal.continues_session:
-        return _split(conversation, _last_question(conversation), len(conversation))
-    first = None
-    if session is not None and not setup.is_new:
-        first = session.position(f"{run_id}:0")
-    if session is None or first is None:
-        return RunStart(conversation)
-    return RunStart(conversation[:first], _stored_messages(run_id, session, first))
-
-
-def _replayed_start(setup: RunSetup[Any], before: int, done: int) -> RunStart:
-    """Return the start of a run from its journal: `before` messages before the run, and `done` stored messages."""
-    session, run_id = setup.session, setup.journal.run_id
-    conversation = setup.ctx.conversation
-    if session is not None:
-        conversation = session.conversation
-    # The session was rewound, or is another session: its prompts would differ from the recorded prompts.
-    if len(conversation) < before + done:
-        raise JournalError(
-            f"run {run_id!r} started after {before + done} messages, but the conversation has {len(conversation)}: "
-            "pass the session of the run",
-            name="conversation",
-            value=run_id,
-        )
-    if done and session is not None and session.position(f"{run_id}:0") == before:
-        return RunStart(conversation[:before], _stored_messages(run_id, session, before)[:done])
-    return _split(conversation, before, before + done)
-
-
-def _split(conversation: Conversation, first: int, last: int) -> RunStart:
-    return RunStart(conversation[:first], tuple(conversation[first:last]))
-
-
-def _last_question(conversation: Conversation) -> int:
-    """Return the index of the last user message that is not a repair message."""
-    for at in range(len(conversation) - 1, -1, -1):
-        if conversation[at].role == "user" and not is_repair(conversation[at]):
-            return at
-    raise NothingToContinue(
-        "the conversation has no user message to answer: pass an input to the run",
-        name="user_input",
-        value="no question",
-    )
-
-
-def _stored_messages(run_id: str, session: SessionProtocol, first: int) -> tuple[Message, ...]:
-    """Return the stored messages of a run, without messages of other writers between its steps."""
-    conversation = session.conversation
-    stored, step = [conversation[first]], 1
-    position = session.position(f"{run_id}:1")
-    while position is not None:
-        step += 1
-        following = session.position(f"{run_id}:{step}")
-        for at in range(position, len(conversation)):
-            message = conversation[at]
-            if at == following or (message.role == "user" and not is_repair(message)):
-                break  # start of the next step, or a message of another writer
-            stored.append(message)
-        position = following
-    return tuple(stored)

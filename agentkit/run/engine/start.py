@@ -25,6 +25,7 @@ from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import checked_approver
 from agentkit.run.parts.deps_source import DepsSource
 from agentkit.run.parts.run_context import Input, run_context, with_history, with_key
+from agentkit.run.parts.run_inbox import checked_inbox
 from agentkit.run.parts.run_scope import OuterRun, inner_memory, resumed_scope, run_scope, within_scope
 from agentkit.run.parts.run_tags import checked_tags
 from agentkit.run.parts.session import SessionProtocol, checked_session
@@ -73,6 +74,7 @@ async def start_run(
         _render_cache(definition, session),
         is_new=run_id is None,
         target=options.get("journal"),
+        inbox=checked_inbox(options.get("inbox")),
     )
     return await _perform(setup, options)
 
@@ -107,6 +109,7 @@ async def resume_run(
         _render_cache(definition, session),
         earlier=earlier,
         target=target,
+        inbox=checked_inbox(options.get("inbox")),
     )
     return await _perform(setup, options)
 
@@ -193,7 +196,15 @@ async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]
     if approve is not None:
         approve = checked_approver(approve)
     run = CurrentRun(definition.limits, sink, approve, definition.chain.model)
-    observer = current_observer()
+    if setup.inbox is None:
+        return await _result(setup, run, sink)
+    with setup.inbox.attached(setup.journal.run_id):
+        return await _result(setup, run, sink)
+
+
+async def _result(setup: RunSetup[Output], run: CurrentRun, sink: EventSink | None) -> RunResult[Output]:
+    """Perform the run, with the observer of this process if it has one."""
+    observer, definition = current_observer(), setup.definition
     if observer is None:
         return await Attempt(setup, run, RunSteps(setup, run), sink).result()
     setup.journal.has_layers = True

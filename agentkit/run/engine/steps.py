@@ -12,6 +12,7 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -116,4 +117,8 @@ class Steps(Protocol):
 
     async def check_output(self, output: Any, step: int) -> CheckedOutput:
         """Call the validators of the output."""
+        ...
+
+    async def receive(self, step: int, *, is_idle: bool) -> tuple[SentMessage, ...]:
+        """Return the messages that were sent to the run; `is_idle`: True if the run ends without a message."""
         ...

@@ -220,6 +220,11 @@ class Journal(metaclass=Hinted):
         return tuple([message for entry in self.entries if entry.effect == "Append" for message in entry.answer])
 
     @property
+    def has_received(self) -> bool:
+        """True if messages were sent to the run while it ran."""
+        return any(entry.effect == "Receive" for entry in self.entries)
+
+    @property
     def decisions(self) -> dict[str, Decision]:
         """Decisions so far, by the ids of the calls; a call of an inner agent has the id `outer/inner`."""
         decisions: dict[str, Decision] = {}

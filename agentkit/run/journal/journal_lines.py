@@ -20,6 +20,7 @@ from agentkit.run.parts.decisions import decision_data, read_decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_guards import GuardCheck, Stage
 from agentkit.run.parts.verdicts import Verdict
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -211,6 +212,7 @@ def _codecs() -> Mapping[str, _Codec]:
         "CallTools": (write_result, read_result),
         "CheckOutput": (lambda checked: checked.problem, read_checked),
         "CheckGuard": (write_check, read_check),
+        "Receive": codec_of(tuple[SentMessage, ...]),
     }
 
 

@@ -13,7 +13,7 @@ from agentkit_prompts.context.messages import ToolCall
 __all__ = ["Entry", "JournalStep", "StepKind", "journal_steps", "unfinished_calls"]
 
 StepKind: TypeAlias = Literal[
-    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check", "guard"
+    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check", "guard", "receive"
 ]
 
 _KINDS: Mapping[str, StepKind] = {
@@ -28,6 +28,7 @@ _KINDS: Mapping[str, StepKind] = {
     "CallTools": "tool",
     "CheckOutput": "check",
     "CheckGuard": "guard",
+    "Receive": "receive",
 }
 
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.event_sink import streaming
+from agentkit.run.parts.run_inbox import Inbox
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
@@ -115,11 +116,13 @@ class AGUIEndpoints:
             tags=tuple(props.tags),
             tools=_tools(body),
             can_pause="approve" in caller.permissions,
+            inbox=Inbox(),
         )
         calls: list[str] = []
         if body.resume:
             run.paused = paused = await self._paused_run(body, body.resume, run, caller)
             run.run_id = paused.record.run_id
+            run.inbox = None  # the store has the messages of a paused run
             calls = [call.call_id for call in paused.record.waiting]
         writer = AGUIEvents(body.thread_id, body.run_id, run.run_id, streams_text=run.streams_text, started=calls)
         return EventStream(

@@ -10,6 +10,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_record import RunRecord
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.server_errors import Conflict
 
 __all__ = ["PausedRun"]
@@ -48,6 +49,12 @@ class PausedRun:
         earlier = self.store.decisions(run_id, self.journal)
         self.attempt = self.store.claim(run_id, self.decisions, worker=self.worker)
         self.decisions = {**earlier, **self.decisions}
+
+    @property
+    def inbox(self) -> StoredInbox:
+        """The messages that were sent to the run."""
+        assert self.attempt is not None
+        return StoredInbox(self.store, self.attempt)
 
     def add_line(self, line: str) -> None:
         """Store a line of the journal of the run."""

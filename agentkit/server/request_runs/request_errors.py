@@ -7,7 +7,15 @@ from itertools import islice
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from agentkit.errors import AgentDefinitionError, AgentError, DepsError, LimitExceeded, OutputError, SessionBusy
+from agentkit.errors import (
+    AgentDefinitionError,
+    AgentError,
+    DepsError,
+    LimitExceeded,
+    OutputError,
+    RunEnded,
+    SessionBusy,
+)
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -50,6 +58,8 @@ def server_error(error: BaseException) -> ServerError:
         return BadRequest(str(error), code="context_length_exceeded")
     if isinstance(error, RunNotFound):
         return UnknownResource(f"unknown run {error.run_id!r:.80}", code="run_not_found")
+    if isinstance(error, RunEnded):
+        return Conflict(str(error), code="run_ended")
     if isinstance(error, SessionBusy):
         return Conflict(str(error), code="session_busy")
     if isinstance(error, LimitExceeded):

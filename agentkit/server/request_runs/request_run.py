@@ -21,6 +21,7 @@ from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.parts.agent_version import AgentVersion
+from agentkit.run.parts.run_inbox import Inbox
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.server.owner import Owner
@@ -113,6 +114,8 @@ class RequestRun:
     """True if a call that needs a decision pauses the run; otherwise such a call is denied."""
     paused: PausedRun | None = None
     """The paused run that is resumed; `messages` are ignored then."""
+    inbox: Inbox | None = None
+    """Messages for the run; None if it receives none, or is stored, as a paused run is."""
 
     _agent: Agent[Any, Any] | None = None
     _has_text: bool = False
@@ -184,6 +187,7 @@ class RequestRun:
         # After the checks of the request: an invalid request must not use up the decisions of the run.
         if self.paused is not None:
             await self._claim(self.paused)
+            options["inbox"] = self.paused.inbox
         try:
             result = await contained(self._run(agent, options))
         except Paused as paused:
@@ -340,7 +344,7 @@ class RequestRun:
         if self.paused is not None:
             permissions = self.paused.record.permissions
             return {**options, "permissions": permissions, "journal": self.paused.add_line}
-        options |= {"locale": self.locale, "tags": self.tags}
+        options |= {"locale": self.locale, "tags": self.tags, "inbox": self.inbox}
         return {**options, **ServedAgents.owner(agent, self.owner, self.run_id)}
 
     def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:

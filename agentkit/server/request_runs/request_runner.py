@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from agentkit.ground.threads import in_thread
-from agentkit.runs.run_store import RunStore
+from agentkit.run.parts.run_inbox import Inbox
+from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.access import Caller
 from agentkit.server.request_runs.request_run import OnEvent, RequestAnswer, RequestRun
 from agentkit.server.served_runs.tenant_limits import TenantLimits
@@ -33,6 +36,8 @@ class RequestRunner:
         self._options = options
         self.is_closing = False
         """True if the server stops: a decided run is left to the next server."""
+        self._live: dict[str, RequestRun] = {}
+        """Runs with an inbox, by id."""
         self._unstored: list[RequestRun] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -44,6 +49,8 @@ class RequestRunner:
             Exception: The error that ended the run.
         """
         timeout = asyncio.timeout(self._options.run_seconds)
+        if run.inbox is not None:
+            self._live[run.run_id] = run
         try:
             # The limits come first, so that the wait for them is no part of the time of the run.
             async with self._limits.running_one(caller), timeout:
@@ -61,6 +68,7 @@ class RequestRunner:
                 run.requeue()
             raise
         finally:
+            self._live.pop(run.run_id, None)
             # Without a journal the run was refused before it started: only its error is counted.
             record = run.record()
             if run.journal is not None:
@@ -71,6 +79,15 @@ class RequestRunner:
                 self._unstored.append(run)
                 if self._storing is None or self._storing.done():
                     self._storing = asyncio.get_running_loop().create_task(self._store_pending())
+
+    def live(self, run_id: str, caller: Caller) -> Inbox | None:
+        """Return the inbox of a run in progress that is not stored yet; None if the caller has no such run."""
+        run = self._live.get(run_id)
+        if run is None or run.owner.tenant != caller.tenant or caller.user not in ("", run.owner.user):
+            return None
+        if caller.agents is not None and run.name not in caller.agents:
+            return None
+        return run.inbox
 
     async def wait_stored(self) -> None:
         """Wait until all finished runs are stored."""
@@ -91,6 +108,11 @@ class RequestRunner:
                 if run.paused is None:
                     self._store.add(run.record(), run.journal.dumps())
                 elif run.paused.attempt is not None:
-                    self._store.end_attempt(run.paused.attempt, run.record())
+                    self._end(run.paused.attempt, run.record())
             except Exception:
                 _log.exception("run %s could not be stored", run.run_id)
+
+    def _end(self, attempt: Attempt, record: RunRecord) -> None:
+        # A message arrived after the answer was sent: the next server, or a worker, continues the run with it.
+        if not self._store.end_attempt(attempt, record):
+            self._store.end_attempt(attempt, replace(record, state="queued"))

@@ -161,6 +161,13 @@ _FORMS: Mapping[type, Any] = {
         "total": event.total,
     },
     events.ToolFinished: _result,
+    events.MessageReceived: lambda event: {
+        "step": event.step,
+        "text": event.sent.message.text,
+        "by": event.sent.by,
+        "when": event.sent.when,
+        "sent_at": event.sent.sent_at,
+    },
     events.RunFinished: _finished,
     events.Nested: _nested,
 }

@@ -21,6 +21,7 @@ from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, usage_form, waiting_form
@@ -269,40 +270,48 @@ class ProcessExecutor:
         """Execute a run until it finishes or pauses, and store its outcome."""
         before = live.record.usage
         try:
-            changes, last = await self._outcome(live)
-            live.record = replace(live.record, **changes, updated_at=time.time())
-            if last is not None:
-                live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
-            storing = asyncio.ensure_future(self._store_outcome(live))
-            while not storing.done():
-                # The outcome is stored even if the task is cancelled.
-                with suppress(asyncio.CancelledError):
-                    await asyncio.shield(storing)
+            is_stored = False
+            while not is_stored:
+                changes, last = await self._outcome(live)
+                live.record = replace(live.record, **changes, updated_at=time.time())
+                if last is not None:
+                    live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
+                storing = asyncio.ensure_future(self._store_outcome(live))
+                while not storing.done():
+                    # The outcome is stored even if the task is cancelled.
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.shield(storing)
+                # Otherwise a message arrived before the end was stored, and the run continues with it.
+                is_stored = storing.result()
             usage = usage_since(before, live.record.usage)
             self._limits.add_run(live.record, usage)
         finally:
             # A run that stays live would keep its session, and a cancellation would wait for it without end.
             self._forget(live)
 
-    async def _store_outcome(self, live: LiveRun) -> None:
+    async def _store_outcome(self, live: LiveRun) -> bool:
+        """Store the outcome of a run; return False if the run continues instead."""
         try:
-            await contained(self._stored_outcome(live))
+            return await contained(self._stored_outcome(live))
         except Exception:
             _log.exception("run %s: its outcome could not be stored", live.record.run_id)
+            return True
 
-    async def _stored_outcome(self, live: LiveRun) -> None:
+    async def _stored_outcome(self, live: LiveRun) -> bool:
         # Events before the outcome: a client that reads a finished run expects all its events.
         await live.wait_written()
         attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
-        if attempt is not None:
-            await in_thread(self._store.end_attempt, attempt, live.record)
+        if attempt is None:
+            return True
+        return await in_thread(self._store.end_attempt, attempt, live.record)
 
     async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], RunEvent | None]:
         """Execute a run; return the changes of its record, and its last event if the agent does not send it."""
         run_id = live.record.run_id
         try:
             async with self._places.place(live.record.tenant):
-                live.attempt = await in_thread(self._store.begin_attempt, run_id)
+                if live.attempt is None:
+                    live.attempt = await in_thread(self._store.begin_attempt, run_id)
                 if live.attempt is None:
                     raise AttemptEnded(run_id, is_cancelled=False)
                 live.record = replace(live.record, state="running", updated_at=time.time())
@@ -338,6 +347,7 @@ class ProcessExecutor:
             "on_event": live.on_event,
             "permissions": record.permissions,
             "journal": lambda line: self._store.add_lines(attempt, [(line, ())]),
+            "inbox": StoredInbox(self._store, attempt),
         }
         session = None
         if record.session is not None:
