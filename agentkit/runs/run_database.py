@@ -148,7 +148,7 @@ messages_table = sa.Table(
     sa.Column("sender", sa.Text, nullable=False),
     sa.Column("sent_at", sa.Float, nullable=False),
     sa.Column("received_at", sa.Float),  # when the journal contained it; null: unread
-    sa.Index("ix_agentkit_messages_run", "run", "key", unique=True),
+    sa.Index("ix_agentkit_messages_run", "run", "key"),
     sqlite_autoincrement=True,
 )
 events_table = sa.Table(

@@ -254,6 +254,7 @@ class RunStore(RunReader):
             unread = connection.scalar(ended.values(**row, fence=None).returning(_runs.c.unread))
             if unread is None:
                 self._refuse(connection, attempt)
+            attempt.unread = unread
             # A run that reached a limit cannot receive messages: they stay unread.
             receives = unread and record.state == "finished" and record.finish_reason != "limit"
             has_ended = not receives and store_waiting_calls(connection, self._now, record, timeout)
