@@ -1,0 +1,161 @@
+"""Messages to a durable run: received once and in order, whatever happens to workers, or refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall, tool
+from agentkit.durable import DurableError, RunNotFound
+from agentkit.errors import RunEnded
+from agentkit.inbox import MessageReceived
+from agentkit.run.journal.journal_lines import entry_line
+from agentkit.run.journal.journal_steps import Entry
+from agentkit.run.parts.run_inbox import checked_message
+from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_store import RunStore
+from tests.waiting import LONG, eventually
+
+Working = Callable[..., Runs]
+PAY = ToolCall(name="pay", arguments={})
+
+
+class Lookout:
+    """An agent whose tool waits."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.calls, self.go = threading.Event(), threading.Event()
+
+        @tool
+        def look() -> str:
+            """Look."""
+            self.calls.set()
+            assert self.go.wait(LONG)
+            return "there"
+
+        @tool(approval="always")
+        def pay() -> str:
+            """Pay."""
+            return "paid"
+
+        self.agent = Agent(ScriptedModel(replies), "You look.", tools=[look, pay], name="lookout")
+
+
+async def test_a_running_run_receives_messages_in_order(working: Working) -> None:
+    lookout = Lookout(ToolCall(name="look", arguments={}), "Both.", "Bye.")
+    working(lookout.agent)
+    handle = await lookout.agent.start("Is a there?", run_id="r")
+    await eventually(lookout.calls.is_set)
+    await handle.send("And b?", by="ada", key="1")
+    await handle.send("And b?", by="ada", key="1")  # sent again, such as after a lost answer
+    await handle.send("And c?", by="bob")
+    await handle.send("Thanks.", when="idle")
+    with pytest.raises(DurableError):
+        await handle.send("Another.", by="ada", key="1")
+    assert [sent.message.text for sent in await handle.unread()] == ["And b?", "And c?", "Thanks."]
+    lookout.go.set()
+    ended = await handle.result(timeout=LONG)
+    texts = [message.text for message in ended.messages]
+    assert texts == ["Is a there?", "", "there", "And b?", "And c?", "Both.", "Thanks.", "Bye."]
+    assert (ended.output, await handle.unread()) == ("Bye.", [])
+    received = [event.sent async for event in handle.events() if isinstance(event, MessageReceived)]
+    assert [(sent.by, sent.when) for sent in received] == [("ada", "next_step"), ("bob", "next_step"), ("", "idle")]
+    with pytest.raises(RunEnded) as refused:
+        await handle.send("Too late.")
+    assert (refused.value.state, await handle.unread()) == ("finished", [])
+    with pytest.raises(RunNotFound):
+        await lookout.agent.runs.handle("other").send("Hello?")  # type: ignore[union-attr]
+
+
+async def test_a_waiting_run_receives_a_message_after_the_decision(working: Working) -> None:
+    lookout = Lookout(PAY, "Done.")
+    working(lookout.agent)
+    handle = await lookout.agent.start("Pay.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=LONG)
+    await handle.send("Quickly.")
+    await handle.approve(by="ada")
+    ended = await handle.result(timeout=LONG)
+    assert [message.text for message in ended.messages] == ["Pay.", "", "paid", "Quickly.", "Done."]
+
+
+async def test_a_message_to_a_cancelled_run_is_refused_and_an_earlier_message_waits(working: Working) -> None:
+    lookout = Lookout(PAY, "Done.")
+    working(lookout.agent)
+    handle = await lookout.agent.start("Pay.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=LONG)
+    await handle.send("Quickly.")
+    await handle.cancel()
+    with pytest.raises(RunEnded):
+        await handle.send("Hello?")
+    assert [sent.message.text for sent in await handle.unread()] == ["Quickly."]
+    await handle.resume()
+    with pytest.raises(Paused):
+        await handle.result(timeout=LONG)
+    await handle.approve()
+    assert "Quickly." in [message.text for message in (await handle.result(timeout=LONG)).messages]
+
+
+async def test_a_message_that_arrives_before_the_end_is_stored_is_received(working: Working, runs: Runs) -> None:
+    sent: list[str] = []
+
+    async def deps(caller: Any) -> AsyncIterator[str]:
+        yield "deps"
+        # After the last step of the run, and before its end is stored.
+        if not sent:
+            sent.append(caller.run_id)
+            await runs.handle(caller.run_id).send("One more.")
+
+    agent = Agent(ScriptedModel(["One.", "Two."]), name="racing").with_deps(deps)
+    working(agent)
+    ended = await (await agent.start("Go.")).result(timeout=LONG)
+    assert [message.text for message in ended.messages] == ["Go.", "One.", "One more.", "Two."]
+    assert ended.output == "Two."
+
+
+def test_a_message_is_received_once_by_the_attempts_of_a_run() -> None:
+    """A process that is killed after it read a message, and before or after its line was stored."""
+    store = RunStore()
+    store.add(RunRecord(run_id="r", agent="a", state="queued", created_at=0, updated_at=0), "{}\n")
+    store.messages.send("r", checked_message("b?"))
+    first = store.begin_attempt("r")
+    assert first is not None
+    (read,) = store.messages.unread("r")
+    store.requeue_interrupted()
+    second = store.begin_attempt("r")
+    assert second is not None
+    assert (first.unread, second.unread, store.messages.unread("r")) == (1, 1, [read])
+    line = entry_line(Entry("Receive", (read,)))
+    with pytest.raises(DurableError):
+        store.add_lines(first, [(line, ())])
+    store.add_lines(second, [(line, ())])
+    assert (second.unread, store.messages.unread("r")) == (0, [])
+    store.requeue_interrupted()
+    third = store.begin_attempt("r")
+    assert third is not None
+    assert third.unread == 0
+    record = store.get("r")
+    store.messages.send("r", checked_message("c?"))
+    finished = RunRecord(**{**_fields(record), "state": "finished"})
+    assert not store.end_attempt(third, finished)
+    assert store.end_attempt(third, RunRecord(**{**_fields(record), "state": "failed"}))
+    assert len(store.messages.unread("r")) == 1
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in RunRecord.__dataclass_fields__}
+
+
+def test_a_run_that_waits_for_weeks_has_a_bounded_number_of_messages() -> None:
+    store = RunStore()
+    store.add(RunRecord(run_id="r", agent="a", state="waiting", created_at=0, updated_at=0), "{}\n")
+    with pytest.raises(DurableError) as full:
+        for number in range(1_000):
+            store.messages.send("r", checked_message(str(number)))
+    assert full.value.value == len(store.messages.unread("r"))
+    store.delete("r")
+    assert store.messages.unread("r") == []
