@@ -20,6 +20,7 @@ DOORS = {
     "agentkit.tools": "Tools",
     "agentkit.memory": "Memory",
     "agentkit.memory.recall": "Parts of recall",
+    "agentkit.inbox": "Messages to running runs",
     "agentkit.inspector": "Inspector",
     "agentkit.models": "Models",
     "agentkit.durable": "Durable runs",

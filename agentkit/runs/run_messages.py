@@ -112,8 +112,8 @@ def mark_received(
     message = _messages.c
     is_received = sa.and_(message.run == run_id, message.number.in_(numbers), message.received_at.is_(None))
     count = connection.execute(sa.update(_messages).where(is_received).values(received_at=now)).rowcount
-    left = sa.update(_runs).where(_runs.c.run_id == run_id).values(unread=_runs.c.unread - count)
-    connection.execute(left)
+    run = sa.update(_runs).where(_runs.c.run_id == run_id)
+    connection.execute(run.values(unread=_runs.c.unread - count))
     return count
 
 

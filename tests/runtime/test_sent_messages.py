@@ -111,14 +111,16 @@ async def test_a_message_before_the_first_step_is_in_the_first_prompt() -> None:
 
 async def test_a_stream_accepts_messages_until_its_run_has_ended() -> None:
     stream = looking([LOOK, "One.", "Two."]).stream("Is a there?")
+    results: list[RunResult[Any]] = []
     async for event in stream:
         if type(event).__name__ == "ToolStarted":
             stream.send("And b?")
         if isinstance(event, RunFinished):
-            result: RunResult[Any] = event.result
+            results.append(event.result)
             # The end refuses the message: after the last step, no step receives it.
             with pytest.raises(RunEnded):
                 stream.send("Too late.")
+    (result,) = results
     assert [message.text for message in result.messages] == ["Is a there?", "", "there", "And b?", "One."]
     with pytest.raises(RunEnded) as refused:
         stream.send("Too late.")

@@ -125,11 +125,14 @@ class AGUIEndpoints:
             run.inbox = None  # the store has the messages of a paused run
             calls = [call.call_id for call in paused.record.waiting]
         writer = AGUIEvents(body.thread_id, body.run_id, run.run_id, streams_text=run.streams_text, started=calls)
-        return EventStream(
+        stream = EventStream(
             self._stream(run, caller, writer),
             self._options,
             ending=lambda error: b"".join(_bytes(writer.error(str(error.body["error"]["message"]), error.code))),
         )
+        # The protocol has only the id of the client: messages to the run need the id on the server.
+        stream.headers["Location"] = f"/runs/{run.run_id}"
+        return stream
 
     async def _stream(self, run: RequestRun, caller: Caller, writer: AGUIEvents) -> AsyncGenerator[bytes, None]:
         async with aclosing(streaming(partial(self._runner.execute, run, caller))) as events:

@@ -64,6 +64,7 @@ class AGUIEvents:
         self._reasoning_id: str | None = None
         """Id of the open reasoning message."""
         self._has_text = False
+        self._received_count = 0
         self._started_calls = {outer_call(call) for call in started}
 
     def start(self) -> Iterator[BaseEvent]:
@@ -94,6 +95,18 @@ class AGUIEvents:
             call = self._call_id(event.result.call_id)
             text = event.result.message.text
             yield ToolCallResultEvent(message_id=f"{call}-result", tool_call_id=call, content=text, role="tool")
+        elif isinstance(event, events.MessageReceived):
+            yield from self._received(event.sent.message.text)
+
+    def _received(self, text: str) -> Iterator[BaseEvent]:
+        """Yield a message of the user that the run received while it ran."""
+        yield from self._close_messages()
+        self._received_count += 1
+        message = f"{self._run_id}-received-{self._received_count}"
+        yield TextMessageStartEvent(message_id=message, role="user")
+        if text:
+            yield TextMessageContentEvent(message_id=message, delta=text)
+        yield TextMessageEndEvent(message_id=message)
 
     def end(self, answer: RequestAnswer) -> Iterator[BaseEvent]:
         """Yield the last events of a run: text that was not streamed, open calls, outcome and usage."""
