@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit.ground.sync_driver import run_blocking
-from agentkit.run.engine.loop import visible_count, with_recall
+from agentkit.run.engine.recalled_context import visible_count, with_recall
 from agentkit.run.parts.run_context import Input, run_context
 from agentkit.run.parts.run_scope import run_scope, within_scope
 from agentkit.run.parts.session import SessionProtocol, checked_session

@@ -25,7 +25,7 @@ from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_tu
 from agentkit.inspector.source import InspectorSource, empty_journal
 from agentkit.models.cache_minimums import cache_minimum
 from agentkit.models.model import Model
-from agentkit.run.engine.loop import with_recall
+from agentkit.run.engine.recalled_context import with_recall
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision

@@ -14,8 +14,8 @@ from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
 from agentkit.run.parts.run_guards import GuardCheck
-from agentkit.run.parts.verdicts import Replace
 from agentkit.run.parts.run_inbox import SentMessage
+from agentkit.run.parts.verdicts import Replace
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["journal_view", "reply_view", "usage_view", "waiting_calls"]

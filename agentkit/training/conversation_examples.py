@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
-from agentkit.run.engine.loop import with_recall
+from agentkit.run.engine.recalled_context import with_recall
 from agentkit.run.parts.recaller import recall, shown_options
 from agentkit.run.parts.run_scope import run_scope, within_scope
 from agentkit.training.training_example import LeftOut, Origin, TrainingExample, TrainingSource

@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from agentkit import Agent, Journal, Limits, Paused, RunFinished, RunResult, ScriptedModel, Session, ToolCall, tool
-from agentkit.errors import AgentDefinitionError, LimitExceeded, RunBusy, RunEnded
+from agentkit.errors import AgentDefinitionError, GuardStopped, LimitExceeded, RunBusy, RunEnded
+from agentkit.guards import Replace, Stop, guard
 from agentkit.inbox import Inbox, MessageReceived, SentMessage
 from agentkit.prompts import ContextError, Image, Text, Url
 from agentkit.run.engine.replay import replayed_contexts
@@ -233,6 +234,24 @@ async def test_invalid_messages_are_refused() -> None:
     with pytest.raises(RunEnded):
         inbox.send("Hi")
     await agent.run("Hi", inbox=inbox)  # the next run with the inbox opens it again
+
+
+async def test_guards_of_the_input_check_each_message() -> None:
+    @guard("input")
+    def no_numbers(text: str) -> Any:
+        if "secret" in text:
+            return Stop("a secret")
+        return Replace(text.replace("17", "#"))
+
+    inbox, session = Inbox(), Session()
+    inbox.send("17 or 18?")
+    agent = looking([LOOK, "Done."], lambda: inbox.send("secret"), guards=[no_numbers])
+    with pytest.raises(GuardStopped) as stopped:
+        await agent.run("Is 17 there?", inbox=inbox, session=session)
+    assert texts(session) == ["user: Is # there?", "user: # or 18?", "assistant: ", "tool: there"]
+    # A resumed run has the same verdict: the message is not checked or received again.
+    with pytest.raises(GuardStopped):
+        await agent.resume(Journal.loads(stopped.value.journal.dumps()), session=session)
 
 
 def test_a_sent_message_has_its_time() -> None:

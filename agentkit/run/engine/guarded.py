@@ -26,6 +26,7 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision, Denied
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_guards import Guard, GuardCheck, Guards, Subject
+from agentkit.run.parts.run_inbox import SentMessage
 from agentkit.run.parts.verdicts import Ask, Replace, Stop
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -130,6 +131,27 @@ class Guarded:
         for check in checks:
             _raise_stop(check)
         return checks
+
+    # Messages to the run
+
+    async def receive(self, step: int, *, is_idle: bool) -> tuple[SentMessage, ...]:
+        received = await self._steps.receive(step, is_idle=is_idle)
+        if not (self._guards.input or self._guards.parallel):
+            return received
+        return tuple([await self._checked_message(sent, step, number) for number, sent in enumerate(received, 1)])
+
+    async def _checked_message(self, sent: SentMessage, step: int, number: int) -> SentMessage:
+        """Return a message with the text that the guards of the input have accepted."""
+        message = sent.message
+        text = before = _text(message.content)
+        round_ = self._round(step, None, ((message,),))
+        # The next model call has not started: guards that run next to the first call can replace a message too.
+        for guard in (*self._guards.input, *self._guards.parallel):
+            check = await self._check(guard, text, f"received_{step}_{number}", round_)
+            text = await self._accepted(check, text, round_)
+        if text == before:
+            return sent
+        return replace(sent, message=replace(message, content=_with_text(message.content, text)))
 
     # Replies
 

@@ -19,6 +19,7 @@ from agentkit.errors import (
 )
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.run.engine.call_ids import with_unique_ids
+from agentkit.run.engine.recalled_context import visible_count, with_recall
 from agentkit.run.engine.reply_calls import calls_with_approval, final_result
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
@@ -26,18 +27,16 @@ from agentkit.run.engine.steps import Steps, ToolRound
 from agentkit.run.journal.failed_call import RecordedError, ends_round, failed_call
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_call_repair, is_repair, repair_message
-from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["run_loop", "visible_count", "with_recall"]
+__all__ = ["run_loop"]
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
@@ -427,28 +426,3 @@ class _LoopState(Generic[Output]):
         self.result = RunResult(
             output, messages, self.composition, self.usage, self.step, reason, journal.run_id, journal
         )
-
-
-def visible_count(
-    chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *, is_cut: bool = False
-) -> int | None:
-    """Return the number of the latest messages that a prompt without recalled items shows; None for all.
-
-    `is_cut`: True if `ctx` contains only the end of the conversation.
-    """
-    # Without a budget, a prompt shows the whole conversation, so that no composition is necessary.
-    if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
-        if not is_cut:
-            return None
-        return len(ctx.conversation)
-    return len(chain.compose(ctx, cache=cache).conversation)
-
-
-def with_recall(ctx: PromptContext, result: RecallResult) -> PromptContext:
-    """Return the context with recalled items; recalled facts come after the facts of the context.
-
-    Repair messages are omitted: they have the role of the user, but can quote the model.
-    """
-    recalled = tuple([message for message in result.recalled if not is_repair(message)])
-    knowledge = (*ctx.knowledge, *result.knowledge)
-    return ctx.evolve(documents=result.documents, knowledge=knowledge, recalled=recalled)

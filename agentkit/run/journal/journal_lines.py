@@ -19,8 +19,8 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import decision_data, read_decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_guards import GuardCheck, Stage
-from agentkit.run.parts.verdicts import Verdict
 from agentkit.run.parts.run_inbox import SentMessage
+from agentkit.run.parts.verdicts import Verdict
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content

@@ -13,7 +13,18 @@ from agentkit_prompts.context.messages import ToolCall
 __all__ = ["Entry", "JournalStep", "StepKind", "journal_steps", "unfinished_calls"]
 
 StepKind: TypeAlias = Literal[
-    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check", "guard", "receive"
+    "begin",
+    "compact",
+    "tools",
+    "examples",
+    "recall",
+    "append",
+    "model",
+    "approval",
+    "tool",
+    "check",
+    "guard",
+    "receive",
 ]
 
 _KINDS: Mapping[str, StepKind] = {
