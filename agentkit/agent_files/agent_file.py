@@ -198,6 +198,7 @@ class AgentFile(_Part):
     skills: _Text | None = Field(
         default=None, description="Folder of skills, relative to the agent file: subfolders with a `SKILL.md`."
     )
+    todos: Literal[True] | None = Field(default=None, description="`true` for the tool `write_todos` and its list.")
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")
     recall: RecallPart | None = None
     compaction: CompactionPart | None = None

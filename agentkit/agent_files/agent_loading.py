@@ -45,7 +45,7 @@ from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_tools import ClearResults, DynamicToolset, MCPToolset, SkillFolder, ToolError
+from agentkit_tools import ClearResults, DynamicToolset, MCPToolset, SkillFolder, ToolError, todo_tools
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory
@@ -252,6 +252,8 @@ class _AgentFileLoader:
         if spec.skills is not None:
             with self._collecting(file, ("skills",)):
                 options["tools"].append(self._skills(spec.skills, version))
+        if spec.todos is not None:
+            options["tools"].append(todo_tools())
         if spec.clear_results is not None:
             with self._collecting(file, ("clear_results",)):
                 options["tools"].append(ClearResults(**spec.clear_results.model_dump(exclude_none=True)))

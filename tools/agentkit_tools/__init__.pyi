@@ -16,7 +16,9 @@ from agentkit_tools.mcp.serve import serve_mcp as serve_mcp
 from agentkit_tools.ready.arithmetic import calculate as calculate
 from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool
+from agentkit_tools.ready.scratch_files import ScratchFiles as ScratchFiles
 from agentkit_tools.ready.time_tool import time_tool as time_tool
+from agentkit_tools.ready.todos import todo_tools as todo_tools
 from agentkit_tools.skills.skill_folder import SkillFolder as SkillFolder
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         documents: _Documents
         knowledge: Iterable[Fact | str | Mapping[str, Any]]
         summary: str | None
+        todos: str | None
         tools: Iterable[ToolSpec | Mapping[str, Any]]
         skills: Iterable[Skill | str | Mapping[str, Any]]
         loaded_skills: Iterable[Skill | str | Mapping[str, Any]]
@@ -185,6 +186,8 @@ class PromptContext(_WithNonce):
     """Facts recalled for this turn."""
     summary: str | None = field(default=None, metadata=_read_by(_read_text))
     """Summary of earlier messages that are not in `conversation`."""
+    todos: str | None = field(default=None, metadata=_read_by(_read_text))
+    """List of the tasks of the model, see `todo_tools`."""
     tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(ItemsReader(ToolSpec)))
     """Tools that the model can call."""
     skills: tuple[Skill, ...] = field(default=(), metadata=_read_by(ItemsReader(Skill, from_text=True)))

@@ -51,7 +51,7 @@ from agentkit.prompts.example_selectors import KeywordSelector
 from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 
-HIDDEN = {"session_key", "selections", "kept_kwargs"}
+HIDDEN = {"session_key", "selections", "kept_kwargs", "clearing"}
 CONTEXT_NAMES = {"additional_kwargs", *(field.name for field in dataclasses.fields(PromptContext))} - HIDDEN
 """Names that templates can read."""
 CONTEXTS: TypeAdapter[PromptContext] = TypeAdapter(PromptContext)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from agentkit_prompts.limits import MAX_ENTRIES, MAX_PATTERN_CHARS
 from agentkit_tools.errors import ToolError
@@ -13,7 +13,10 @@ from agentkit_tools.ready.folder import Entry, Folder, as_text
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import Toolset
 
-__all__ = ["file_tools"]
+if TYPE_CHECKING:
+    from agentkit_tools.ready.memory_folder import MemoryFolder
+
+__all__ = ["Files", "file_tools"]
 
 _FILE = "Path of the file from the root folder, such as docs/notes.md."
 _FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
@@ -53,7 +56,7 @@ def file_tools(
     Raises:
         ToolDefinitionError: `root` is not a folder, or the operating system does not support safe access to files.
     """
-    files = _Files(Folder(root, hidden=hidden, max_bytes=max_bytes))
+    files = Files(Folder(root, hidden=hidden, max_bytes=max_bytes))
     tools: list[Tool] = [
         Tool(files.read_file, description=_READ),
         Tool(files.list_files, description=_LIST),
@@ -64,10 +67,10 @@ def file_tools(
     return Toolset(tools).with_policy(timeout=timeout)
 
 
-class _Files:
-    """Functions of the tools."""
+class Files:
+    """Functions of the tools, on a folder on disk or in memory."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder | MemoryFolder) -> None:
         self._folder = folder
 
     def read_file(

@@ -21,7 +21,7 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
-__all__ = ["Entry", "Folder", "as_text"]
+__all__ = ["Entry", "Folder", "as_text", "path_steps"]
 
 _MAX_DEPTH = 32
 """Maximum levels of folders that are walked."""
@@ -144,24 +144,7 @@ class Folder:
                     yield entry.path, None
 
     def _steps(self, path: str, expected: str) -> list[str]:
-        """Return the names in a path. `expected` is "a file" or "a folder".
-
-        A path that some platform could interpret as another place is refused before any file is opened.
-        """
-        steps = [step for step in path.split("/") if step not in ("", ".")]
-        is_folder = not steps or path.endswith(("/", "/."))
-        problems = {
-            f"it is longer than {MAX_PATH_CHARS} characters": len(path) > MAX_PATH_CHARS,
-            "it must be relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
-            "it has control characters": not path.isprintable(),
-            "'..' leads out of the folder": ".." in steps,
-            "names that start with '.' are hidden": not self.hidden and any(step.startswith(".") for step in steps),
-            "it names a folder": expected == "a file" and is_folder,
-        }
-        for problem, is_present in problems.items():
-            if is_present:
-                raise ToolError(f"{path[:100]!r} is not {expected} of this folder: {problem}")
-        return steps
+        return path_steps(path, expected, hidden=self.hidden)
 
     @contextmanager
     def _inside(self, folders: list[str], *, create: bool = False) -> Iterator[int]:
@@ -214,6 +197,35 @@ class Folder:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 reason = "links are not followed, and files are no folders"
             raise ToolError(f"{path}: {reason}") from error
+
+
+def path_steps(path: str, expected: str, *, hidden: bool = False) -> list[str]:
+    """Return the names in a path.
+
+    A path that some platform could interpret as another place is refused before any file is opened.
+
+    Args:
+        path: The path, relative to a folder.
+        expected: `a file` or `a folder`.
+        hidden: True to allow names that start with a dot.
+
+    Raises:
+        ToolError: The path could lead out of the folder, or is no path of a file.
+    """
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    is_folder = not steps or path.endswith(("/", "/."))
+    problems = {
+        f"it is longer than {MAX_PATH_CHARS} characters": len(path) > MAX_PATH_CHARS,
+        "it must be relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
+        "it has control characters": not path.isprintable(),
+        "'..' leads out of the folder": ".." in steps,
+        "names that start with '.' are hidden": not hidden and any(step.startswith(".") for step in steps),
+        "it names a folder": expected == "a file" and is_folder,
+    }
+    for problem, is_present in problems.items():
+        if is_present:
+            raise ToolError(f"{path[:100]!r} is not {expected} of this folder: {problem}")
+    return steps
 
 
 def as_text(data: bytes) -> str | None:
