@@ -20,6 +20,7 @@ from agentkit import Agent, Composition, Message, ModelError, ScriptedModel, Too
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
+from agentkit.tools import ToolContext
 from tests.cli.conftest import MAIN
 from tests.servers import ChatServer, chunk, in_turn, says, sends, streams
 from tests.waiting import LONG
@@ -255,6 +256,40 @@ def test_a_person_sees_what_the_tool_receives_before_the_approval(
     assert "  amount: 900000\n" in cut and '  to: "the shop"\n' in cut and f"(cut: {len(memo) + 2} characters)" in cut
     assert json.dumps(memo) in whole
     assert paid == [(900000, "the shop")]
+
+
+def test_a_person_fills_in_the_form_of_a_tool(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import pty
+
+    sold: list[object] = []
+    fields = {
+        "size": {"type": "string", "enum": ["S", "L"]},
+        "count": {"type": "integer", "default": 1},
+        "note": {"type": "string", "description": "For the parcel"},
+    }
+
+    @tool
+    async def order(context: ToolContext) -> str:
+        """Order."""
+        form = await context.ask("Which shirt?", {"type": "object", "properties": fields, "required": ["size"]})
+        sold.append(form)
+        return "ok"
+
+    call = Message("assistant", tool_calls=(ToolCall("c1", "order", "{}"),))
+    agent = Agent(ScriptedModel([call, "Sold.", call, "No."]), "x", tools=[order], name="shop")
+    master, slave = pty.openpty()
+    with open(slave, encoding="utf-8") as stdin, open(os.dup(slave), "w", encoding="utf-8") as stdout:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        # The first answer is no size.
+        os.write(master, b"go\ny\nM\n\n\ny\nL\n2\nred\nagain\nn\n" + CTRL_D)
+        with Memory(folder / ".agentkit") as memory:
+            Chat(agent, memory, "s").talk()
+    os.close(master)
+    assert capfd.readouterr().err.count("Which shirt?") == 3
+    assert sold == [{"size": "L", "count": 2, "note": "red"}, None]
 
 
 @pytest.mark.parametrize("end", ["stdin", "stdout"])

@@ -20,6 +20,7 @@ from agentkit import Agent, Approved, Composition, Layers, Message, Reply, Scrip
 from agentkit.prompts import AdditionalInfoPrompt, Template
 from agentkit.server import Access, RunStore, ServerOptions, add_token
 from agentkit.testing import CutOff, Delayed
+from agentkit.tools import ToolContext
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG, until
 
@@ -132,6 +133,23 @@ def answering(interrupts: list[Any], *payloads: Any) -> RunAgentInput:
 
 def texts(found: list[Any]) -> str:
     return "".join([one.delta for one in found if one.type == "TEXT_MESSAGE_CONTENT"])
+
+
+def test_a_form_of_a_tool_interrupts_the_run_and_is_filled_in() -> None:
+    @tool
+    async def order(context: ToolContext) -> str:
+        """Order."""
+        return str(await context.ask("Which size?", {"type": "object", "properties": {"size": {"type": "string"}}}))
+
+    model = ScriptedModel([calls(ToolCall("c1", "order", "{}")), "Sold."])
+    with served(Agent(model, tools=[order], name="shop")) as client:
+        first = events(client, asked("A shirt."))
+        (waiting,) = first[-1].outcome.interrupts
+        assert "Which size?" in waiting.message
+        answer = {"approved": True, "editedArgs": {"answer": {"size": "L"}}}
+        last = events(client, answering([waiting], answer))
+        assert (texts(last), last[-1].outcome.type) == ("Sold.", "success")
+        assert [one.content for one in last if one.type == "TOOL_CALL_RESULT"] == ["{'size': 'L'}"]
 
 
 def test_a_call_that_needs_a_person_interrupts_the_run_and_the_answer_goes_on_with_it() -> None:

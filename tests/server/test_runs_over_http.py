@@ -24,6 +24,7 @@ from agentkit.runs.run_record import RunRecord
 from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.server import RunStore, Server, ServerOptions
 from agentkit.testing import Delayed
+from agentkit.tools import ToolContext
 from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
@@ -147,6 +148,27 @@ def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on(run_service: 
         assert contents[2] == "paid 2" and "too much" in contents[3]
         ids = [int(event["id"]) for event in client.events(f"/runs/{run}/events") if "id" in event]
         assert ids == sorted(set(ids))
+
+
+def test_a_form_of_a_tool_waits_like_a_call(run_service: RunService) -> None:
+    @tool
+    async def order(context: ToolContext) -> str:
+        """Order."""
+        size = await context.ask("Which size?", {"type": "object", "properties": {"size": {"type": "string"}}})
+        return f"{size} {await context.ask('Sure?', {'type': 'object'})}"
+
+    agent: Agent[Any] = Agent(ScriptedModel([wants(("c1", "order", "{}")), "Done."]), tools=[order], name="shop")
+    with run_service(agent) as client:
+        run = client.post("/runs", {"agent": "shop", "input": "A shirt."}).json()["id"]
+        for arguments in ({"answer": {"size": 7}}, {"answer": {"size": "L"}}, None):
+            waiting = ended(client, run)
+            assert waiting["status"] == "waiting", waiting
+            (form,) = waiting["waiting"]
+            decision = {"approve": True, "arguments": arguments}
+            client.post(f"/runs/{run}/decisions", {"decisions": {form["id"]: decision}})
+        assert ended(client, run)["status"] == "finished"
+        journal = Journal.loads(client.get(f"/runs/{run}/journal").text)
+        assert [str(result.content) for result in journal.tool_results] == ["{'size': 'L'} {}"]
 
 
 def test_a_run_is_counted_once_however_often_it_waits(run_service: RunService) -> None:

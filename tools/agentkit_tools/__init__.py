@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = exports(
         ),
         "agentkit_tools.mcp.login": "mcp_login",
         "agentkit_tools.mcp.mcp_toolset": "MCPToolset",
+        "agentkit_tools.mcp.sampling": "Sampling",
         "agentkit_tools.mcp.serve": "mcp_server serve_mcp",
         "agentkit_tools.ready.arithmetic": "calculate",
         "agentkit_tools.ready.file_tools": "file_tools",

@@ -11,6 +11,7 @@ from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
 from agentkit_tools.mcp.login import mcp_login as mcp_login
 from agentkit_tools.mcp.mcp_toolset import MCPToolset as MCPToolset
+from agentkit_tools.mcp.sampling import Sampling as Sampling
 from agentkit_tools.mcp.serve import mcp_server as mcp_server
 from agentkit_tools.mcp.serve import serve_mcp as serve_mcp
 from agentkit_tools.ready.arithmetic import calculate as calculate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from agentkit_memory.scope import Scope
@@ -46,6 +46,9 @@ class RunState(Protocol):
     def untrusted(self) -> tuple[UntrustedSource, ...]: ...
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Report the progress of a call to the listeners of the run."""
+
+    async def decide(self, call_id: str, form: ToolCall, *, can_repeat: bool) -> Mapping[str, Any] | None:
+        """Return the arguments with which a person approved a form of a call; None if it was denied."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,3 +132,33 @@ class ToolContext(Generic[Deps]):
         """
         if self.run is not None:
             self.run.report(self.call_id, message, done, total)
+
+    async def ask(self, question: str, schema: Mapping[str, Any], *, can_repeat: bool = True) -> dict[str, Any] | None:
+        """Ask the person of the run to fill in a form.
+
+        The form waits like a call that needs approval: `approve` receives it, and without `approve` the run pauses. A
+        resumed run repeats this call from its start, and finds the answer: ask before the first effect of the tool.
+
+        Args:
+            question: Text for the person.
+            schema: JSON Schema of an object: the fields of the form.
+            can_repeat: False if the call must not run again. Then the run does not pause, and only an approver that is
+                a function is asked.
+
+        Returns:
+            Values that match `schema`; None if the person declines, or no person can be asked.
+
+        Raises:
+            ToolError: The schema is invalid, or the person gave three invalid answers.
+            Paused: The run pauses. Do not catch it.
+        """
+        from agentkit_tools.calling.form import fill_form
+
+        run = self.run
+        if run is None:
+            return None
+
+        async def decide(form: ToolCall) -> Mapping[str, Any] | None:
+            return await run.decide(self.call_id, form, can_repeat=can_repeat)
+
+        return await fill_form(question, schema, decide)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentkit.agent.agent import Agent
+from agentkit.cli.asked_form import filled_form
 from agentkit.cli.commands.run_command import note_cut, result_form
 from agentkit.cli.options import memory_with, text_session
 from agentkit.cli.screen import (
@@ -37,6 +38,7 @@ from agentkit_memory import Memory
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_tools.calling.form import is_form
 
 __all__ = ["Chat"]
 
@@ -249,10 +251,13 @@ class Chat:
         note_cut(result)
 
     def _decision(self, call: ToolCall) -> Decision:
-        note_call(call)
+        if not is_form(call):
+            note_call(call)
         if not self._at_terminal:
             note(f"{call.name} needs approval and is denied, because this is not a terminal")
             return Denied("the chat has no terminal to approve the call.")
+        if is_form(call):
+            return filled_form(call, _answer_to)
         note(f"{call.name} needs your approval")
         question = "run it? [y/N] "
         if is_cut(call):

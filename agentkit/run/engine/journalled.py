@@ -183,6 +183,10 @@ class Journalled:
         # If the process ended within the round, the journal has some of its results: only the other calls run.
         pending = {call.id: call for call in round_.calls}
         while pending and self._replays:
+            # Tools of the round asked a person: they find the decisions in the journal.
+            if self._entries[self._at].effect == "AskApproval":
+                self._next("AskApproval")
+                continue
             result, inner_usage = self._next("CallTools")
             if result.call_id not in pending:
                 raise self._mismatch("CallTools", "CallTools")

@@ -210,13 +210,17 @@ class RunSteps:
         waiting = [call for call in asked if call is not None]
         if waiting:
             await self._emit(events.ApprovalAsked, round_.step, tuple(waiting))
-        decisions = await self._decisions(waiting)
+        decisions = await self._decisions(waiting, {call.id for call in round_.calls})
         for call in waiting:
             await self._emit(events.ApprovalGiven, round_.step, call, decisions[call.id])
         return decisions
 
-    async def _decisions(self, waiting: Sequence[ToolCall]) -> dict[str, Decision]:
+    async def _decisions(self, waiting: Sequence[ToolCall], round_calls: Collection[str]) -> dict[str, Decision]:
         """Return the decisions about calls, by call id.
+
+        Args:
+            waiting: The calls.
+            round_calls: Ids of all calls of the round, which can ask a person when they run.
 
         Raises:
             Paused: Decisions are missing. The error contains all calls, as a journal stores the decisions of a reply
@@ -227,7 +231,7 @@ class RunSteps:
         if approve is None or isinstance(approve, Mapping):
             passed: Mapping[str, Any] = approve or {}
             # Before the pause: otherwise a decision with a mistyped id would pause the run again without an error.
-            self.check_decisions({call.id for call in waiting})
+            self.check_decisions({call.id for call in waiting}, round_calls)
             if any(call.id not in passed for call in waiting):
                 raise Paused(waiting)
             for call in waiting:
@@ -300,13 +304,14 @@ class RunSteps:
                 value=", ".join(ignored),
             )
         if self._setup.earlier is not None:
-            self.check_decisions()
+            self.check_decisions(round_calls=[call.id for call in round_.calls])
 
-    def check_decisions(self, waiting: Collection[str] = ()) -> None:
+    def check_decisions(self, waiting: Collection[str] = (), round_calls: Collection[str] = ()) -> None:
         """Refuse decisions about calls that do not wait.
 
         Args:
             waiting: Ids of the waiting calls. Earlier decisions, and decisions about calls of inner agents, are valid.
+            round_calls: Ids of calls that will run: decisions about their forms are valid.
 
         Raises:
             ApprovalError: Decisions match no waiting call. The error lists all their ids.
@@ -315,8 +320,8 @@ class RunSteps:
         if not isinstance(decisions, Mapping) or not decisions:
             return
         valid = {*waiting, *self._run.decisions}
-        unfinished = self._run.unfinished
-        unknown = [call for call in decisions if call not in valid and _outer_call(call) not in unfinished]
+        outer_calls = {*self._run.unfinished, *round_calls}
+        unknown = [call for call in decisions if call not in valid and _outer_call(call) not in outer_calls]
         if unknown:
             pending = ""
             if waiting:

@@ -112,6 +112,12 @@ class ToolCalls:
             sources = tuple(dict.fromkeys([*sources, *self._setup.outer.untrusted]))
         return sources
 
+    async def decide(self, call_id: str, form: ToolCall, *, can_repeat: bool) -> Mapping[str, Any] | None:
+        """Return the arguments with which a person approved a form of a running call; None if it was denied."""
+        from agentkit.run.engine.form_decisions import decide_form
+
+        return await decide_form(self._run, self._setup.journal, self.step, call_id, form, can_repeat=can_repeat)
+
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Emit progress of a running call, from any thread; ignored after the end of the call."""
         if self._run.sink is None:

@@ -22,10 +22,13 @@ from agentkit_prompts.system.background_loop import BackgroundLoop, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.sdk_logging import silence_sdk
+from agentkit_tools.mcp.server_requests import CallingRun, ServerRequests
 from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from agentkit_tools.mcp.sampling import Sampling
 
 __all__ = ["Connection"]
 
@@ -42,11 +45,13 @@ _MAX_PROBE_SECONDS = 2.0
 class Connection:
     """Connection to one server."""
 
-    def __init__(self, target: Target, connect_timeout: float) -> None:
+    def __init__(self, target: Target, connect_timeout: float, sampling: Sampling | None = None) -> None:
+        self.sampling = sampling
+        """Permission of the server to use a model; None for no permission."""
         self.name = target.name
         self.seconds = connect_timeout
         """Maximum seconds of a request, including the reading of its result."""
-        self._sessions = _Sessions(target, connect_timeout)
+        self._sessions = _Sessions(target, connect_timeout, samples=sampling is not None)
         self._thread: BackgroundLoop | None = None
         self._pid = 0
         self._lock = Lock()
@@ -72,9 +77,12 @@ class Connection:
         """
         return await asyncio.wrap_future(self._submit(work, self.seconds))
 
-    async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do the same as `request` without time limit, for calls of tools, which have a policy."""
-        return await asyncio.wrap_future(self._submit(work, None))
+    async def call(self, work: Callable[[Client], Awaitable[T]], run: CallingRun | None = None) -> T:
+        """Do the same as `request` without time limit, for calls of tools, which have a policy.
+
+        `run` answers requests of the server to a person or a model.
+        """
+        return await asyncio.wrap_future(self._submit(work, None, run))
 
     def request_blocking(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Do the same as `request` for sync code. It blocks the calling thread."""
@@ -92,7 +100,9 @@ class Connection:
             future.cancel()
             raise
 
-    def _submit(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> Future[T]:
+    def _submit(
+        self, work: Callable[[Client], Awaitable[T]], seconds: float | None, run: CallingRun | None = None
+    ) -> Future[T]:
         with self._lock:
             if self._closed:
                 text = f"the connection to MCP server {self.name} was closed by this program"
@@ -103,7 +113,7 @@ class Connection:
                 self._sessions = self._sessions.renewed()
                 # `finalize` also runs at exit.
                 self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)
-            return self._thread.submit(self._sessions.run(work, seconds))
+            return self._thread.submit(self._sessions.run(work, seconds, run))
 
     def close(self) -> None:
         """Close the session, its process and its thread, and wait for them. Current requests fail."""
@@ -122,7 +132,8 @@ def _end(thread: BackgroundLoop, sessions: _Sessions, pid: int) -> None:
 class _Sessions:
     """Successive sessions of a connection. Other threads use only `changes`, `stderr_tail` and `kill`."""
 
-    def __init__(self, target: Target, connect_timeout: float, changes: int = 0) -> None:
+    def __init__(self, target: Target, connect_timeout: float, changes: int = 0, *, samples: bool) -> None:
+        self._samples = samples
         self._target = target
         self._connect_timeout = connect_timeout
         self._now: _Session | None = None
@@ -132,12 +143,14 @@ class _Sessions:
 
     def renewed(self) -> _Sessions:
         """Return a copy without a session."""
-        return _Sessions(self._target, self._connect_timeout, self.changes)
+        return _Sessions(self._target, self._connect_timeout, self.changes, samples=self._samples)
 
-    async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
+    async def run(
+        self, work: Callable[[Client], Awaitable[T]], seconds: float | None, run: CallingRun | None = None
+    ) -> T:
         start = monotonic()
         session = await self._session()
-        with session.pace.call():
+        with session.pace.call(), session.requests.during(run):
             return await self._result(session, work, start, seconds)
 
     async def _result(
@@ -184,7 +197,9 @@ class _Sessions:
                 raise MCPServerLost(problem, server=self._target.name, name=self._target.command)
             self.stderr = StderrTail()
             self._tails.add(self.stderr)
-            session = self._now = _Session(self._target, self.stderr, self._changed)
+            session = self._now = _Session(
+                self._target, self.stderr, self._changed, ServerRequests(samples=self._samples)
+            )
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await session.opened.wait()
@@ -253,7 +268,10 @@ class _Session:
     client: Client
     """Client of the SDK; set if `opened` is set and `error` is None."""
 
-    def __init__(self, target: Target, stderr: StderrTail, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, target: Target, stderr: StderrTail, changed: Callable[[], None], requests: ServerRequests
+    ) -> None:
+        self.requests = requests
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
         self.pace = CPUPace()
@@ -302,12 +320,19 @@ class _Session:
 
         silence_sdk()
         info = Implementation(name="agentkit", version="0")
-        transport = self._target.transport(self._stderr, self.pace, self._ended)
+        transport = self._target.transport(self._stderr, self.pace, self._ended, self.requests)
         try:
             async with AsyncExitStack() as stack:
                 # The task that waits for the session limits the time.
                 with self.pace.call():
-                    unopened = Client(transport, cache=None, client_info=info, message_handler=self._receive)
+                    unopened = Client(
+                        transport,
+                        cache=None,
+                        client_info=info,
+                        message_handler=self._receive,
+                        elicitation_callback=self.requests.elicit,
+                        sampling_callback=self.requests.sample if self.requests.samples else None,
+                    )
                     client = await stack.enter_async_context(unopened)
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                 self.client = client

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
         TextResourceContents,
     )
 
-__all__ = ["from_result", "readable_blocks", "to_documents", "to_messages", "to_parts", "to_result"]
+__all__ = [
+    "from_result",
+    "readable_blocks",
+    "to_content_of_blocks",
+    "to_documents",
+    "to_messages",
+    "to_parts",
+    "to_result",
+]
 
 T = TypeVar("T")
 
@@ -174,6 +182,11 @@ def to_parts(answer: ReadResourceResult) -> tuple[Part, ...]:
 def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
     """Return the messages of a server's prompt."""
     return tuple(Message(message.role, _joined(_parts([message.content], _blocks))) for message in answer.messages)
+
+
+def to_content_of_blocks(blocks: Iterable[ContentBlock]) -> Content:
+    """Return the content of a message from its texts, images and audio."""
+    return _joined(_parts(blocks, _blocks))
 
 
 def _joined(parts: tuple[Part, ...]) -> Content:

@@ -20,6 +20,7 @@ from agentkit_tools.errors import ArgumentProblem, MCPServerError, ToolDefinitio
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
 from agentkit_tools.mcp.remote_tools import list_all, make_tools, resource_tool
+from agentkit_tools.mcp.sampling import Sampling
 from agentkit_tools.mcp.target import ServerLike, Target
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import Toolset
@@ -52,6 +53,7 @@ class MCPToolset(Toolset):
         cwd: Working directory of a command.
         tokens: `TokenStorage` of the SDK, for an address with OAuth; None for the tokens of `agentkit mcp login` or
             `mcp_login`. Headers with `Authorization` take precedence.
+        sampling: Permission of the server to use a model while its tools run; None for no permission.
         resources: True to add the tool `read_resource`, which reads the resources that results link to.
         connect_timeout: Maximum seconds until the first response of the server.
         **policy: Fields of `ToolPolicy` for all tools, with precedence over the hints of the server: a tool that only
@@ -76,13 +78,16 @@ class MCPToolset(Toolset):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         tokens: TokenStorage | None = None,
+        sampling: Sampling | None = None,
         resources: bool = False,
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
         # Report an invalid policy here; otherwise all tools would be invalid later.
         ToolPolicy().with_changes(**policy)
-        self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd, tokens=tokens), connect_timeout)
+        self._connection = Connection(
+            Target(server, headers=headers, env=env, cwd=cwd, tokens=tokens), connect_timeout, sampling
+        )
         self._policy = policy
         self._reader = resource_tool(self._connection).with_changes(**policy) if resources else None
         self._listed: dict[str, Tool] = {}

@@ -25,6 +25,7 @@ from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionE
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_parts, to_result
 from agentkit_tools.mcp.listed_tools import DROPPED, OUTPUT, PROBLEM
+from agentkit_tools.mcp.server_requests import CallingRun
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -136,7 +137,7 @@ def _tool(definition: Definition, output: _Output, connection: Connection, polic
         label = _short(name) or "(without a name)"
         raise ToolDefinitionError(f"tool {label}: {problem}", tool=_short(name))
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    call = _RemoteTool(name, connection, output).call
+    call = _RemoteTool(name, connection, output, can_repeat=bool(options.get("retries"))).call
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
@@ -195,7 +196,8 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 class _RemoteTool:
     """Function of a tool of a server."""
 
-    def __init__(self, name: str, connection: Connection, output: _Output) -> None:
+    def __init__(self, name: str, connection: Connection, output: _Output, *, can_repeat: bool) -> None:
+        self._can_repeat = can_repeat
         self._name = name
         self._connection = connection
         self._output = output
@@ -205,11 +207,15 @@ class _RemoteTool:
         """Call the tool of the server."""
         meta: Any = None
         report: ProgressFnT | None = None
+        run: CallingRun | None = None
         if agentkit_context is not None:
             meta = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key}
             report = _reporter(agentkit_context)
+        if agentkit_context is not None and agentkit_context.run is not None:
+            connection = self._connection
+            run = CallingRun(agentkit_context, connection.name, connection.sampling, can_repeat=self._can_repeat)
         answer = await self._connection.call(
-            lambda client: client.call_tool(self._name, arguments, progress_callback=report, meta=meta)
+            lambda client: client.call_tool(self._name, arguments, progress_callback=report, meta=meta), run
         )
         if self._output.is_checked and not answer.is_error:
             problems, error = await run_in_thread(partial(self._output.problems, answer))

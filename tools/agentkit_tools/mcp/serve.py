@@ -22,6 +22,7 @@ from agentkit_tools.dispatch import call_to_approve
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
+from agentkit_tools.mcp.served_forms import ServedForms
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.toolset import by_name
@@ -29,7 +30,7 @@ from agentkit_tools.toolsets.toolset import by_name
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.session import ServerSession
-    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult
+    from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListToolsResult
 
 __all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
 
@@ -115,7 +116,7 @@ class _Offer:
 
         return ListToolsResult.model_validate({"tools": [_described(tool) for tool in self._tools.values()]})
 
-    async def call_tool(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         from mcp import MCPError
         from mcp_types import INVALID_PARAMS, CallToolResult
 
@@ -126,11 +127,15 @@ class _Offer:
             raise MCPError(INVALID_PARAMS, str(unknown_tool(call, self._tools).content))
         # Sequential tools wait for each other, also in calls of different clients.
         async with self._one_at_a_time if tool.policy.sequential else nullcontext():
-            progress = _Progress(ctx.session)
+            forms = ServedForms(ctx, params)
+            progress = _Progress(ctx.session, forms)
             try:
                 result = await self._result(tool, call, progress)
             finally:
                 await progress.close()
+        request = forms.request
+        if request is not None:
+            return request
         return CallToolResult.model_validate(from_result(result))
 
     async def _result(self, tool: Tool, call: ToolCall, progress: _Progress) -> ToolResult:
@@ -211,7 +216,7 @@ async def _serve_pipes(server: Server[Any]) -> None:
 
 
 class _Progress:
-    """`RunState` of a call of a client. It sends reports of progress to the client, at least the latest report."""
+    """`RunState` of a call of a client. It sends forms, and reports of progress, at least the latest report."""
 
     step = 0
     messages = ()
@@ -223,12 +228,16 @@ class _Progress:
         """A client of MCP names no tenant."""
         raise LookupError("ToolContext.scope: a client of an MCP server has no scope")
 
-    def __init__(self, session: ServerSession) -> None:
+    def __init__(self, session: ServerSession, forms: ServedForms) -> None:
         self._session = session
+        self._forms = forms
         self._loop = asyncio.get_running_loop()
         self._newest: tuple[str, float | None, float | None] | None = None
         self._sent = 0.0
         self._sending: asyncio.Task[None] | None = None
+
+    async def decide(self, call_id: str, form: ToolCall, *, can_repeat: bool) -> Mapping[str, Any] | None:
+        return await self._forms.decide(form, can_repeat=can_repeat)
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         # Sync tools report from their thread.

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from agentkit_prompts.credentials import BareAddress, masked
-from agentkit_prompts.limits import MAX_INPUT_BYTES, MAX_NAME_CHARS
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
-from agentkit_tools.mcp.bounded_lines import MAX_VALUES, TOO_LONG, bounded
-from agentkit_tools.mcp.content import readable_blocks
+from agentkit_tools.mcp.bounded_lines import bounded
 from agentkit_tools.mcp.cpu_pace import CPUPace
-from agentkit_tools.mcp.listed_tools import readable
 from agentkit_tools.mcp.token_file import TokenFile
+from agentkit_tools.mcp.watched_transport import WatchedTransport
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
     from mcp.client import Transport
     from mcp.client.auth import TokenStorage
-    from mcp.shared.message import SessionMessage
-    from mcp_types import JSONRPCNotification, JSONRPCRequest
 
+    from agentkit_tools.mcp.server_requests import ServerRequests
     from agentkit_tools.mcp.stored_login import StoredLogin
 
 __all__ = ["ServerLike", "StderrTail", "Target"]
@@ -158,13 +156,18 @@ class Target:
         return f"MCP server {self.name}: {problem}"
 
     def transport(
-        self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
+        self,
+        stderr: StderrTail,
+        pace: CPUPace,
+        ended: Callable[[MCPServerError | None], None],
+        requests: ServerRequests,
     ) -> AbstractAsyncContextManager[Any]:
         """Return a new transport of the SDK, which calls `ended` when the server closes it.
 
-        `ended` receives the violation of the protocol that closed the transport, or None.
+        `ended` receives the violation of the protocol that closed the transport, or None. `requests` answers the
+        requests of older servers.
         """
-        return _Watch(self.name, pace, ended, self.masked).around(self._open(stderr, pace, ended))
+        return WatchedTransport(self.name, pace, ended, self.masked, requests).around(self._open(stderr, pace, ended))
 
     @asynccontextmanager
     async def _open(
@@ -281,17 +284,6 @@ def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
     return (secret for secret in candidates if len(secret) >= _MIN_SECRET)
 
 
-def _without_keys(data: Any, mask: Callable[[str], str]) -> Any:
-    """Return JSON data in which stars replace keys."""
-    if isinstance(data, str):
-        return mask(data)
-    if isinstance(data, dict):
-        return {mask(name): _without_keys(value, mask) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_without_keys(item, mask) for item in data]
-    return data
-
-
 _WATCH = """
 echo "$$" >&2
 (trap '' TERM HUP INT
@@ -326,97 +318,3 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
             yield errlog
         finally:
             pipe.close()
-
-
-class _Watch:
-    """Forwarder of the messages of a server. It masks keys in errors, and calls `ended` after the last message."""
-
-    def __init__(
-        self, name: str, pace: CPUPace, ended: Callable[[MCPServerError | None], None], mask: Callable[[str], str]
-    ) -> None:
-        self._name = name
-        self._pace = pace
-        self._ended = ended
-        self._mask = mask
-
-    @asynccontextmanager
-    async def around(self, inner: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """Open a transport; yield its streams."""
-        import anyio
-
-        async with inner as (read, write):
-            sender, receiver = anyio.create_memory_object_stream[Any](0)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._forward, read, write, sender)
-                try:
-                    yield receiver, write
-                finally:
-                    tasks.cancel_scope.cancel()
-                    receiver.close()
-
-    async def _forward(self, read: Any, write: Any, sender: Any) -> None:
-        import anyio
-
-        fault = None
-        try:
-            async for message in read:
-                await self._pace.rest()
-                content = getattr(message, "message", None)
-                if getattr(content, "method", None) == TOO_LONG:
-                    text = (
-                        f"MCP server {self._name} wrote a line of more than {MAX_INPUT_BYTES:,} characters, or of more"
-                        f" than {MAX_VALUES:,} values"
-                    )
-                    fault = MCPServerError(text, server=self._name, limit=MAX_INPUT_BYTES)
-                    break
-                if await self._is_for_client(content, write):
-                    await sender.send(message)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # The client closed its stream first.
-            pass
-        finally:
-            # Record the reason first: closing the stream wakes the requests that wait for a response.
-            self._ended(fault)
-            sender.close()
-
-    async def _is_for_client(self, content: Any, write: Any) -> bool:
-        """Mask the keys in a message; return False if the client must not read it."""
-        from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-
-        if isinstance(content, JSONRPCRequest):
-            # This waits until the server reads, so that no messages are read from a server that does not read.
-            await write.send(_response(content))
-            return False
-        if isinstance(content, JSONRPCResponse):
-            if content.result.get("isError"):
-                content.result = _without_keys(content.result, self._mask)
-            content.result = readable_blocks(readable(content.result))
-        elif isinstance(content, JSONRPCError):
-            content.error = ErrorData(**_without_keys(dict(content.error), self._mask))
-        return not (isinstance(content, JSONRPCNotification) and _overflows(content))
-
-
-def _overflows(message: JSONRPCNotification) -> bool:
-    """True if the progress in a message is larger than any float, which would end the session."""
-    params = message.params or {}
-    try:
-        for number in (params.get("progress"), params.get("total")):
-            if isinstance(number, int):
-                float(number)
-    except OverflowError:
-        return True
-    return False
-
-
-def _response(request: JSONRPCRequest) -> SessionMessage:
-    """Return the response to a request from a server: a result for a ping, a refusal for requests to models or people.
-
-    The SDK would start a task for each request, and store all tasks for a server that reads no responses.
-    """
-    from mcp.shared.message import SessionMessage
-    from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCResponse
-
-    if request.method == "ping":
-        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
-    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{request.method[:MAX_NAME_CHARS]} is not supported")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=refusal))
