@@ -110,7 +110,7 @@ async def test_wrong_answers_and_decisions_are_errors() -> None:
         await shop(ORDER).run("A shirt.", approve=lambda call: "yes")  # type: ignore[arg-type, return-value]
     with pytest.raises(Paused) as paused:
         await shop(ORDER).run("A shirt.")
-    for wrong in ("c1/other", "c1/form-0", "c9/form"):
+    for wrong in ("c1/other", "c1/ask-0", "c9/form"):
         with pytest.raises(ApprovalError) as caught:
             await shop(ORDER).resume(paused.value.journal, approve={wrong: True})
         assert wrong in str(caught.value.value)

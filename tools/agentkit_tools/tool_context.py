@@ -152,7 +152,7 @@ class ToolContext(Generic[Deps]):
             ToolError: The schema is invalid, or the person gave three invalid answers.
             Paused: The run pauses. Do not catch it.
         """
-        from agentkit_tools.calling.form import fill_form
+        from agentkit_tools.form import fill_form
 
         run = self.run
         if run is None:

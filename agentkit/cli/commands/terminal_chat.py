@@ -38,7 +38,7 @@ from agentkit_memory import Memory
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_tools.calling.form import is_form
+from agentkit_tools.form import is_form
 
 __all__ = ["Chat"]
 

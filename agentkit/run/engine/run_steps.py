@@ -33,6 +33,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_to_approve, call_tools, received_call
 from agentkit_tools.errors import describe_error
+from agentkit_tools.form import is_question_id
 from agentkit_tools.tool import Tool
 
 __all__ = ["RunSteps"]
@@ -311,7 +312,7 @@ class RunSteps:
 
         Args:
             waiting: Ids of the waiting calls. Earlier decisions, and decisions about calls of inner agents, are valid.
-            round_calls: Ids of calls that will run: decisions about their forms are valid.
+            round_calls: Ids of calls that will run: decisions about their questions are valid.
 
         Raises:
             ApprovalError: Decisions match no waiting call. The error lists all their ids.
@@ -320,8 +321,14 @@ class RunSteps:
         if not isinstance(decisions, Mapping) or not decisions:
             return
         valid = {*waiting, *self._run.decisions}
-        outer_calls = {*self._run.unfinished, *round_calls}
-        unknown = [call for call in decisions if call not in valid and _outer_call(call) not in outer_calls]
+        unfinished = self._run.unfinished
+        unknown = [
+            call
+            for call in decisions
+            if call not in valid
+            and _outer_call(call) not in unfinished
+            and not (_outer_call(call) in round_calls and is_question_id(call))
+        ]
         if unknown:
             pending = ""
             if waiting:

@@ -246,7 +246,7 @@ async def test_our_server_asks_the_person_of_its_client(mode: str) -> None:
         if "colour" in params.message:
             return types.ElicitResult(action="decline")
         # The first answer is invalid.
-        content = {} if len(questions) == 1 else {"size": "L"}
+        content: dict[str, Any] = {} if len(questions) == 1 else {"size": "L"}
         return types.ElicitResult(action="accept", content=content)
 
     server = mcp_server([order, once])

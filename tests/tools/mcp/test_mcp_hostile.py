@@ -98,11 +98,11 @@ async def test_a_refusal_in_the_protocol_is_an_error_that_names_it(liar: MCPTool
     assert "not today (code -32000)" in str(result.content)
 
 
-async def test_a_server_that_wants_to_ask_a_person_learns_that_nobody_is_there(liar: MCPToolset) -> None:
+async def test_a_server_that_asks_a_person_again_and_again_is_refused(liar: MCPToolset) -> None:
     result = await ask(named(liar, "asking"))
 
     assert result.status == "error"
-    assert "Elicitation not supported" in str(result.content)
+    assert "rounds" in str(result.content)
 
 
 async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:
@@ -143,7 +143,7 @@ def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:
     calls = tuple(ToolCall(f"call_{index}", name) for index, name in enumerate(lies))
     model = ScriptedModel([Message("assistant", "", calls), "I went on."])
 
-    result = Agent(model, tools=liar).run_sync("Go")
+    result = Agent(model, tools=liar).run_sync("Go", approve=lambda call: False)
 
     assert result.output == "I went on."
     assert sum(message.role == "tool" for message in result.messages) == len(lies)

@@ -13,6 +13,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_tools.errors import ToolDefinitionError, ToolError
+from agentkit_tools.form import QUESTION_ID
 from agentkit_tools.mcp.content import to_content_of_blocks
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class SampledCall:
             texts = [{"role": message.role, "text": message.text[:MAX_MESSAGE_CHARS]} for message in messages]
             arguments = json.dumps({"server": self._server, "system": params.system_prompt or "", "messages": texts})
             digest = sha256(arguments.encode()).hexdigest()[:8]
-            call = ToolCall(f"sample-{digest}-{self._requests}", _NAME, arguments)
+            call = ToolCall(f"{QUESTION_ID}{digest}-{self._requests}", _NAME, arguments)
             if await run.decide(call_id, call, can_repeat=can_repeat) is None:
                 raise ToolError("the request was denied")
         *before, last = messages

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.form import is_form
 from agentkit_tools.errors import ToolError, describe_error
+from agentkit_tools.form import is_form
 
 if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, InputRequiredResult

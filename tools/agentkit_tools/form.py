@@ -13,21 +13,27 @@ from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.errors import ToolError
 
-__all__ = ["FORM", "Decide", "fill_form", "is_form"]
+__all__ = ["FORM", "QUESTION_ID", "Decide", "fill_form", "is_form", "is_question_id"]
 
 FORM = "fill_in_form"
 """Name of the call that represents a form."""
 Decide: TypeAlias = Callable[[ToolCall], Awaitable[Mapping[str, Any] | None]]
 """Returns the arguments with which a person approves a form; None if the person denies it."""
 
-_ID = "form-"
+QUESTION_ID = "ask-"
+"""Start of the ids of questions of a running call; the id of the call and a slash precede it in a run."""
 _DIGITS = 8
 _ATTEMPTS = 3
 
 
 def is_form(call: ToolCall) -> bool:
     """True if a waiting call is a form."""
-    return call.name == FORM and call.id.rpartition("/")[2].startswith(_ID)
+    return call.name == FORM and is_question_id(call.id)
+
+
+def is_question_id(call_id: str) -> bool:
+    """True if an id can be the id of a question of a running call."""
+    return call_id.rpartition("/")[2].startswith(QUESTION_ID)
 
 
 async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) -> dict[str, Any] | None:
@@ -54,7 +60,7 @@ async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) ->
     }
     # Another question has another id, so that a stored answer belongs to the question that the person has read.
     text = json.dumps(arguments, sort_keys=True)
-    name = f"{_ID}{sha256(text.encode()).hexdigest()[:_DIGITS]}"
+    name = f"{QUESTION_ID}{sha256(text.encode()).hexdigest()[:_DIGITS]}"
     problems: list[str] = []
     for attempt in range(1, _ATTEMPTS + 1):
         call_id = name
