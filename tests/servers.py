@@ -262,6 +262,9 @@ def responses_problems(body: Any) -> Iterator[str]:
         elif kind == "function_call":
             open_calls.add(item["call_id"])
             json.loads(item["arguments"])
+        elif kind == "compaction":
+            if not item.get("encrypted_content"):
+                yield f"{where}: compaction without encrypted_content"
         elif kind == "reasoning":
             thought = item.get("id", "?")
             if not item.get("encrypted_content") or not isinstance(item.get("summary"), list):

@@ -148,6 +148,9 @@ class ModelSettings:
     """Maximum seconds to wait for a connection, a whole reply, or the next piece of a stream; 600 by default."""
     prompt_cache_key: Text | None = None
     """Key of the prompt cache, shared by requests with the same prefix."""
+    compact_above: Count | None = None
+    """Input tokens above which the provider shortens the conversation itself: the Responses API compacts it, Anthropic
+    clears old tool results."""
     service_tier: Text | None = None
     """Service tier, as the endpoint names it: its speed and price."""
     extra: Annotated[Mapping[str, JsonValue], PlainValidator(_checked_extra)] = field(

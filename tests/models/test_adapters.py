@@ -126,6 +126,7 @@ SENT: dict[str, dict[str, tuple[Any, Any]]] = {
         "temperature": (0.5, {"temperature": 0.5}), "top_p": (0.5, {"top_p": 0.5}),
         "max_tokens": (9, {"max_output_tokens": 9}), "effort": ("low", {"reasoning": {"effort": "low"}}),
         "prompt_cache_key": ("k", {"prompt_cache_key": "k"}), "service_tier": ("flex", {"service_tier": "flex"}),
+        "compact_above": (9, {"context_management": [{"type": "compaction", "compact_threshold": 9}]}),
         "tool_choice": ("add", {"tool_choice": {"type": "function", "name": "add"}}),
         "parallel_tool_calls": (False, {"parallel_tool_calls": False}),
     },
@@ -135,6 +136,9 @@ SENT: dict[str, dict[str, tuple[Any, Any]]] = {
         "effort": ("low", {"output_config": {"effort": "low"}}),
         "thinking_tokens": (1024, {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 9216}),
         "service_tier": ("auto", {"service_tier": "auto"}),
+        "compact_above": (9, {"context_management": {"edits": [
+            {"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 9}},
+        ]}}),
         "tool_choice": ("add", {"tool_choice": {"type": "tool", "name": "add"}}),
         "parallel_tool_calls": (False, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
     },

@@ -285,3 +285,19 @@ def test_a_tool_is_called_by_its_own_names(server: ChatServer, is_streamed: bool
         block for block in server.to(name)[-1].body["messages"][1]["content"] if block["type"] == "tool_use"
     ]
     assert "filter[id]" not in sent_back["input"]  # the model reads what it wrote
+
+
+def test_clearing_by_the_provider_is_a_beta_header_and_a_field(server: ChatServer) -> None:
+    name = server.on("edits", speaks(ANTHROPIC, "", "Yes."))
+    for headers, expected in (
+        ({}, "context-management-2025-06-27"),
+        ({"Anthropic-Beta": "files-api-2025-04-14"}, "files-api-2025-04-14,context-management-2025-06-27"),
+    ):
+        model = model_of(ANTHROPIC, server, name, settings={"compact_above": 50_000, "headers": headers})
+        ask(model)
+        asked = server.to(name)[-1]
+        assert asked.headers["anthropic-beta"] == expected
+        [edit] = asked.body["context_management"]["edits"]
+        assert edit["trigger"] == {"type": "input_tokens", "value": 50_000}
+    ask(model_of(ANTHROPIC, server, name))
+    assert "anthropic-beta" not in server.to(name)[-1].headers

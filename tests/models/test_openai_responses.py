@@ -46,6 +46,7 @@ OUTPUTS = [
     [called(1), item(1, "Behind a call.")],
     [item(1, "One."), called(1), thought(1), item(2, "Two."), item(3, "Three.")],
     [called(1), thought(1), called(2)],
+    [{"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAA"}, thought(1), called(1)],
 ]
 
 

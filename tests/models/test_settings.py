@@ -42,6 +42,7 @@ WRONG: dict[str, Any] = {
     "headers": {"x y": "z"},
     "timeout": float("inf"),
     "prompt_cache_key": "",
+    "compact_above": 0,
     "service_tier": 3,
     "extra": {"messages": []},
 }

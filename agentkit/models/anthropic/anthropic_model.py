@@ -37,6 +37,9 @@ _WITH_BUDGET: Mapping[str, tuple[Any, ...]] = {
 """Values allowed for other settings if a thinking budget is set."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 """Values of `tool_choice` in the API; any other text is the name of a tool."""
+_BETA = "anthropic-beta"
+"""Header with the names of functions of the API that are not final."""
+_CONTEXT_BETA = "context-management-2025-06-27"
 _MAX_PAUSES = 20
 """Maximum number of continuations of a turn that the provider paused."""
 
@@ -68,6 +71,11 @@ def _thinking(value: int) -> Mapping[str, Any]:
     return {}
 
 
+def _clearing(value: int) -> Mapping[str, Any]:
+    edit = {"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": value}}
+    return {"context_management": {"edits": [edit]}}
+
+
 _FIELDS: Fields = {
     "temperature": _temperature,
     "top_p": "top_p",
@@ -78,6 +86,7 @@ _FIELDS: Fields = {
     "thinking_tokens": _thinking,
     "tool_choice": set_per_request,
     "parallel_tool_calls": set_per_request,
+    "compact_above": _clearing,
     "service_tier": "service_tier",
 }
 
@@ -123,6 +132,15 @@ class AnthropicModel(EndpointModel):
     def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         yield from _unsupported(settings, claude_rules(self.name))
         yield from _conflicts(settings)
+
+    @property
+    def _headers(self) -> Mapping[str, str]:
+        headers = self.settings.headers
+        if self.settings.compact_above is None:
+            return headers
+        names = [value for name, value in headers.items() if name.lower() == _BETA]
+        rest = {name: value for name, value in headers.items() if name.lower() != _BETA}
+        return {**rest, _BETA: ",".join([*names, _CONTEXT_BETA])}
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         body = {"model": self.name, **composition.to_anthropic(self.host, model=self.name)}

@@ -206,7 +206,7 @@ class Batches(ABC):
         options: dict[str, Any] = {
             "cast_to": Response,
             "stream": True,
-            "options": await model._clients.options(_SECONDS, model.settings.headers),
+            "options": await model._clients.options(_SECONDS, model._headers),
         }
         if method == "get":
             return await client.get(path, **options)

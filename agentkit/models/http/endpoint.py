@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -125,6 +125,11 @@ class EndpointModel(ABC):
         self._timeout = settings.timeout or _SECONDS
         body = settings_body(settings, self._fields(), self.name, self._refused_settings(settings))
         self._settings_body = merged_body(body, settings.extra, keep_none=True)
+
+    @property
+    def _headers(self) -> Mapping[str, str]:
+        """Additional headers of each request."""
+        return self.settings.headers
 
     def _fields(self) -> Fields:
         """Return the conversion of the settings that the endpoint supports."""
@@ -365,7 +370,7 @@ class EndpointModel(ABC):
             self.path,
             **content,
             cast_to=Response,
-            options=await self._clients.options(self._timeout, self.settings.headers),
+            options=await self._clients.options(self._timeout, self._headers),
             stream=True,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.http.endpoint import EndpointModel
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIResponsesModel"]
 
+
+def _compaction(value: int) -> Mapping[str, Any]:
+    return {"context_management": [{"type": "compaction", "compact_threshold": value}]}
+
+
 _FIELDS: Fields = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -28,6 +33,7 @@ _FIELDS: Fields = {
     "tool_choice": set_per_request,
     "parallel_tool_calls": set_per_request,
     "prompt_cache_key": "prompt_cache_key",
+    "compact_above": _compaction,
     "service_tier": "service_tier",
 }
 
@@ -40,7 +46,8 @@ class OpenAIResponsesModel(EndpointModel):
 
     Each request contains the whole conversation, and the provider stores nothing: the reply contains encrypted
     reasoning, which is sent back to the same model at the same host with the next request. `extra={"store": True}`
-    stores the conversation at the provider; `extra={"reasoning": {"summary": "auto"}}` requests summaries of the
+    stores the conversation at the provider. With `compact_above` the reply contains an encrypted summary of a long
+    conversation, which is sent back too. `extra={"reasoning": {"summary": "auto"}}` requests summaries of the
     reasoning.
 
     Raises:
