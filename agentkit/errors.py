@@ -141,7 +141,8 @@ class GuardError(AgentError):
 
     Attributes:
         guard: Name of the guard.
-        stage: Stage of the guard: `input`, `output`, `tool_call` or `tool_result`.
+        stage: Stage of the guard: `input`, `output`, `tool_call` or `tool_result`; `redaction` for the detectors of a
+            `RedactingModel`.
     """
 
     def __init__(self, guard: str, stage: str, problem: str) -> None:

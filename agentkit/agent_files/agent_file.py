@@ -47,6 +47,11 @@ class ModelPart(_Part):
     settings: dict[str, Any] = Field(
         default={}, repr=False, description="Fields of `ModelSettings`, such as `temperature: 0`."
     )
+    redact: Literal["untrusted", "all"] | None = Field(
+        default=None,
+        description="Replaces personal data before a request and restores it in replies: in `untrusted` texts, or in "
+        "`all` texts. See `RedactingModel`.",
+    )
     chat_template: _Text | None = Field(
         default=None,
         description="Registered chat template, or a file, for the address of a completion server.",
@@ -212,6 +217,7 @@ class AgentFile(_Part):
         "for all runs.",
     )
     limits: LimitsPart = LimitsPart()
+    guards: list[ImportPath] = Field(default=[], description="Functions with the decorator `@guard`, in their order.")
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
     counter: _Text | None = Field(
         default=None,

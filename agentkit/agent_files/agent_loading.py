@@ -23,7 +23,7 @@ from agentkit.agent_files.agent_file import (
     is_import_path,
 )
 from agentkit.agent_files.agent_model import agent_model, check_template_allowed
-from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, recall_options_of
+from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, guard_of, recall_options_of
 from agentkit.agent_files.file_texts import described, with_examples
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -33,6 +33,7 @@ from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, re
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
+from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit.models.settings import ModelSettings
 from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import check_shown
@@ -249,6 +250,10 @@ class _AgentFileLoader:
         if spec.descriptions:
             with self._collecting(file, ("descriptions",)):
                 options["tools"] = described(options["tools"], spec.descriptions)
+        options["guards"] = []
+        for at, path in enumerate(spec.guards):
+            with self._collecting(file, ("guards", at)):
+                options["guards"].append(guard_of(self._imported(path)))
         if spec.skills is not None:
             with self._collecting(file, ("skills",)):
                 options["tools"].append(self._skills(spec.skills, version))
@@ -300,7 +305,11 @@ class _AgentFileLoader:
         try:
             if self._chat_template is not None:
                 check_template_allowed(model)
-            return agent_model(model, template, part.session_len, settings, part.control_tokens, part.template_kwargs)
+            named = agent_model(model, template, part.session_len, settings, part.control_tokens, part.template_kwargs)
+            if part.redact is None:
+                return named
+            # Also around a model of the caller: another model must not receive the data.
+            return RedactingModel(named, layers=part.redact)
         except _ERRORS as error:
             argument = self._invalid_argument(error)
             if argument is None:

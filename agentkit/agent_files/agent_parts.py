@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import Any, cast
 
 from agentkit.agent_files.agent_file import BudgetPart, CompactionPart, RecallPart
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
 from agentkit.models.model import Model
+from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit.run.parts.compaction import Compaction, Summarise, Trim
 from agentkit.run.parts.recaller import RecallOptions
+from agentkit.run.parts.run_guards import Guard, checked_guards
 from agentkit_prompts.tokens.budget import Budget
 
-__all__ = ["budget_of", "compaction_of", "expanded", "recall_options_of"]
+__all__ = ["budget_of", "compaction_of", "expanded", "guard_of", "recall_options_of"]
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -45,7 +48,20 @@ def compaction_of(part: CompactionPart, model: Model) -> Compaction:
     writer = model
     if part.model is not None:
         writer = model_names.model(part.model)
+        # The other model must not receive personal data either.
+        if isinstance(model, RedactingModel):
+            writer = model.with_model(writer)
     return Summarise(writer, tokens=part.tokens, keep=part.keep)
+
+
+def guard_of(guard: Any) -> Guard:
+    """Return a guard.
+
+    Raises:
+        AgentDefinitionError: The object is not a guard.
+    """
+    checked_guards([guard])
+    return cast("Guard", guard)
 
 
 def expanded(values: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,9 @@ __getattr__, __dir__, __all__ = exports(
     __name__,
     {
         "agentkit.errors": "GuardError GuardStopped",
+        "agentkit.models.redacting.personal_data": "Finding personal_data",
+        "agentkit.models.redacting.placeholders": "Detector Redacted",
+        "agentkit.models.redacting.redacting_model": "RedactingModel",
         "agentkit.run.parts.run_guards": "Guard GuardCheck guard",
         "agentkit.run.parts.verdicts": "Ask Pass Replace Stop Verdict",
         "agentkit_prompts.composition.untrusted_sources": "SourceKind UntrustedSource",

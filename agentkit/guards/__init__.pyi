@@ -1,5 +1,10 @@
 from agentkit.errors import GuardError as GuardError
 from agentkit.errors import GuardStopped as GuardStopped
+from agentkit.models.redacting.personal_data import Finding as Finding
+from agentkit.models.redacting.personal_data import personal_data as personal_data
+from agentkit.models.redacting.placeholders import Detector as Detector
+from agentkit.models.redacting.placeholders import Redacted as Redacted
+from agentkit.models.redacting.redacting_model import RedactingModel as RedactingModel
 from agentkit.run.parts.run_guards import Guard as Guard
 from agentkit.run.parts.run_guards import GuardCheck as GuardCheck
 from agentkit.run.parts.run_guards import guard as guard

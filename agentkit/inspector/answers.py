@@ -20,6 +20,7 @@ from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.played_prompt import PlayedPrompt, play_models, played_prompt
 from agentkit.inspector.recall_view import recall_view
+from agentkit.inspector.redacted_layers import redacted_layers, sent_composition
 from agentkit.inspector.run_lists import FIRST_LISTED, run_summary
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, empty_journal
@@ -220,8 +221,12 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
             diff = diff_view(composition, model_call.agent.chain.compose(model_call.ctx))
         if request.journal and model_call.run is not None:
             run = _run_view(model_call.run)
+        view = composition_view(composition)
+        replaced = redacted_layers(model, composition)
+        for row in view["layers"]:
+            row["redacted"] = replaced.get(row["layer"], [])
         return {
-            "view": composition_view(composition),
+            "view": view,
             "cache": _cache(model),
             "prompts": prompt_views(composition),
             "diff": diff,
@@ -261,9 +266,12 @@ async def messages_answer(source: InspectorSource, request: CompositionRequest) 
 async def payload_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Return the request of a provider, or the text of a local model."""
     model_call = await model_call_of(source, request)
-    return await in_thread(
-        lambda: payload_view(model_call.played(request).composition, request.target or "openai", request.chat_template)
-    )
+
+    def answer() -> Json:
+        sent, _ = sent_composition(*model_call.played(request))
+        return payload_view(sent, request.target or "openai", request.chat_template)
+
+    return await in_thread(answer)
 
 
 async def why_answer(source: InspectorSource, request: CompositionRequest) -> Json:

@@ -8,6 +8,7 @@ import shlex
 
 from agentkit.errors import AgentError
 from agentkit.inspector.played_prompt import PlayedPrompt
+from agentkit.inspector.redacted_layers import sent_composition
 from agentkit.models.http.endpoint import EndpointModel, model_secrets
 from agentkit_prompts.credentials import masked
 
@@ -29,7 +30,8 @@ def curl_command(prompt: PlayedPrompt) -> str:
     model = next(iter(getattr(prompt.model, "models", ())), prompt.model)
     if not isinstance(model, EndpointModel):
         raise AgentError(f"the model {model.name!r} has no HTTP endpoint, so that curl cannot send its request")
-    body = json.dumps(model.request_body(prompt.composition), separators=(",", ":"), allow_nan=False)
+    sent, _ = sent_composition(prompt.model, prompt.composition)
+    body = json.dumps(model.request_body(sent), separators=(",", ":"), allow_nan=False)
     lines = [f"curl {shlex.quote(model.address)}", "-H 'content-type: application/json'"]
     for name, value in model.sdk.headers.items():
         prefix, key, _ = value.partition("KEY")

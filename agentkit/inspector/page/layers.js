@@ -125,6 +125,14 @@ export function legend(view, { onpick, onpoint, changes } = {}) {
       row.status !== "kept" || row.why
         ? h("p", { class: "why" }, h("b", null, row.status === "kept" ? "kept" : row.status), row.why ? [": ", shown(row.why)] : null)
         : null,
+      row.redacted?.length
+        ? h(
+            "details",
+            { class: "why redacted" },
+            h("summary", null, `${number(row.redacted.length)} replaced before sending`),
+            row.redacted.map((one) => h("p", { dir: "auto" }, h("code", null, shown(one.placeholder)), " ", shown(one.text))),
+          )
+        : null,
     );
   });
   return h("ul", { class: "legend", "aria-label": "Layers in the order they are sent" }, rows);

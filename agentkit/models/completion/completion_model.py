@@ -16,7 +16,7 @@ from agentkit.models.completion.reply_tokens import TOKEN_OPTIONS, ReplyTokens
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
-from agentkit.models.http.restored_text import RestoredText
+from agentkit.models.http.restored_text import RestoredText, unmarked_text
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
@@ -172,7 +172,7 @@ class CompletionModel(EndpointModel):
         if not broken or self.control_tokens != "escape":
             return composition, None
         marked, _ = marked_content(composition, token_marks(tokens, is_repeated=True))
-        return marked, RestoredText(broken, is_json=composition.output is not None)
+        return marked, unmarked_text(broken, is_json=composition.output is not None)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)

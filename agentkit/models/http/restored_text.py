@@ -1,10 +1,10 @@
-"""`RestoredText`: the reply of a model without the marks that were added to control tokens of its prompt."""
+"""`RestoredText`: the reply of a model without the changes that were made to texts of its prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agentkit.models.model import Delta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelReplyCut, ModelReplyError
@@ -19,7 +19,7 @@ from agentkit_prompts.context.thinking import Thinking
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["RestoredText", "guarded"]
+__all__ = ["RestoredText", "Restorer", "guarded", "unmarked_text"]
 
 
 def guarded(composition: Composition, model: str, host: str) -> tuple[Composition, RestoredText | None]:
@@ -39,24 +39,49 @@ def guarded(composition: Composition, model: str, host: str) -> tuple[Compositio
     marked, tokens = marked_content(composition, token_marks(control_tokens))
     if not tokens:
         return composition, None
-    return marked, RestoredText(tokens, is_json=composition.output is not None)
+    return marked, unmarked_text(tokens, is_json=composition.output is not None)
 
 
-class RestoredText:
-    """Restorer of the original text in the deltas and in the message of one reply.
-
-    A model copies the marked tokens of its prompt into texts and arguments; tools, validators and the history must see
-    the original text.
+def unmarked_text(tokens: Iterable[str], *, is_json: bool) -> RestoredText:
+    """Return the restorer of a reply to a prompt with marks in control tokens.
 
     Args:
         tokens: The tokens with a mark in the prompt.
         is_json: True if the text of the reply is JSON, in which a character of a token can be an escape.
     """
+    tokens = tuple(tokens)
+    json_text = Unmarking(tokens, is_json=True)
+    if is_json:
+        return RestoredText(json_text, json_text)
+    return RestoredText(Unmarking(tokens), json_text)
 
-    def __init__(self, tokens: Iterable[str], *, is_json: bool = False) -> None:
-        tokens = tuple(tokens)
-        self._json = Unmarking(tokens, is_json=True)
-        self._text = self._json if is_json else Unmarking(tokens)
+
+class Restorer(Protocol):
+    """Restorer of the original text in a text of a model."""
+
+    def whole(self, text: str) -> str:
+        """Return the original text of a whole text."""
+        ...
+
+    def ready(self, text: str) -> int:
+        """Return the number of characters of a piece of a stream that no later piece can complete to a changed text."""
+        ...
+
+
+class RestoredText:
+    """Restorer of the original text in the deltas and in the message of one reply.
+
+    A model copies the changed texts of its prompt into texts and arguments; tools, validators and the history must see
+    the original text.
+
+    Args:
+        text: Restorer of the text of the reply.
+        json_text: Restorer of the arguments of calls.
+    """
+
+    def __init__(self, text: Restorer, json_text: Restorer) -> None:
+        self._json = json_text
+        self._text = text
         self._held: Delta | None = None
         """End of the latest delta that can be a part of a token."""
 
@@ -78,20 +103,20 @@ class RestoredText:
             delta = delta._replace(text=rest.text + delta.text)
         elif rest is not None:
             yield self._whole(rest)
-        end = self._unmarking(delta).ready(delta.text)
+        end = self._restorer(delta).ready(delta.text)
         self._held = None
         if end < len(delta.text):
             self._held = delta._replace(text=delta.text[end:])
         # An empty delta shows that the reply continues.
         yield self._whole(delta._replace(text=delta.text[:end]))
 
-    def _unmarking(self, delta: Delta) -> Unmarking:
+    def _restorer(self, delta: Delta) -> Restorer:
         if delta.kind == "arguments":
             return self._json
         return self._text
 
     def _whole(self, delta: Delta) -> Delta:
-        return delta._replace(text=self._unmarking(delta).whole(delta.text))
+        return delta._replace(text=self._restorer(delta).whole(delta.text))
 
     def reply(self, reply: Reply) -> Reply:
         """Return a reply with the original text in its message."""

@@ -1,11 +1,11 @@
-"""The composition for an endpoint that applies a chat template: untrusted text cannot form a token of the template."""
+"""Compositions with changed texts for a model: marks in control tokens, or placeholders of personal data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from agentkit_prompts.chat_templates.guard.token_marks import TokenMarks, changed_texts
 from agentkit_prompts.chat_templates.tokens_of_models import BRACKETS
@@ -21,24 +21,78 @@ from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, insert_breaks
 
-__all__ = ["has_brackets", "marked_content"]
+__all__ = ["TextChange", "changed_content", "has_brackets", "marked_content"]
 
 Content = TypeVar("Content", bound=CallContent)
+Found = TypeVar("Found", bound=Hashable)
+
+
+class TextChange(Protocol[Found]):
+    """A change of texts that the reply of the model undoes. Each method adds the changed items to `found`."""
+
+    changes_trusted: bool
+    """True if the texts of the developer are changed too."""
+
+    def __hash__(self) -> int:
+        """Return the hash of the object: it is a cache key."""
+        ...
+
+    def add(self, text: str, found: set[Found]) -> str:
+        """Return a changed text."""
+        ...
+
+    def add_in_json(self, text: str, found: set[Found]) -> str:
+        """Return the JSON text of arguments with changed texts."""
+        ...
+
+    def in_rendered(self, rendered: Rendered, found: set[Found]) -> Rendered:
+        """Return a rendering with changed untrusted texts; the same object without a change."""
+        ...
 
 
 def marked_content(composition: Content, marks: TokenMarks) -> tuple[Content, frozenset[str]]:
     """Return a composition with marks in the control tokens of its untrusted text, and these tokens."""
-    tokens: set[str] = set()
-    mark = _message_marker(marks)
-    changes = {
-        "sections": [_section(section, marks, tokens) for section in composition.sections],
-        "conversation": _conversation(composition.conversation, mark, tokens),
-        "intermediate": _conversation(composition.intermediate, mark, tokens),
-        "tools_and_output": _tools(composition.tools_and_output, marks, tokens),
-    }
+    marked, tokens = changed_content(composition, _marking(marks))
     if not tokens:
+        return composition, tokens
+    return marked.evolve(text_tokens=None), tokens
+
+
+def changed_content(composition: Content, change: TextChange[Found]) -> tuple[Content, frozenset[Found]]:
+    """Return a composition with changed texts, and the changed items; the same object without a change."""
+    found: set[Found] = set()
+    of_message = _message_changer(change)
+    changes = {
+        "sections": [_section(section, change, found) for section in composition.sections],
+        "conversation": _conversation(composition.conversation, of_message, found),
+        "intermediate": _conversation(composition.intermediate, of_message, found),
+        "tools_and_output": _tools(composition.tools_and_output, change, found),
+    }
+    if not found:
         return composition, frozenset()
-    return composition.evolve(text_tokens=None, **changes), frozenset(tokens)
+    return composition.evolve(**changes), frozenset(found)
+
+
+class _Marking:
+    """Marks in control tokens as a change of texts."""
+
+    changes_trusted = False
+
+    def __init__(self, marks: TokenMarks) -> None:
+        self._marks = marks
+        self.add = marks.add
+        self.add_in_json = marks.add_in_json
+
+    def in_rendered(self, rendered: Rendered, found: set[str]) -> Rendered:
+        # The tokens of the developer's texts stay: the segments are read only if a text has tokens.
+        if next(self._marks.offsets(rendered.text), None) is None:
+            return rendered
+        return _rendered(rendered, self._marks, found)
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _marking(marks: TokenMarks) -> _Marking:
+    return _Marking(marks)
 
 
 def has_brackets(composition: CallContent) -> bool:
@@ -61,66 +115,63 @@ def _count_brackets(message: Message) -> int:
     return int(any("\\u" in text or _contains_bracket(text) for text in texts))
 
 
-class _MarkedMessage(NamedTuple):
-    """A stored message with marks."""
+class _ChangedMessage(NamedTuple):
+    """A stored message with changed texts."""
 
     message: Message
-    tokens: frozenset[str]
+    found: frozenset[Any]
 
 
 @lru_cache(maxsize=MAX_CACHED)
-def _message_marker(marks: TokenMarks) -> Callable[[Message], _MarkedMessage]:
-    """Return the function that marks a message: one object per object of marks, because it is a cache key."""
+def _message_changer(change: TextChange[Any]) -> Callable[[Message], _ChangedMessage]:
+    """Return the function that changes a message: one object per change, because it is a cache key."""
 
-    def mark(message: Message) -> _MarkedMessage:
-        return _message(message, marks)
+    def changed(message: Message) -> _ChangedMessage:
+        return _message(message, change)
 
-    return mark
+    return changed
 
 
 def _conversation(
-    conversation: Conversation, mark: Callable[[Message], _MarkedMessage], tokens: set[str]
+    conversation: Conversation, changed: Callable[[Message], _ChangedMessage], found: set[Any]
 ) -> Conversation:
-    rows = conversation.derive(mark)
-    own = frozenset[str]().union(*[row.tokens for row in rows if row.tokens])
+    rows = conversation.derive(changed)
+    own = frozenset[Any]().union(*[row.found for row in rows if row.found])
     if not own:
         # The same object keeps its cached wire forms.
         return conversation
-    tokens |= own
+    found |= own
     return Conversation([row.message for row in rows])
 
 
-def _message(message: Message, marks: TokenMarks) -> _MarkedMessage:
-    """Return a message with marks in its text, the arguments of its calls and its thinking without a signature."""
-    tokens: set[str] = set()
+def _message(message: Message, change: TextChange[Any]) -> _ChangedMessage:
+    """Return a message with changes in its text, the arguments of its calls and its thinking without a signature."""
+    found: set[Any] = set()
     content = message.content
     if isinstance(content, str):
-        content = marks.add(content, tokens)
+        content = change.add(content, found)
     else:
         content = tuple(
-            [Text(marks.add(part.text, tokens), kind=part.kind) if isinstance(part, Text) else part for part in content]
+            [Text(change.add(part.text, found), kind=part.kind) if isinstance(part, Text) else part for part in content]
         )
-    calls = tuple([replace(call, arguments=marks.add_in_json(call.arguments, tokens)) for call in message.tool_calls])
-    thinking = tuple([_thinking(thought, marks, tokens) for thought in message.thinking])
-    if not tokens:
-        return _MarkedMessage(message, frozenset())
-    marked = replace(message, content=content, tool_calls=calls, thinking=thinking)
-    return _MarkedMessage(marked, frozenset(tokens))
+    calls = tuple([replace(call, arguments=change.add_in_json(call.arguments, found)) for call in message.tool_calls])
+    thinking = tuple([_thinking(thought, change, found) for thought in message.thinking])
+    if not found:
+        return _ChangedMessage(message, frozenset())
+    changed = replace(message, content=content, tool_calls=calls, thinking=thinking)
+    return _ChangedMessage(changed, frozenset(found))
 
 
-def _thinking(thought: Thinking, marks: TokenMarks, tokens: set[str]) -> Thinking:
+def _thinking(thought: Thinking, change: TextChange[Any], found: set[Any]) -> Thinking:
     if thought.is_sealed:
         return thought
-    return replace(thought, text=marks.add(thought.text, tokens))
+    return replace(thought, text=change.add(thought.text, found))
 
 
-def _section(section: Section, marks: TokenMarks, tokens: set[str]) -> Section:
+def _section(section: Section, change: TextChange[Any], found: set[Any]) -> Section:
     fragments: list[Fragment] = []
     for fragment in section.fragments:
-        rendered = fragment.rendered
-        # The tokens of the developer's texts stay: the segments are read only if a text has tokens.
-        if next(marks.offsets(rendered.text), None) is not None:
-            rendered = _rendered(rendered, marks, tokens)
+        rendered = change.in_rendered(fragment.rendered, found)
         fragments.append(fragment._replace(rendered=rendered))
     if all(new.rendered is old.rendered for new, old in zip(fragments, section.fragments, strict=True)):
         return section
@@ -152,25 +203,25 @@ def _is_untrusted(segment: Segment) -> bool:
     return segment.trust == "untrusted" and segment.media is None
 
 
-def _tools(tools_and_output: ToolsAndOutput, marks: TokenMarks, tokens: set[str]) -> ToolsAndOutput:
-    tools = tuple([_tool(tool, marks, tokens) for tool in tools_and_output.context_tools])
+def _tools(tools_and_output: ToolsAndOutput, change: TextChange[Any], found: set[Any]) -> ToolsAndOutput:
+    tools = tuple([_tool(tool, change, found) for tool in tools_and_output.context_tools])
     if all(new is old for new, old in zip(tools, tools_and_output.context_tools, strict=True)):
         return tools_and_output
     return ToolsAndOutput(tools, tools_and_output.output)
 
 
-def _tool(tool: ToolSpec, marks: TokenMarks, tokens: set[str]) -> ToolSpec:
-    """Return an untrusted tool, such as the tool of a server, with marks in its texts."""
-    if tool.trust == "trusted":
+def _tool(tool: ToolSpec, change: TextChange[Any], found: set[Any]) -> ToolSpec:
+    """Return an untrusted tool, such as the tool of a server, with changes in its texts."""
+    if tool.trust == "trusted" and not change.changes_trusted:
         return tool
-    own: set[str] = set()
+    own: set[Any] = set()
 
-    def mark(text: str) -> str:
-        return marks.add(text, own)
+    def changed(text: str) -> str:
+        return change.add(text, own)
 
-    parameters = changed_texts(dict(tool.parameters), mark)
-    description = mark(tool.description)
+    parameters = changed_texts(dict(tool.parameters), changed)
+    description = changed(tool.description)
     if not own:
         return tool
-    tokens |= own
+    found |= own
     return replace(tool, description=description, parameters=parameters)

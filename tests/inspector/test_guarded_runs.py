@@ -1,0 +1,91 @@
+"""The inspector shows verdicts, texts that wait for a person, and the texts that a redacting model does not receive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, AnthropicModel, OpenAIModel, Paused, ScriptedModel, Session, ToolCall, tool
+from agentkit.guards import Ask, Guard, RedactingModel, Replace, guard
+from agentkit.inspector.curl_command import curl_command
+from agentkit.inspector.journal_view import journal_view, waiting_calls
+from agentkit.inspector.played_prompt import PlayedPrompt
+from agentkit.inspector.redacted_layers import redacted_layers, sent_composition
+from agentkit.models import FallbackModel
+from agentkit.run.engine.replay import replayed_contexts
+
+MAIL = "ada@example.com"
+
+
+def gives(verdict: Any, stage: Any, **options: Any) -> Guard:
+    def check(value: Any) -> Any:
+        return verdict
+
+    return guard(stage, **options)(check)
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def test_a_timeline_shows_each_verdict() -> None:
+    guards = [gives(Replace("Hello"), "input"), gives(None, "output"), gives(Replace({}), "tool_call")]
+    journal = Agent(ScriptedModel([ToolCall("c", "look"), "Yes."]), tools=[look], guards=guards).run_sync("Hi").journal
+    events = [event for event in journal_view(journal)["events"] if event["kind"] == "guard"]
+    shown = [(event["stage"], event["subject"], event["action"], event["text"]) for event in events]
+    assert shown == [
+        ("input", "", "replace", "Hello"),
+        ("tool_call", "c", "replace", "{}"),
+        ("output", "2", "pass", ""),
+    ]
+
+
+def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:
+    for stage, options, call_id in (("input", {}, "input_check"), ("output", {}, "output_1_check")):
+        agent = Agent(ScriptedModel(["Yes."]), guards=[gives(Ask("sure?"), stage, **options)])
+        with pytest.raises(Paused) as paused:
+            agent.run_sync("Hi")
+        assert [*waiting_calls(paused.value.journal)] == [call_id]
+        journal = agent.resume_sync(paused.value.journal, approve={call_id: True}).journal
+        assert not waiting_calls(journal)
+
+
+def test_prompts_of_guarded_runs_are_composed_again_as_they_were_sent() -> None:
+    guards = [
+        gives(Replace("Hello"), "input"),
+        gives(None, "input", parallel=True),
+        gives(Replace("saw"), "tool_result"),
+        gives(Ask(), "tool_call"),
+        gives(Replace("No."), "output"),
+    ]
+    guards[1] = guard("input", parallel=True)(lambda text: None)
+    agent = Agent(ScriptedModel([ToolCall("c", "look"), "Yes."]), tools=[look], guards=guards)
+    session = Session("s")
+    sent: list[Any] = []
+
+    def note(event: Any) -> None:
+        if type(event).__name__ == "PromptComposed":
+            sent.append(event.composition)
+
+    result = agent.run_sync("Hi", session=session, on_event=note, approve=lambda call: True)
+    contexts = replayed_contexts(agent.definition, result.journal, session)
+    assert [agent.chain.compose(ctx).messages for ctx in contexts] == [composition.messages for composition in sent]
+
+
+def test_the_texts_that_are_not_sent_are_listed_by_layer_and_no_payload_contains_them() -> None:
+    inner = OpenAIModel("gpt-5-mini", api_key="x")
+    for model in (RedactingModel(inner), FallbackModel(RedactingModel(inner), AnthropicModel("claude-x", api_key="x"))):
+        session = Session("s")
+        Agent(ScriptedModel(["Hi."])).run_sync(f"I am {MAIL}", session=session)
+        composition = Agent(model, f"Ask {MAIL}.").compose(f"Still {MAIL}?", session=session)
+        rows = redacted_layers(model, composition)
+        assert [*rows] == ["input[0]", "conversation"]
+        assert {(row["kind"], row["text"]) for row in rows["conversation"]} == {("EMAIL", MAIL)}
+        sent, _ = sent_composition(model, composition)
+        assert str(sent.to_openai()).count(MAIL) == 1  # the text of the developer
+    assert curl_command(PlayedPrompt(RedactingModel(inner), composition)).count(MAIL) == 1
+    plain = ScriptedModel([])
+    assert redacted_layers(plain, composition) == {} and sent_composition(plain, composition)[0] is composition
