@@ -30,11 +30,11 @@ def sent_composition(model: Model, composition: Composition) -> tuple[Compositio
 
 def redacted_layers(model: Model, composition: Composition) -> dict[str, list[Json]]:
     """Return the replaced texts of each layer, each with its `placeholder`, its `kind` and its `text`."""
-    sent, found = sent_composition(model, composition)
+    sent, items = sent_composition(model, composition)
     rows: dict[str, list[Json]] = {}
-    if not found:
+    if not items:
         return rows
-    texts = sorted(found)
+    texts = sorted(items)
     for layer, text in _layer_texts(sent):
         listed = rows.setdefault(layer, [])
         for item in texts:

@@ -18,11 +18,11 @@ from agentkit.run.engine.replay import replayed_contexts
 MAIL = "ada@example.com"
 
 
-def gives(verdict: Any, stage: Any, **options: Any) -> Guard:
+def gives(verdict: Any, stage: Any) -> Guard:
     def check(value: Any) -> Any:
         return verdict
 
-    return guard(stage, **options)(check)
+    return guard(stage)(check)
 
 
 @tool
@@ -44,8 +44,8 @@ def test_a_timeline_shows_each_verdict() -> None:
 
 
 def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:
-    for stage, options, call_id in (("input", {}, "input_check"), ("output", {}, "output_1_check")):
-        agent = Agent(ScriptedModel(["Yes."]), guards=[gives(Ask("sure?"), stage, **options)])
+    for stage, call_id in (("input", "input_check"), ("output", "output_1_check")):
+        agent = Agent(ScriptedModel(["Yes."]), guards=[gives(Ask("sure?"), stage)])
         with pytest.raises(Paused) as paused:
             agent.run_sync("Hi")
         assert [*waiting_calls(paused.value.journal)] == [call_id]
@@ -56,12 +56,11 @@ def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:
 def test_prompts_of_guarded_runs_are_composed_again_as_they_were_sent() -> None:
     guards = [
         gives(Replace("Hello"), "input"),
-        gives(None, "input", parallel=True),
+        guard("input", parallel=True)(lambda text: None),
         gives(Replace("saw"), "tool_result"),
         gives(Ask(), "tool_call"),
         gives(Replace("No."), "output"),
     ]
-    guards[1] = guard("input", parallel=True)(lambda text: None)
     agent = Agent(ScriptedModel([ToolCall("c", "look"), "Yes."]), tools=[look], guards=guards)
     session = Session("s")
     sent: list[Any] = []

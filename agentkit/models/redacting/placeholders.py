@@ -56,46 +56,45 @@ class Placeholders:
         self._detectors = (_placeholders_in, *detectors)
         self._key = key
 
-    def add(self, text: str, found: set[Redacted]) -> str:
-        """Return a text with placeholders; the replaced texts are added to `found`."""
+    def add(self, text: str, items: set[Redacted]) -> str:
+        """Return a text with placeholders; the replaced texts are added to `items`."""
         pieces: list[str] = []
         end = 0
         for finding in self._findings(text):
             redacted = self._redacted(text[finding.start : finding.end], finding.kind)
-            found.add(redacted)
+            items.add(redacted)
             pieces += text[end : finding.start], redacted.placeholder
             end = finding.end
         if not pieces:
             return text
         return "".join([*pieces, text[end:]])
 
-    def add_in_json(self, text: str, found: set[Redacted]) -> str:
+    def add_in_json(self, text: str, items: set[Redacted]) -> str:
         """Return the JSON text of arguments with placeholders in its texts and numbers; other text as in `add`."""
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return self.add(text, found)
         own: set[Redacted] = set()
-        changed = self._changed(value, own)
+        try:
+            changed = json.dumps(self._changed(json.loads(text), own), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return self.add(text, items)
         if not own:
             return text
-        found |= own
-        return json.dumps(changed, ensure_ascii=False)
+        items |= own
+        return changed
 
-    def _changed(self, value: Any, found: set[Redacted]) -> Any:
+    def _changed(self, value: Any, items: set[Redacted]) -> Any:
         if isinstance(value, str):
-            return self.add(value, found)
+            return self.add(value, items)
         if isinstance(value, dict):
-            return {self.add(key, found): self._changed(item, found) for key, item in value.items()}
+            return {self.add(key, items): self._changed(item, items) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._changed(item, found) for item in value]
+            return [self._changed(item, items) for item in value]
         if isinstance(value, int) and not isinstance(value, bool):
             number = str(value)
-            changed = self.add(number, found)
+            changed = self.add(number, items)
             return value if changed == number else changed
         return value
 
-    def in_rendered(self, rendered: Rendered, found: set[Redacted]) -> Rendered:
+    def in_rendered(self, rendered: Rendered, items: set[Redacted]) -> Rendered:
         """Return a rendering with placeholders; without `is_everywhere` only for data with an untrusted character."""
         if not self.changes_trusted and rendered.trust == "trusted":
             return rendered
@@ -109,10 +108,10 @@ class Placeholders:
             findings = [finding for finding in findings if "1" in untrusted[finding.start : finding.end]]
         if not findings:
             return rendered
-        return Rendered.from_segments([*self._replaced(segments, text, findings, found)])
+        return Rendered.from_segments([*self._replaced(segments, text, findings, items)])
 
     def _replaced(
-        self, segments: Sequence[Segment], text: str, findings: Sequence[Finding], found: set[Redacted]
+        self, segments: Sequence[Segment], text: str, findings: Sequence[Finding], items: set[Redacted]
     ) -> Iterator[Segment]:
         """Yield the segments with placeholders; a placeholder belongs to the segment in which its text starts."""
         start = number = 0
@@ -122,7 +121,7 @@ class Placeholders:
                 finding = findings[number]
                 if finding.start >= start:
                     redacted = self._redacted(text[finding.start : finding.end], finding.kind)
-                    found.add(redacted)
+                    items.add(redacted)
                     pieces += segment.text[at - start : finding.start - start], redacted.placeholder
                 at = min(finding.end, end)
                 if finding.end > end:

@@ -152,10 +152,10 @@ class RedactingModel:
             raise GuardError("detectors", "redaction", f"took longer than {_SECONDS:g} seconds") from None
         if error is not None:
             raise GuardError("detectors", "redaction", f"failed: {describe_error(error)}") from error
-        sent, found = redacted
-        if not found:
+        sent, items = redacted
+        if not items:
             return await self._model.request(composition, on_delta=on_delta)
-        texts = {item.placeholder: item.text for item in found}
+        texts = {item.placeholder: item.text for item in items}
         json_text = Restoring(texts, is_json=True)
         text = json_text
         if composition.output is None:

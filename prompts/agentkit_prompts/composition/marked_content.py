@@ -24,11 +24,11 @@ from agentkit_prompts.templates.spans import Segment, insert_breaks
 __all__ = ["TextChange", "changed_content", "has_brackets", "marked_content"]
 
 Content = TypeVar("Content", bound=CallContent)
-Found = TypeVar("Found", bound=Hashable)
+Item = TypeVar("Item", bound=Hashable)
 
 
-class TextChange(Protocol[Found]):
-    """A change of texts that the reply of the model undoes. Each method adds the changed items to `found`."""
+class TextChange(Protocol[Item]):
+    """A change of texts that the reply of the model undoes. Each method adds the changed items to `items`."""
 
     changes_trusted: bool
     """True if the texts of the developer are changed too."""
@@ -37,15 +37,15 @@ class TextChange(Protocol[Found]):
         """Return the hash of the object: it is a cache key."""
         ...
 
-    def add(self, text: str, found: set[Found]) -> str:
+    def add(self, text: str, items: set[Item]) -> str:
         """Return a changed text."""
         ...
 
-    def add_in_json(self, text: str, found: set[Found]) -> str:
+    def add_in_json(self, text: str, items: set[Item]) -> str:
         """Return the JSON text of arguments with changed texts."""
         ...
 
-    def in_rendered(self, rendered: Rendered, found: set[Found]) -> Rendered:
+    def in_rendered(self, rendered: Rendered, items: set[Item]) -> Rendered:
         """Return a rendering with changed untrusted texts; the same object without a change."""
         ...
 
@@ -58,19 +58,19 @@ def marked_content(composition: Content, marks: TokenMarks) -> tuple[Content, fr
     return marked.evolve(text_tokens=None), tokens
 
 
-def changed_content(composition: Content, change: TextChange[Found]) -> tuple[Content, frozenset[Found]]:
+def changed_content(composition: Content, change: TextChange[Item]) -> tuple[Content, frozenset[Item]]:
     """Return a composition with changed texts, and the changed items; the same object without a change."""
-    found: set[Found] = set()
+    items: set[Item] = set()
     of_message = _message_changer(change)
     changes = {
-        "sections": [_section(section, change, found) for section in composition.sections],
-        "conversation": _conversation(composition.conversation, of_message, found),
-        "intermediate": _conversation(composition.intermediate, of_message, found),
-        "tools_and_output": _tools(composition.tools_and_output, change, found),
+        "sections": [_section(section, change, items) for section in composition.sections],
+        "conversation": _conversation(composition.conversation, of_message, items),
+        "intermediate": _conversation(composition.intermediate, of_message, items),
+        "tools_and_output": _tools(composition.tools_and_output, change, items),
     }
-    if not found:
+    if not items:
         return composition, frozenset()
-    return composition.evolve(**changes), frozenset(found)
+    return composition.evolve(**changes), frozenset(items)
 
 
 class _Marking:
@@ -80,14 +80,18 @@ class _Marking:
 
     def __init__(self, marks: TokenMarks) -> None:
         self._marks = marks
-        self.add = marks.add
-        self.add_in_json = marks.add_in_json
 
-    def in_rendered(self, rendered: Rendered, found: set[str]) -> Rendered:
+    def add(self, text: str, items: set[str]) -> str:
+        return self._marks.add(text, items)
+
+    def add_in_json(self, text: str, items: set[str]) -> str:
+        return self._marks.add_in_json(text, items)
+
+    def in_rendered(self, rendered: Rendered, items: set[str]) -> Rendered:
         # The tokens of the developer's texts stay: the segments are read only if a text has tokens.
         if next(self._marks.offsets(rendered.text), None) is None:
             return rendered
-        return _rendered(rendered, self._marks, found)
+        return _rendered(rendered, self._marks, items)
 
 
 @lru_cache(maxsize=MAX_CACHED)
@@ -119,7 +123,7 @@ class _ChangedMessage(NamedTuple):
     """A stored message with changed texts."""
 
     message: Message
-    found: frozenset[Any]
+    items: frozenset[Any]
 
 
 @lru_cache(maxsize=MAX_CACHED)
@@ -133,45 +137,45 @@ def _message_changer(change: TextChange[Any]) -> Callable[[Message], _ChangedMes
 
 
 def _conversation(
-    conversation: Conversation, changed: Callable[[Message], _ChangedMessage], found: set[Any]
+    conversation: Conversation, changed: Callable[[Message], _ChangedMessage], items: set[Any]
 ) -> Conversation:
     rows = conversation.derive(changed)
-    own = frozenset[Any]().union(*[row.found for row in rows if row.found])
+    own = frozenset[Any]().union(*[row.items for row in rows if row.items])
     if not own:
         # The same object keeps its cached wire forms.
         return conversation
-    found |= own
+    items |= own
     return Conversation([row.message for row in rows])
 
 
 def _message(message: Message, change: TextChange[Any]) -> _ChangedMessage:
     """Return a message with changes in its text, the arguments of its calls and its thinking without a signature."""
-    found: set[Any] = set()
+    items: set[Any] = set()
     content = message.content
     if isinstance(content, str):
-        content = change.add(content, found)
+        content = change.add(content, items)
     else:
         content = tuple(
-            [Text(change.add(part.text, found), kind=part.kind) if isinstance(part, Text) else part for part in content]
+            [Text(change.add(part.text, items), kind=part.kind) if isinstance(part, Text) else part for part in content]
         )
-    calls = tuple([replace(call, arguments=change.add_in_json(call.arguments, found)) for call in message.tool_calls])
-    thinking = tuple([_thinking(thought, change, found) for thought in message.thinking])
-    if not found:
+    calls = tuple([replace(call, arguments=change.add_in_json(call.arguments, items)) for call in message.tool_calls])
+    thinking = tuple([_thinking(thought, change, items) for thought in message.thinking])
+    if not items:
         return _ChangedMessage(message, frozenset())
     changed = replace(message, content=content, tool_calls=calls, thinking=thinking)
-    return _ChangedMessage(changed, frozenset(found))
+    return _ChangedMessage(changed, frozenset(items))
 
 
-def _thinking(thought: Thinking, change: TextChange[Any], found: set[Any]) -> Thinking:
+def _thinking(thought: Thinking, change: TextChange[Any], items: set[Any]) -> Thinking:
     if thought.is_sealed:
         return thought
-    return replace(thought, text=change.add(thought.text, found))
+    return replace(thought, text=change.add(thought.text, items))
 
 
-def _section(section: Section, change: TextChange[Any], found: set[Any]) -> Section:
+def _section(section: Section, change: TextChange[Any], items: set[Any]) -> Section:
     fragments: list[Fragment] = []
     for fragment in section.fragments:
-        rendered = change.in_rendered(fragment.rendered, found)
+        rendered = change.in_rendered(fragment.rendered, items)
         fragments.append(fragment._replace(rendered=rendered))
     if all(new.rendered is old.rendered for new, old in zip(fragments, section.fragments, strict=True)):
         return section
@@ -203,14 +207,14 @@ def _is_untrusted(segment: Segment) -> bool:
     return segment.trust == "untrusted" and segment.media is None
 
 
-def _tools(tools_and_output: ToolsAndOutput, change: TextChange[Any], found: set[Any]) -> ToolsAndOutput:
-    tools = tuple([_tool(tool, change, found) for tool in tools_and_output.context_tools])
+def _tools(tools_and_output: ToolsAndOutput, change: TextChange[Any], items: set[Any]) -> ToolsAndOutput:
+    tools = tuple([_tool(tool, change, items) for tool in tools_and_output.context_tools])
     if all(new is old for new, old in zip(tools, tools_and_output.context_tools, strict=True)):
         return tools_and_output
     return ToolsAndOutput(tools, tools_and_output.output)
 
 
-def _tool(tool: ToolSpec, change: TextChange[Any], found: set[Any]) -> ToolSpec:
+def _tool(tool: ToolSpec, change: TextChange[Any], items: set[Any]) -> ToolSpec:
     """Return an untrusted tool, such as the tool of a server, with changes in its texts."""
     if tool.trust == "trusted" and not change.changes_trusted:
         return tool
@@ -223,5 +227,5 @@ def _tool(tool: ToolSpec, change: TextChange[Any], found: set[Any]) -> ToolSpec:
     description = changed(tool.description)
     if not own:
         return tool
-    found |= own
+    items |= own
     return replace(tool, description=description, parameters=parameters)
