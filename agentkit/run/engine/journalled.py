@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
@@ -21,13 +21,15 @@ from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.repairs import is_repair
-from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
 __all__ = ["Journalled"]
 

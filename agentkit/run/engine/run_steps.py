@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import ApprovalError, Paused
 from agentkit.ground.threads import begin_in_thread, ended, in_thread
@@ -23,7 +23,6 @@ from agentkit.run.engine.tool_calls import CallMustWait, ToolCalls, call_name, s
 from agentkit.run.parts.compaction import CompactionResult, compact_conversation
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject, guard_check
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -35,6 +34,9 @@ from agentkit_tools.dispatch import call_to_approve, call_tools, received_call
 from agentkit_tools.errors import describe_error
 from agentkit_tools.form import is_question_id
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
 __all__ = ["RunSteps"]
 
@@ -180,6 +182,8 @@ class RunSteps:
         return reply
 
     async def check_guard(self, guard: Guard, subject: Subject, key: str, round_: ToolRound) -> GuardCheck:
+        from agentkit.run.parts.run_guards import guard_check
+
         call_id = "_".join(filter(None, (guard.stage, key)))
         context = self._setup.tool_context(call_id, run=self._tool_calls(round_, _no_result))
         return await guard_check(guard, subject, key, context)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import CheckedOutput
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
@@ -19,6 +18,9 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
 __all__ = ["OnResult", "RunStart", "Steps", "ToolRound"]
 

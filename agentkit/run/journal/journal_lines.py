@@ -18,9 +18,7 @@ from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import decision_data, read_decision
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.run_guards import GuardCheck, Stage
 from agentkit.run.parts.run_inbox import SentMessage
-from agentkit.run.parts.verdicts import Verdict
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -152,6 +150,8 @@ _Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 @lru_cache(maxsize=1)
 def _codecs() -> Mapping[str, _Codec]:
     """Return the codec of each effect."""
+    from agentkit.run.parts.run_guards import GuardCheck, Stage
+    from agentkit.run.parts.verdicts import Verdict
 
     def codec_of(kind: Any) -> _Codec:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
