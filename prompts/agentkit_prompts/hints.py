@@ -34,6 +34,7 @@ DOORS = (
     "agentkit.errors",
     "agentkit.guards",
     "agentkit.durable",
+    "agentkit.sandbox",
     "agentkit.server",
     "agentkit.testing",
     "agentkit.training",

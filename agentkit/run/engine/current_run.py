@@ -13,6 +13,7 @@ from agentkit.models.model import Model
 from agentkit.run.engine.event_sink import EventSink, Listener
 from agentkit.run.engine.events import Nested
 from agentkit.run.engine.spending import Spending
+from agentkit.run.journal.code_runs import code_calls
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_file import JournalWriter
 from agentkit.run.parts.decisions import Approver, Decision, Decisions
@@ -47,6 +48,7 @@ class CurrentRun:
     Attributes:
         spending: Counter of tokens and money.
         writer: Writer of the journal; None if the journal is not written.
+        code_calls: Number of tool calls that code of the model made so far.
 
     Raises:
         LimitExceeded: The run exceeds the maximum depth of inner runs.
@@ -56,6 +58,7 @@ class CurrentRun:
     __slots__ = (
         "_calls",
         "_journal",
+        "_limits",
         "_max_depth",
         "_outer_runs",
         "_parent",
@@ -63,6 +66,7 @@ class CurrentRun:
         "_token",
         "_unfinished",
         "approve",
+        "code_calls",
         "sink",
         "spending",
         "writer",
@@ -79,6 +83,8 @@ class CurrentRun:
         self.sink = sink
         self.approve = approve
         self.writer: JournalWriter | None = None
+        self.code_calls = 0
+        self._limits = limits
         self._journal: Journal | None = None
         self._calls: Sequence[ToolCall] = ()
         self._stopped: dict[str, Exception] = {}
@@ -114,6 +120,7 @@ class CurrentRun:
         if earlier is not None:
             self._unfinished = earlier.unfinished_agents
             self.spending.resume(earlier.usage)
+            self.code_calls = code_calls(earlier)
         if self._call_id:
             # The writer of the outer run also writes the lines of this run, so that one file resumes both runs.
             outer = self._outer_runs[0]
@@ -134,6 +141,24 @@ class CurrentRun:
     def begin_calls(self, calls: Sequence[ToolCall]) -> None:
         """Set the calls of the current round: only agents of these calls can be resumed with this run."""
         self._calls = calls
+        if self.code_calls:
+            self.count_code_calls(0)
+
+    def count_code_calls(self, count: int) -> None:
+        """Count tool calls that code of the model makes.
+
+        Raises:
+            LimitExceeded: The run has more tool calls than allowed, with the calls of code.
+        """
+        self.code_calls += count
+        allowed = self._limits.tool_calls
+        if allowed is None:
+            return
+        direct = {call.id for call in self._calls}
+        if self._journal is not None:
+            direct |= {result.call_id for result in self._journal.tool_results}
+        if len(direct) + self.code_calls > allowed:
+            raise LimitExceeded("tool_calls", allowed, "raise the limit, or pass fewer tools")
 
     @property
     def stopped(self) -> Mapping[str, Exception]:

@@ -51,6 +51,8 @@ class RunSetup(Generic[Output]):
     """Permissions of the caller."""
     outer: RunState | None = None
     """State of the run whose tool the agent is; None for other runs."""
+    counts: dict[str, int] | None = None
+    """Counts of the outer run, if this run is code whose calls count in the outer run."""
     inbox: RunInbox | None = None
     """Messages that are sent to the run while it runs; None if it receives none."""
 

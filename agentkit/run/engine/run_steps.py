@@ -20,6 +20,7 @@ from agentkit.run.engine.event_sink import DeltaSink
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.engine.tool_calls import CallMustWait, ToolCalls, call_name, stop_error
+from agentkit.run.journal.code_runs import counted_results
 from agentkit.run.parts.compaction import CompactionResult, compact_conversation
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import RecallResult
@@ -70,8 +71,10 @@ class RunSteps:
         self._run = run
         self._tools = setup.definition.tools.tools
         self._calls: dict[str, int] = {}  # number of calls by tool name; see `ToolContext.calls`
-        if setup.earlier is not None:
-            self._calls = counts_after(setup.earlier.tool_results)
+        if setup.counts is not None:
+            self._calls = setup.counts
+        elif setup.earlier is not None:
+            self._calls = counts_after(counted_results(setup.earlier))
         self._is_cut = False
         self.usage_outside: Usage = NO_USAGE
         self.unstored: tuple[Message, ...] = ()

@@ -169,7 +169,7 @@ async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunRe
     if outer is None:
         setup.permissions = frozenset(options.get("permissions", ()))
     else:
-        setup.permissions, setup.outer = outer.permissions, outer.state
+        setup.permissions, setup.outer, setup.counts = outer.permissions, outer.state, outer.counts
     _, tools_with_deps = setup.definition.tools.declared()
     source = setup.definition.deps
     if isinstance(setup.deps, DepsSource):

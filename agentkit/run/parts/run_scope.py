@@ -24,6 +24,8 @@ class OuterRun(NamedTuple):
     locale: str | None
     permissions: frozenset[str]
     state: RunState
+    counts: dict[str, int] | None = None
+    """Counts of tool calls that the inner run shares, see `ToolContext.calls`; None if it counts its calls itself."""
 
 
 def run_scope(memory: RecallSource | None, session: SessionProtocol | None, options: Mapping[str, Any]) -> Scope | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Annotated, Any, cast
 
@@ -17,7 +17,7 @@ from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import DynamicToolset, ToolLike, Toolset, by_name
 
-__all__ = ["ToolSearch"]
+__all__ = ["ToolIndex", "ToolSearch"]
 
 SEARCH_TOOL = "search_tools"
 """Name of the search tool."""
@@ -85,13 +85,33 @@ class ToolSearch:
         return _Index(tuple(tools), self._about, self._results)
 
 
+class ToolIndex:
+    """Index of tools by the words of their names, descriptions and parameters."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
+        self._names = {tool.name: tool for tool in tools}
+        self._bm25 = BM25([_text(tool) for tool in tools], tokenize=_terms)
+
+    def matches(self, query: str, maximum: int) -> list[Tool]:
+        """Return the tools that fit a query, at most `maximum`, the best first."""
+        scores = self._bm25.scores(query)
+        ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
+        matches = [self._tools[position] for position in ranked[:maximum] if scores[position] > 0]
+        exact = self._names.get(query.strip())
+        # A tool with exactly the searched name is a match, independent of its score.
+        if exact is not None and exact not in matches:
+            matches = [exact, *matches[: maximum - 1]]
+        return matches
+
+
 class _Index:
     """Index of tools, and the tool that searches it."""
 
     def __init__(self, tools: tuple[Tool, ...], about: str, results: int) -> None:
         self.tools = tools
         self._names = {tool.name: tool for tool in tools}
-        self._bm25 = BM25([_text(tool) for tool in tools], tokenize=_terms)
+        self._index = ToolIndex(tools)
         self._results = results
         among = f"{len(tools):,}"
         if about:
@@ -106,13 +126,7 @@ class _Index:
     async def _search(
         self, query: Annotated[str, "What the tool should do, in a few words, or its name."]
     ) -> dict[str, Any]:
-        scores = self._bm25.scores(query)
-        ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
-        matches = [self.tools[position] for position in ranked[: self._results] if scores[position] > 0]
-        exact = self._names.get(query.strip())
-        # A tool with exactly the searched name is a match, independent of its score.
-        if exact is not None and exact not in matches:
-            matches = [exact, *matches[: self._results - 1]]
+        matches = self._index.matches(query, self._results)
         if matches:
             return {
                 "tools": [{"name": tool.name, "description": _first_sentence(tool.description)} for tool in matches]

@@ -1,0 +1,12 @@
+from agentkit.agent.code_mode import code_mode as code_mode
+from agentkit_tools.sandboxes.monty_sandbox import MontySandbox as MontySandbox
+from agentkit_tools.sandboxes.process_sandbox import ProcessSandbox as ProcessSandbox
+from agentkit_tools.sandboxes.sandbox import AnswerCalls as AnswerCalls
+from agentkit_tools.sandboxes.sandbox import Sandbox as Sandbox
+from agentkit_tools.sandboxes.sandbox import SandboxAnswer as SandboxAnswer
+from agentkit_tools.sandboxes.sandbox import SandboxCall as SandboxCall
+from agentkit_tools.sandboxes.sandbox import SandboxError as SandboxError
+from agentkit_tools.sandboxes.sandbox import SandboxJob as SandboxJob
+from agentkit_tools.sandboxes.sandbox import SandboxLimits as SandboxLimits
+from agentkit_tools.sandboxes.sandbox import SandboxResult as SandboxResult
+from agentkit_tools.sandboxes.sandbox import SandboxUnavailable as SandboxUnavailable

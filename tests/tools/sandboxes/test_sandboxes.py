@@ -1,0 +1,221 @@
+"""Sandboxes: code cannot reach the host, and ends at its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentkit.sandbox import (
+    MontySandbox,
+    ProcessSandbox,
+    Sandbox,
+    SandboxAnswer,
+    SandboxCall,
+    SandboxError,
+    SandboxJob,
+    SandboxLimits,
+    SandboxResult,
+    SandboxUnavailable,
+)
+from tests.effort import thinned
+
+LIMITS = SandboxLimits(seconds=0.3, memory_mb=128, output_chars=1000)
+SECRET = "tests-7f3a"
+
+
+async def double(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
+    """Answer `double(2)` with [4, number of calls at once], and `fail()` with an error."""
+    answers: list[SandboxAnswer] = []
+    for call in calls:
+        if call.name == "double":
+            answers.append(SandboxAnswer([2 * value for value in (*call.args, *call.kwargs.values())] + [len(calls)]))
+        else:
+            answers.append(SandboxAnswer(error="no such row"))
+    return answers
+
+
+def job(code: str, limits: SandboxLimits = LIMITS) -> SandboxJob:
+    return SandboxJob(code, ("double", "fail"), {"data/a.txt": b"hello"}, limits=limits)
+
+
+def process_sandbox(*, namespaces: bool = True) -> ProcessSandbox:
+    """Return a sandbox; skip the test if the kernel does not allow it."""
+    sandbox = ProcessSandbox(namespaces=namespaces)
+    try:
+        asyncio.run(sandbox.run(SandboxJob("1"), double))
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    return sandbox
+
+
+@pytest.fixture(params=["monty", "process"], scope="module")
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    if request.param == "monty":
+        return MontySandbox()
+    return process_sandbox()
+
+
+WORKS = {
+    "1 + 1": SandboxResult(value="2"),
+    "print('a')\nprint('b')": SandboxResult(output="a\nb\n"),
+    "": SandboxResult(),
+    "x = 1": SandboxResult(),
+    "[1, 'a', None, {'b': 2.5}]": SandboxResult(value='[1, "a", null, {"b": 2.5}]'),
+    "(await double(2))[0] + (await double(x=3))[0]": SandboxResult(value="10"),
+    "import asyncio\nawait asyncio.gather(double(1), double(2))": SandboxResult(value="[[2, 2], [4, 2]]"),
+    "open('data/a.txt').read()": SandboxResult(value='"hello"'),
+    "try:\n    await fail()\nexcept RuntimeError as error:\n    print(error)": SandboxResult(output="no such row\n"),
+    "async def f(n):\n    return (await double(n))[0]\n[await f(n) for n in range(3)]": SandboxResult(
+        value="[0, 2, 4]"
+    ),
+}
+
+
+async def test_code_computes_prints_calls_functions_and_reads_its_files(sandbox: Sandbox) -> None:
+    wrong = {code: result for code in WORKS if (result := await sandbox.run(job(code), double)) != WORKS[code]}
+    assert wrong == {}
+
+
+FAILS = [
+    "1 / 0",
+    "a b",
+    "await fail()",
+    "raise ValueError('x')",
+    "def f(): f()\nf()",
+    "await unknown()",
+    "import pydantic",
+    "import agentkit",
+    "while True: pass",
+    "x = 'a' * 10**9",
+    "x = []\nwhile True: x.append('a' * 10**6)",
+    "import os\nos.fork()",
+    "import os\nwhile True: os.fork()",
+    "import threading\nthreading.Thread(target=print).start()",
+    "import subprocess\nsubprocess.run(['ls'])",
+    "import os\nos.execv('/bin/sh', ['sh'])",
+    "import socket\nsocket.socket().connect(('127.0.0.1', 80))",
+    "import urllib.request\nurllib.request.urlopen('http://127.0.0.1')",
+    "import os\nos.kill(os.getppid(), 9)",
+    "import os\nos._exit(0)",
+    "import ctypes\nctypes.string_at(0)",
+    "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0",
+    "import ctypes\nassert ctypes.CDLL(None).mount(b'none', b'/', b'tmpfs', 0, b'') == 0",
+    "import os\nfor number in range(3, 20):\n    try: os.write(number, b'{}\\n' * 9)\n    except OSError: pass",
+    "file = open('big', 'w')\nwhile True: file.write('x' * 10**6)",
+    "import sys\nsys.stdout = None\nsys.exit(3)",
+]
+
+
+async def test_attacks_end_with_an_error_that_names_no_path_of_the_host(sandbox: Sandbox) -> None:
+    wrong: dict[str, SandboxResult] = {}
+    paths = (str(Path(__file__).parents[3]), sys.base_prefix, "sandboxed_process")
+    for code in FAILS if isinstance(sandbox, MontySandbox) else thinned(FAILS, 3):
+        result = await sandbox.run(job(code), double)
+        if not result.error or any(path in result.error for path in paths):
+            wrong[code] = result
+    assert wrong == {}
+
+
+HIDDEN = [
+    "open('/etc/passwd').read()",
+    "import os\nos.listdir('/etc')",
+    "open('/proc/self/environ').read()",
+    "open('../../../../../proc/1/environ').read()",
+    f"import glob\n[path for path in glob.glob('/*/*') if '{SECRET}' in path]",
+    "import os\n'TESTS_SECRET' in os.environ",
+    "import os\nos.getenv('TESTS_SECRET')",
+    "import sys\n[path for path in sys.path if 'packages' in path]",
+]
+
+
+async def test_files_and_environment_variables_of_the_host_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TESTS_SECRET", SECRET)
+    (tmp_path / SECRET).write_text(SECRET)
+    for sandbox in (MontySandbox(), ProcessSandbox()):
+        for code in [*HIDDEN, f"open('{tmp_path}/{SECRET}').read()"]:
+            result = await sandbox.run(job(code), double)
+            assert result.error or result.value in ("", "false", "[]"), (sandbox, code, result)
+
+
+ESCAPES = """
+import ctypes, os, socket, subprocess, threading
+def refused(function):
+    try:
+        function()
+    except (OSError, RuntimeError):
+        return True
+libc = ctypes.CDLL(None)
+thread = threading.Thread(target=print)
+[
+    *map(refused, [os.fork, socket.socket, socket.socketpair, thread.start, lambda: subprocess.run(["ls"])]),
+    refused(lambda: os.kill(os.getppid(), 0)),
+    refused(lambda: os.execv("/bin/true", ["true"])),
+    refused(lambda: os.memfd_create("x")),
+    libc.unshare(0x10000000) == -1,
+    libc.ptrace(0, 0, 0, 0) == -1,
+    libc.mount(b"none", b"/", b"tmpfs", 0, b"") == -1,
+]
+"""
+
+
+def test_processes_sockets_and_mounts_are_refused_also_without_namespaces() -> None:
+    for sandbox in (process_sandbox(), process_sandbox(namespaces=False)):
+        result = asyncio.run(sandbox.run(job(ESCAPES, SandboxLimits(seconds=5)), double))
+        assert result.value == f"[{', '.join(['true'] * 11)}]", result
+
+
+async def test_output_is_cut_and_a_gigabyte_of_it_ends_at_the_time_limit(sandbox: Sandbox) -> None:
+    cut = await sandbox.run(job("print('x' * 5000)\n'y' * 5000"), double)
+    assert cut.output.startswith("x" * 1000)
+    assert max(len(cut.output), len(cut.value)) < 1100
+    endless = await sandbox.run(job("while True: print('x' * 1000000)"), double)
+    assert endless.error
+    assert len(endless.output) < 1100
+
+
+async def test_the_time_of_calls_is_not_the_time_of_the_code(sandbox: Sandbox) -> None:
+    async def slow(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
+        await asyncio.sleep(0.5)
+        return [SandboxAnswer(1) for _ in calls]
+
+    assert await sandbox.run(job("await double(1)"), slow) == SandboxResult(value="1")
+
+
+async def test_a_cancelled_execution_leaves_no_process() -> None:
+    for sandbox in (MontySandbox(), ProcessSandbox()):
+        before = children()
+        task = asyncio.create_task(sandbox.run(job("while True: pass", SandboxLimits(seconds=60)), double))
+        while children() <= before:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while not children() <= before:  # the worker of Monty ends in the background
+            await asyncio.sleep(0.01)
+
+
+def children() -> set[str]:
+    """Return the processes that this process started."""
+    return {name for tasks in Path("/proc/self/task").iterdir() for name in (tasks / "children").read_text().split()}
+
+
+async def test_an_error_of_the_host_ends_the_execution(sandbox: Sandbox) -> None:
+    async def broken(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
+        raise LookupError("host")
+
+    with pytest.raises(LookupError, match="host"):
+        await sandbox.run(job("try:\n    await double(1)\nexcept BaseException: pass"), broken)
+
+
+def test_invalid_limits_and_paths_are_refused_with_all_problems() -> None:
+    with pytest.raises(SandboxError, match=r"seconds.*memory_mb"):
+        SandboxLimits(seconds=0, memory_mb=True)
+    for path in ("/etc/x", "../x", "", "a/../../x"):
+        with pytest.raises(SandboxError):
+            SandboxJob("1", files={path: b""})

@@ -1,0 +1,1 @@
+"""Sandboxes: execution of code that a model or a skill wrote."""

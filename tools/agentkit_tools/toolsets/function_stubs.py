@@ -1,0 +1,229 @@
+"""Tools as typed Python functions: valid, unique names and stubs for a prompt."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import json
+import keyword
+import re
+import typing
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agentkit_prompts.schemas.references import target_in
+from agentkit_tools.schemas.callables import raw
+from agentkit_tools.tool import Tool
+
+__all__ = ["ToolFunction", "arguments_text", "stubs_within", "tool_functions"]
+
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_RESERVED = frozenset((*dir(builtins), "asyncio", "json", "math", "re", "self"))
+_NOT_WORD = re.compile(r"\W+")
+_MAX_DEPTH = 4
+"""Maximum depth of types in a stub; deeper values are `Any`."""
+_MAX_CHOICES = 20
+"""Maximum values of a `Literal`."""
+_MAX_TEXT = 600
+"""Maximum characters of a description in a stub."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFunction:
+    """A tool as a function for code."""
+
+    tool: Tool
+    name: str
+    """Name of the function, a valid identifier."""
+    parameters: Mapping[str, str]
+    """Names of the properties of the tool, by the names of the parameters of the function, in order."""
+
+    @property
+    def stub(self) -> str:
+        """The signature with types, and the descriptions as a docstring."""
+        schema = self.tool.spec.parameters
+        properties, required = _properties(schema), _names(schema.get("required"))
+        texts: list[str] = []
+        about: list[str] = []
+        # Python needs parameters without a default first; the code passes arguments by name.
+        ordered = sorted(self.parameters.items(), key=lambda item: item[1] not in required)
+        for name, key in ordered:
+            text = f"{name}: {_type(schema, properties[key])}"
+            if key not in required:
+                text += f" = {_default(properties[key])}"
+            texts.append(text)
+            if isinstance(properties[key], Mapping) and properties[key].get("description"):
+                about.append(f"{name}: {_one_line(properties[key]['description'])}")
+        head = f"async def {self.name}({', '.join(texts)}) -> {_return_type(self.tool)}:"
+        lines = [_one_line(self.tool.description) or "No description.", *about]
+        if len(lines) == 1:
+            return f'{head}\n    """{lines[0]}"""'
+        body = "\n    ".join(lines)
+        return f'{head}\n    """{body}\n    """'
+
+
+def tool_functions(tools: Iterable[Tool], taken: Iterable[str] = ()) -> list[ToolFunction]:
+    """Return tools as functions with different names.
+
+    Args:
+        tools: The tools.
+        taken: Further names that functions must not have.
+    """
+    names = {*taken}
+    functions: list[ToolFunction] = []
+    for tool in tools:
+        name = _identifier(tool.name, names)
+        names.add(name)
+        parameters: dict[str, str] = {}
+        for key in _properties(tool.spec.parameters):
+            parameters[_identifier(key, parameters, is_function=False)] = key
+        functions.append(ToolFunction(tool, name, parameters))
+    return functions
+
+
+def _identifier(text: str, taken: Iterable[str], *, is_function: bool = True) -> str:
+    """Return a valid Python name for a text; it is not in `taken`, and no function has the name of a builtin."""
+    # Python compares names in this form.
+    name = _NOT_WORD.sub("_", unicodedata.normalize("NFKC", text)) or "_"
+    if not name.isidentifier():
+        name = f"_{name}"
+    if not name.isidentifier():
+        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if keyword.iskeyword(name) or (is_function and name in _RESERVED):
+        name += "_"
+    first, number = name, 1
+    while name in taken:
+        number += 1
+        name = f"{first}_{number}"
+    return name
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = schema.get("properties")
+    # A schema from elsewhere can have any JSON here.
+    if not isinstance(properties, Mapping):
+        return {}
+    return properties
+
+
+def _names(value: Any) -> Sequence[str]:
+    if isinstance(value, list | tuple):
+        return [name for name in value if isinstance(name, str)]
+    return ()
+
+
+def _type(root: Mapping[str, Any], schema: Any, depth: int = 0) -> str:
+    """Return the Python type of the values that a JSON Schema allows; `Any` if the schema is too complex."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return "Any"
+    if "$ref" in schema:
+        return _type(root, target_in(root, schema["$ref"]), depth + 1)
+    if "const" in schema:
+        return _literal([schema["const"]])
+    if isinstance(schema.get("enum"), list | tuple):
+        return _literal(schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list | tuple):
+            return " | ".join(dict.fromkeys(_type(root, each, depth + 1) for each in schema[key])) or "Any"
+    kind = schema.get("type")
+    if isinstance(kind, list | tuple):
+        return " | ".join(dict.fromkeys(_type(root, {**schema, "type": each}, depth + 1) for each in kind)) or "Any"
+    if kind == "array":
+        return f"list[{_type(root, schema.get('items'), depth + 1)}]"
+    if kind == "object":
+        return _object(root, schema, depth)
+    return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+
+
+def _object(root: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> str:
+    """Return the type of an object; its keys are in the form of an inline `TypedDict`."""
+    properties = _properties(schema)
+    if not properties:
+        return f"dict[str, {_type(root, schema.get('additionalProperties'), depth + 1)}]"
+    required = _names(schema.get("required"))
+    rows: list[str] = []
+    for key, value in properties.items():
+        kind = _type(root, value, depth + 1)
+        if key not in required:
+            kind = f"NotRequired[{kind}]"
+        rows.append(f"{_quoted(key)}: {kind}")
+    return f"TypedDict[{{{', '.join(rows)}}}]"
+
+
+def _literal(values: Sequence[Any]) -> str:
+    plain = [value for value in values if value is None or isinstance(value, str | int | bool)]
+    if not plain or len(plain) < len(values) or len(plain) > _MAX_CHOICES:
+        return "Any"
+    return f"Literal[{', '.join(_quoted(value) for value in plain)}]"
+
+
+def _default(schema: Any) -> str:
+    """Return the default of an optional parameter; `...` if it is unknown or not short."""
+    if not isinstance(schema, Mapping) or "default" not in schema:
+        return "..."
+    text = _quoted(schema["default"])
+    if len(text) > 40:
+        return "..."
+    return text
+
+
+def _quoted(value: Any) -> str:
+    return _safe(repr(value))
+
+
+def _return_type(tool: Tool) -> str:
+    """Return the type of the value of a tool, if its function has an annotation."""
+    function: Any = raw(tool.function)
+    try:
+        kind = typing.get_type_hints(function).get("return", inspect.Parameter.empty)
+        if kind is inspect.Parameter.empty or kind is Any:
+            return "Any"
+        schema = TypeAdapter(kind).json_schema(mode="serialization")
+    except Exception:  # annotations of any code
+        return "Any"
+    return _type(schema, schema)
+
+
+def _one_line(text: Any) -> str:
+    """Return a description as one line, which cannot end the docstring."""
+    line = " ".join(str(text).split())
+    if len(line) > _MAX_TEXT:
+        line = line[:_MAX_TEXT] + "..."
+    return _safe(line)
+
+
+def _safe(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', "'''").removesuffix('"')
+
+
+def stubs_within(functions: Sequence[ToolFunction], count: Any, max_tokens: int) -> Iterator[str]:
+    """Yield the stubs of the first functions, together at most `max_tokens`."""
+    used = 0
+    for function in functions:
+        stub = function.stub
+        used += count(stub) + 2
+        if used > max_tokens:
+            return
+        yield stub
+
+
+def arguments_text(function: ToolFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return the arguments of a call of a function as JSON text for the tool.
+
+    Raises:
+        TypeError: The arguments do not fit the parameters, as in a call of a Python function.
+    """
+    names = list(function.parameters)
+    if len(args) > len(names):
+        raise TypeError(f"{function.name}() takes {len(names)} arguments, got {len(args)}")
+    arguments = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in arguments:
+            raise TypeError(f"{function.name}() got multiple values for argument {name!r:.80}")
+        arguments[name] = value
+    # Unknown names are passed on: the tool reports them with its parameters.
+    return json.dumps({function.parameters.get(name, name): value for name, value in arguments.items()})
