@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from pydantic_core import to_jsonable_python
@@ -14,7 +14,7 @@ from agentkit.models.settings import NO_SETTINGS
 from agentkit.run.engine.current_run import current_run
 from agentkit.run.journal.code_runs import CODE_TAG
 from agentkit.run.parts.agent_definition import AgentDefinition
-from agentkit.run.parts.agent_tools import AgentTools, skills_of
+from agentkit.run.parts.agent_tools import AgentTools, context_toolsets
 from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits
@@ -28,7 +28,7 @@ from agentkit_tools import DynamicToolset, Toolset
 from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
-from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult, SandboxUnavailable
+from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxUnavailable, result_text
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.function_stubs import stubs_within, tool_functions
@@ -94,9 +94,11 @@ def code_mode(
             names=["sandbox"],
         )
     checked("code_mode", "stub_tokens", stub_tokens, 100)
-    if skills_of(tools) is not None:
+    toolsets = context_toolsets(tools)
+    if toolsets:
+        nouns = ", ".join([toolset.noun for toolset in toolsets])
         raise ToolDefinitionError(
-            "code_mode: skills are loaded into the prompt: pass them to the agent", names=["tools"]
+            f"code_mode: {nouns} are parts of the prompt: pass these toolsets to the agent", names=["tools"]
         )
     policy.setdefault("timeout", _TIMEOUT)
     source = AgentTools(tools, _CHAIN.answer)
@@ -224,7 +226,7 @@ class _CodeTool:
             await model.close()
         if isinstance(output, ToolResult):
             return output
-        return _shown(read_result(output))
+        return result_text(read_result(output))
 
 
 def _check_tools(tools: Iterable[Tool]) -> None:
@@ -270,22 +272,3 @@ def _value_text(result: ToolResult, text: str) -> str:
     if len(content) > _MAX_VALUE_CHARS:
         return encoded_error(f"the result has {len(content):,} characters; at most {_MAX_VALUE_CHARS:,} can be read")
     return content
-
-
-def _shown(result: SandboxResult) -> str:
-    """Return the text of a result for the model.
-
-    Raises:
-        ToolFailure: The code failed.
-    """
-    if result.error:
-        data: Mapping[str, str] | None = None
-        if result.output:
-            data = {"output": result.output}
-        raise ToolFailure(result.error, data)
-    texts: list[str] = []
-    if result.output:
-        texts.append(result.output.removesuffix("\n"))
-    if result.value:
-        texts.append(f"Value: {result.value}")
-    return "\n".join(texts) or "The code ended, and printed nothing."

@@ -33,6 +33,7 @@ OF_EXTRAS = {
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",
     "tools/agentkit_tools/ready": "http",
+    "tools/agentkit_tools/sandboxes": "monty",
 }
 """Folder -> the extras its modules may import."""
 MODULE_OF = {"fastembed": "fastembed", "sentence_transformers": "sentence-transformers"}

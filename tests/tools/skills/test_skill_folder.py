@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import Layers, LoadedSkillsPrompt, PromptContext, PromptFilesError, Skill, SkillsPrompt, compose
+from agentkit.sandbox import MontySandbox
 from agentkit.tools import SkillFolder, ToolContext, ToolDefinitionError, ToolResult
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.raising import raises
@@ -23,7 +24,7 @@ def skill(folder: Path, name: str, description: str = "Use it.", text: str = "Do
     return path
 
 
-async def call(skills: SkillFolder, tool: str, **arguments: Any) -> ToolResult:
+async def call(skills: SkillFolder, tool: str, /, **arguments: Any) -> ToolResult:
     named = {each.name: each for each in skills}
     return await named[tool].call(ToolCall(name=tool, arguments=arguments), ToolContext(None))
 
@@ -166,3 +167,30 @@ async def test_the_text_of_a_file_loads_no_skill(tmp_path: Path, text: str) -> N
     cut = Message("tool", text.encode("utf-8", "replace").decode()[:30], tool_call_id="d", name="load_skill")
     messages = [message(result), raw] + ([cut] if "loaded" not in text else [])
     assert skills.add_to(PromptContext("Hi", intermediate=messages)).loaded_skills == ()
+
+
+async def test_scripts_run_only_in_a_sandbox_with_the_files_of_their_skill(tmp_path: Path) -> None:
+    skill(tmp_path, "sums", "Add numbers.")
+    (tmp_path / "sums" / "numbers.txt").write_text("1 2 3")
+    (tmp_path / "sums" / "add.py").write_text(
+        "print(sum(int(number) for number in open('numbers.txt').read().split()))"
+    )
+    (tmp_path / "sums" / "fail.py").write_text("open('/etc/passwd')")
+    assert "run_skill_script" not in SkillFolder(tmp_path)
+
+    folder = SkillFolder(tmp_path, sandbox=MontySandbox())
+    calls: dict[str, dict[str, Any]] = {
+        "6": {"name": "sums", "script": "add.py"},
+        "PermissionError": {"name": "sums", "script": "fail.py"},
+        "unknown script": {"name": "sums", "script": "../add.py"},
+        "unknown skill": {"name": "sum", "script": "add.py"},
+        "unknown script 'numbers": {"name": "sums", "script": "numbers.txt"},
+        "sys.argv": {"name": "sums", "script": "add.py", "arguments": ["1"]},
+    }
+    for text, arguments in calls.items():
+        result = await call(folder, "run_skill_script", **arguments)
+        assert text in result.message.text
+        assert result.ok == (text == "6")
+    for sandbox in (MontySandbox, "monty"):
+        with pytest.raises(ToolDefinitionError):
+            SkillFolder(tmp_path, sandbox=sandbox)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeAlias
 
-from agentkit_prompts.errors import brief
-from agentkit_tools.errors import ToolError
+from agentkit_prompts.errors import brief, check_types
+from agentkit_tools.errors import ToolError, ToolFailure
 
 __all__ = [
     "AnswerCalls",
@@ -22,6 +22,7 @@ __all__ = [
     "SandboxResult",
     "SandboxUnavailable",
     "refuse_calls",
+    "result_text",
 ]
 
 _MAX_SECONDS = 86_400.0
@@ -77,7 +78,8 @@ class SandboxJob:
     """Code for a sandbox, and its environment. A sandbox passes no environment variables of the host to the code.
 
     Raises:
-        SandboxError: The path of a file is absolute, or leaves the folder of the code.
+        SandboxError: A value has another type, or the path of a file is absolute or leaves the folder of the code.
+            The error lists all problems.
     """
 
     code: str
@@ -91,12 +93,36 @@ class SandboxJob:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     def __post_init__(self) -> None:
-        for name in self.files:
-            path = PurePosixPath(name)
-            if not name or "\0" in name or "\\" in name or path.is_absolute() or ".." in path.parts or not path.parts:
-                raise SandboxError(
-                    f"SandboxJob: files: expected a relative path, such as data/rows.csv, got {name!r:.80}"
-                )
+        check_types(
+            SandboxError,
+            "SandboxJob",
+            code=(self.code, str, "Python code"),
+            functions=(self.functions, tuple, "a tuple of names"),
+            files=(self.files, Mapping, "contents by path"),
+            arguments=(self.arguments, tuple, "a tuple of texts"),
+            limits=(self.limits, SandboxLimits, "SandboxLimits"),
+        )
+        problems = [f"functions: {name!r:.80} is not a name" for name in self.functions if not _is_name(name)]
+        problems += [f"arguments: {text!r:.80} is not a text" for text in self.arguments if not isinstance(text, str)]
+        for path, content in self.files.items():
+            if not _is_inside(path):
+                problems.append(f"files: expected a relative path, such as data/rows.csv, got {path!r:.80}")
+            elif not isinstance(content, bytes):
+                problems.append(f"files: {path!r:.80}: expected bytes, got {type(content).__name__}")
+        if problems:
+            raise SandboxError(f"SandboxJob: {'; '.join(problems)}")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier()
+
+
+def _is_inside(name: object) -> bool:
+    """True for the path of a file in the folder of the code."""
+    if not isinstance(name, str) or "\0" in name or "\\" in name:
+        return False
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +182,22 @@ class Sandbox(Protocol):
 async def refuse_calls(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
     """Answer the calls of code that has no functions of the host."""
     return [SandboxAnswer(error=f"unknown function {call.name!r:.80}") for call in calls]
+
+
+def result_text(result: SandboxResult) -> str:
+    """Return the text of a result for the model.
+
+    Raises:
+        ToolFailure: The code failed.
+    """
+    if result.error:
+        data: Mapping[str, str] | None = None
+        if result.output:
+            data = {"output": result.output}
+        raise ToolFailure(result.error, data)
+    texts: list[str] = []
+    if result.output:
+        texts.append(result.output.removesuffix("\n"))
+    if result.value:
+        texts.append(f"Value: {result.value}")
+    return "\n".join(texts) or "The code ended, and printed nothing."

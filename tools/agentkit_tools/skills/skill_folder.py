@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -28,9 +28,14 @@ from agentkit_tools.skills.skill_files import SkillFiles, read_skills
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.context_toolset import ContextToolset
 
+if TYPE_CHECKING:
+    from agentkit_tools.sandboxes.sandbox import Sandbox
+
 __all__ = ["SkillFolder"]
 
-LOAD_TOOL, FIND_TOOL = "load_skill", "find_skills"
+LOAD_TOOL, FIND_TOOL, SCRIPT_TOOL = "load_skill", "find_skills", "run_skill_script"
+_SCRIPT_TIMEOUT = 600.0
+"""Seconds until a script is cancelled; a sandbox has a shorter limit."""
 _DESCRIPTION_CHARS = (1024, 300, 200, 120, 80, 40, 0)
 """Lengths to which descriptions are cut, until the list is short enough."""
 _HEADING_TOKENS = 40
@@ -48,19 +53,21 @@ class SkillFolder(ContextToolset):
     (`LoadedSkillsPrompt`), also after compaction. With a file name, the tool returns another file of a loaded skill. If
     the list is too long for `list_tokens`, descriptions are cut, and the tool `find_skills` searches all skills.
 
-    The files are read once. Links to files outside of the folder are refused, and no script is run.
+    The files are read once. Links to files outside of the folder are refused. With a sandbox, the tool
+    `run_skill_script` executes Python scripts of a skill with the files of the skill; otherwise, no script runs.
 
     Args:
         folder: Folder whose subfolders have a file `SKILL.md`.
         trusted: True if you wrote the skills. By default their text is untrusted, as the text of documents.
+        sandbox: Executes scripts, such as `ProcessSandbox()`; None without scripts.
         list_tokens: Maximum tokens, estimated, of the list in the prompt.
 
     Raises:
         PromptFilesError: The folder has no skill, or skills are invalid. The error lists all invalid skills.
-        ToolDefinitionError: `folder` is not a path, or `list_tokens` is below 100.
+        ToolDefinitionError: `folder` is not a path, `sandbox` is no sandbox, or `list_tokens` is below 100.
     """
 
-    __slots__ = ("__dict__", "_files", "shown")
+    __slots__ = ("__dict__", "_files", "_sandbox", "shown")
 
     noun: ClassVar[str] = "skills"
     shows: ClassVar[frozenset[str]] = frozenset({"skills", "loaded_skills"})
@@ -72,10 +79,23 @@ class SkillFolder(ContextToolset):
     shown: tuple[Skill, ...]
     """The skills of the list in the prompt, in the order of their names, without their instructions."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, trusted: bool = False, list_tokens: int = 1_500) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        trusted: bool = False,
+        sandbox: Sandbox | None = None,
+        list_tokens: int = 1_500,
+    ) -> None:
         if not isinstance(folder, str | os.PathLike):
             raise ToolDefinitionError(f"SkillFolder: expected the path of a folder, got {type(folder).__name__}")
         checked("SkillFolder", "list_tokens", list_tokens, 100)
+        if sandbox is not None and (isinstance(sandbox, type) or not callable(getattr(sandbox, "run", None))):
+            raise ToolDefinitionError(
+                f"SkillFolder: sandbox: expected a sandbox, such as ProcessSandbox(), got {sandbox!r:.60}",
+                names=["sandbox"],
+            )
+        self._sandbox = sandbox
         self._files = read_skills(Path(folder), is_trusted=trusted)
         skills = [files.skill for files in self._files.values()]
         self.shown = _list_within(skills, list_tokens - _HEADING_TOKENS)
@@ -83,6 +103,8 @@ class SkillFolder(ContextToolset):
         if self.shown != tuple([replace(skill, text="") for skill in skills]):
             description = f"Find skills by their purpose, among {len(skills):,}. Load a skill to use it."
             tools.append(Tool(self._find, name=FIND_TOOL, description=description))
+        if sandbox is not None:
+            tools.append(Tool(self._run, name=SCRIPT_TOOL, timeout=_SCRIPT_TIMEOUT))
         super().__init__(tools)
 
     @classmethod
@@ -125,14 +147,30 @@ class SkillFolder(ContextToolset):
         file: Annotated[str, "Path of another file of the skill; empty for its instructions."] = "",
     ) -> dict[str, object]:
         """Load the instructions of a skill into the prompt, or return another file of the skill."""
-        files = self._files.get(name)
-        if files is None:
-            raise ToolFailure(f"unknown skill {name!r:.80}{nearest(name, self._files)}")
+        files = self._skill(name)
         # Both results are objects: the text of a file cannot be the result of loading another skill.
         if file:
             return {"file": file, "text": _text_of(files, file)}
         note = "The instructions of the skill are in the prompt now."
         return {"loaded": name, "files": list(files.names), "note": note}
+
+    async def _run(
+        self,
+        name: Annotated[str, "Name of the skill."],
+        script: Annotated[str, "Path of the script in the skill, such as scripts/fill.py."],
+        arguments: Annotated[list[str], "Arguments of the script."] = [],  # noqa: B006
+    ) -> str:
+        """Run a Python script of a skill in a sandbox, in the folder of the skill, and return its output."""
+        from agentkit_tools.skills.skill_scripts import run_script
+
+        assert self._sandbox is not None
+        return await run_script(self._skill(name), script, arguments, self._sandbox)
+
+    def _skill(self, name: str) -> SkillFiles:
+        files = self._files.get(name)
+        if files is None:
+            raise ToolFailure(f"unknown skill {name!r:.80}{nearest(name, self._files)}")
+        return files
 
     async def _find(self, query: Annotated[str, "The task, in a few words."]) -> dict[str, object]:
         scores = self._index.scores(query)
