@@ -79,13 +79,13 @@ class CodeModel:
         message = messages[0]
         results = {result.tool_call_id: result for result in messages[1 : len(message.tool_calls) + 1]}
         batch = await self._next_batch()
-        made: tuple[ToolCall, ...] = ()
+        calls: tuple[ToolCall, ...] = ()
         if batch is not None:
-            made = batch.calls
-        if [(call.name, call.arguments) for call in made] != [
+            calls = batch.calls
+        if [(call.name, call.arguments) for call in calls] != [
             (call.name, call.arguments) for call in message.tool_calls
         ]:
-            raise _divergence(message.tool_calls, made)
+            raise _divergence(message.tool_calls, calls)
         assert batch is not None
         # The run can have replaced an id; the results are in the order of the calls.
         batch.finish([_read_answer(results[call.id]) for call in message.tool_calls])
@@ -194,13 +194,13 @@ def read_result(text: str) -> SandboxResult:
 
 
 def _divergence(before: Sequence[ToolCall], now: Sequence[ToolCall]) -> JournalError:
-    made = ", ".join([_shown(call) for call in now]) or "nothing"
+    present = ", ".join([_shown(call) for call in now]) or "nothing"
     expected = ", ".join([_shown(call) for call in before])
     return JournalError(
-        f"the code of a model was executed again, and called {made:.300} instead of {expected:.300}: its calls depend "
-        "on time, random numbers or a changed tool; start a new run",
+        f"the code of a model was executed again, and called {present:.300} instead of {expected:.300}: its calls "
+        "depend on time, random numbers or a changed tool; start a new run",
         name="code",
-        value=made[:300],
+        value=present[:300],
     )
 
 

@@ -147,6 +147,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "improve",
         "ingest",
         "mcp",
+        "monty",
         "openai",
         "otel",
         "parquet",

@@ -1,4 +1,4 @@
-"""`ProcessSandbox`: code in a process of its own Python, isolated by Linux."""
+"""`ProcessSandbox`: code in a separate Python process, isolated by Linux."""
 
 from __future__ import annotations
 

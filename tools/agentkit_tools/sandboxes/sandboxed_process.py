@@ -59,6 +59,8 @@ _FORBIDDEN = {
     "aarch64": (0xC00000B7, _CALLS_OF_ARM),
 }
 """Number of the architecture, and the forbidden system calls, by machine."""
+__all__: list[str] = []  # a program
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -110,8 +112,8 @@ def _enter_private_root(size_mb: int) -> None:
         os.makedirs(target, exist_ok=True)
         _mount(path, target, "", _MS_BIND)
         present = os.statvfs(target).f_flag
-        kept = sum(flag for name, flag in _LOCKED_FLAGS.items() if present & name)
-        _mount("none", target, "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | kept)
+        locked = sum(flag for name, flag in _LOCKED_FLAGS.items() if present & name)
+        _mount("none", target, "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | locked)
     for link in ("/lib", "/lib64"):
         if os.path.islink(link) and not os.path.lexists(root + link):
             os.symlink(os.path.realpath(link), root + link)
