@@ -27,6 +27,8 @@ from ast import Expr, Expression, Module, PyCF_ALLOW_TOP_LEVEL_AWAIT, parse
 from inspect import isawaitable
 from typing import Any
 
+__all__: list[str] = []  # a program
+
 _FILE = "code.py"
 """Name of the code in tracebacks."""
 _NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000
@@ -59,8 +61,6 @@ _FORBIDDEN = {
     "aarch64": (0xC00000B7, _CALLS_OF_ARM),
 }
 """Number of the architecture, and the forbidden system calls, by machine."""
-__all__: list[str] = []  # a program
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
