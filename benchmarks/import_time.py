@@ -1,4 +1,5 @@
-"""W3: cost of importing agentkit, compared with the minimal imports of an agent library; size of an installation.
+"""W3: cost of importing agentkit, compared with the minimal imports of an agent library; the help of commands, compared
+with the help of a minimal typer program; size of an installation.
 
 CPU time (user and system) of new interpreter processes, interleaved, order swapped each round, median of all rounds.
 """
@@ -10,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -31,7 +32,33 @@ FIRST = f"""
 Agent("openai:none", "Be brief.").compose("Hello").messages
 """
 SCRIPTS = {"limit": LIMIT, "ours": OURS, "ours, and a first prompt": FIRST, "bare python": "pass"}
-GOAL = 1.25
+HELP_LIMIT = """
+import sys
+import typer
+
+sys.stdout = open("/dev/null", "w")
+app = typer.Typer(rich_markup_mode="markdown")
+
+@app.command()
+def chat(name: str = typer.Option("x", help="A name.")) -> None:
+    "Chat."
+
+@app.command()
+def run(name: str = typer.Option("x", help="A name.")) -> None:
+    "Run."
+
+app(["run", "--help"])
+"""
+HELP = """
+import sys
+from agentkit.cli import main
+
+sys.stdout = open("/dev/null", "w")
+sys.argv = ["agentkit", *{arguments!r}]
+main()
+"""
+HELP_OF = ((), ("chat",), ("compose",), ("eval",), ("runs",), ("serve",))
+GOAL, HELP_GOAL = 1.25, 1.5
 LARGEST = 4
 """Number of distributions with a row of their size."""
 
@@ -48,16 +75,32 @@ def cpu_ms(script: str, cache: str) -> float:
     return (usage.ru_utime + usage.ru_stime) * 1000
 
 
-def importing(rounds: int) -> Iterator[Figure]:
-    """Yield the CPU time of an interpreter that imports agentkit, the limit, or no package."""
-    times: dict[str, list[float]] = {name: [] for name in SCRIPTS}
+def median_ms(scripts: Mapping[str, str], rounds: int) -> list[float]:
+    """Return the median CPU milliseconds of each script."""
+    times: dict[str, list[float]] = {name: [] for name in scripts}
     with tempfile.TemporaryDirectory() as cache:
-        for script in SCRIPTS.values():  # writes bytecode and fills the disk cache
+        for script in scripts.values():  # writes bytecode and fills the disk cache
             cpu_ms(script, cache)
         for number in range(2 * rounds):
-            for name in list(SCRIPTS)[:: 1 if number % 2 else -1]:
-                times[name].append(cpu_ms(SCRIPTS[name], cache))
-    limit, ours, first, bare = (statistics.median(samples) for samples in times.values())
+            for name in list(scripts)[:: 1 if number % 2 else -1]:
+                times[name].append(cpu_ms(scripts[name], cache))
+    return [statistics.median(samples) for samples in times.values()]
+
+
+def help_pages(rounds: int) -> Iterator[Figure]:
+    """Yield the CPU time of the help of commands, and of a minimal typer program."""
+    scripts = {"typer program": HELP_LIMIT}
+    for command in HELP_OF:
+        scripts[" ".join(("agentkit", *command))] = HELP.format(arguments=[*command, "--help"])
+    limit, *ours = median_ms(scripts, rounds)
+    yield Figure("W3 help", "typer program", limit, "ms")
+    for name, value in zip(list(scripts)[1:], ours, strict=True):
+        yield Figure("W3 help", name, value, "ms", value / limit, f"at most x{HELP_GOAL}", value <= HELP_GOAL * limit)
+
+
+def importing(rounds: int) -> Iterator[Figure]:
+    """Yield the CPU time of an interpreter that imports agentkit, the limit, or no package."""
+    limit, ours, first, bare = median_ms(SCRIPTS, rounds)
     ratio = ours / limit
     yield Figure("W3 import", "limit", limit, "ms")
     yield Figure("W3 import", "ours", ours, "ms", ratio, f"at most x{GOAL}", ratio <= GOAL)
@@ -94,4 +137,4 @@ def installed(_: int) -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    main(__doc__, {"import": importing, "installed": installed})
+    main(__doc__, {"import": importing, "help": help_pages, "installed": installed})

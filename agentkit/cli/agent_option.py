@@ -11,21 +11,17 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
 from agentkit.cli.screen import fail, note
-from agentkit.models.completion.completion_model import CompletionModel
-from agentkit.models.model import Model
-from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_memory import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentkit.agent_files.loaded_agent import LoadedAgent
     from agentkit.agent_files.shared_memories import SharedMemories
     from agentkit.agent_files.yaml_lines import Problem
-    from agentkit_memory import Memory
+    from agentkit.models.model import Model
+    from agentkit_memory import Memory, Scope
 
 __all__ = [
     "AgentSource",
@@ -84,6 +80,7 @@ def loaded_agent(
         AgentDefinitionError: The file or module is missing or invalid.
     """
     from agentkit.agent_files.agent_loading import AgentFileError, load_agent
+    from agentkit.cli.default_agent import full_name
 
     source = utf8(source)
     # Python does not import from the working folder for an installed script, as it does for `python -m`. The tools of
@@ -150,6 +147,9 @@ def opened_agent(
         shared: The values of `--shared`.
         tenant: The value of `--tenant`.
     """
+    from agentkit.agent_files.loaded_agent import LoadedAgent
+    from agentkit.cli.default_agent import choose_model, default_agent
+
     if source is not None:
         loaded = loaded_agent(
             source, home=home, model=model, chat_template=chat_template, model_name=model_name, tenant=tenant
@@ -197,6 +197,8 @@ def with_shared(memory: Memory, shared: Sequence[str]) -> Memory:
 
 def _note_model(model: Model) -> None:
     """Print the name of the model, or a note that it is the offline model."""
+    from agentkit.models.offline.offline_model import OfflineModel
+
     if isinstance(model, OfflineModel):
         note(_OFFLINE)
     else:
@@ -205,12 +207,17 @@ def _note_model(model: Model) -> None:
 
 def _display_model(template: str | None) -> Model:
     """Return a model that writes prompts and needs no key."""
+    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.models.offline.offline_model import OfflineModel
+
     if template is not None:
         return CompletionModel(template, template)
     return OfflineModel()
 
 
 def _note_tools(model: Model) -> None:
+    from agentkit.cli.default_agent import has_place_for_tools
+
     if not has_place_for_tools(model):
         note("the chat template has no place for tools: the system prompt describes them, and they are called in text")
 
@@ -247,6 +254,8 @@ def existing_memory(
 
 def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None = None) -> Scope:
     """Return the scope of a command: the scope of the memory, or the scope of `tenant`, narrowed to `user`."""
+    from agentkit_memory import Scope
+
     scope = Scope(TENANT)
     if memory is not None:
         scope = memory.scope

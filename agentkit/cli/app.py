@@ -64,6 +64,9 @@ class _Commands(TyperGroup):
         try:
             with warned():
                 return super().invoke(ctx)
+        except typer.Exit:
+            # Before the next clause, which imports the errors of all packages.
+            raise
         except library_errors() as error:
             complain(str(error))
             raise typer.Exit(1) from error

@@ -1,12 +1,18 @@
-"""Durable runs of an existing database."""
+"""Durable runs of an existing database, and results of their async methods."""
 
 from __future__ import annotations
 
-from agentkit.cli.options import utf8
-from agentkit.durable.runs_facade import Runs
-from agentkit.ground.sync_driver import run_blocking
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["existing_runs"]
+from agentkit.cli.options import utf8
+
+if TYPE_CHECKING:
+    from agentkit.durable.runs_facade import Runs
+
+__all__ = ["existing_runs", "result_of"]
+
+T = TypeVar("T")
 
 
 def existing_runs(url: str) -> Runs:
@@ -15,6 +21,15 @@ def existing_runs(url: str) -> Runs:
     Raises:
         DurableError: The database is missing, or has other content.
     """
+    from agentkit.durable.runs_facade import Runs
+
     runs = Runs(utf8(url))
-    run_blocking(runs.store.check_created())
+    result_of(runs.store.check_created())
     return runs
+
+
+def result_of(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of an async method."""
+    from agentkit.ground.sync_driver import run_blocking
+
+    return run_blocking(work)

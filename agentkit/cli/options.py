@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from agentkit.cli.screen import complain, fail, note
-from agentkit_memory import EmbedderError, Scope
-from agentkit_memory.scope import check_name
 
 if TYPE_CHECKING:
-    from agentkit_memory import Memory, StoredSession
+    from agentkit_memory import Memory, Scope, StoredSession
 
 __all__ = [
     "HOME",
@@ -24,6 +22,7 @@ __all__ = [
     "Home",
     "Kwargs",
     "LocaleName",
+    "Output",
     "SessionName",
     "SharedNames",
     "Tags",
@@ -53,6 +52,9 @@ def not_empty(name: str | None) -> str | None:
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder of conversations and documents.")
+]
+Output: TypeAlias = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file; stdout by default.")
 ]
 SessionName: TypeAlias = Annotated[
     str | None,
@@ -138,6 +140,8 @@ def memory_with(memory: Memory, name: str) -> Memory:
 
     A server opens the conversations of requests without a user in separate scopes.
     """
+    from agentkit_memory.scope import check_name
+
     check_name("session id", name)
     if memory.scope.user or memory.sessions(name=name) or not memory.sessions(name=name, separate=True):
         return memory
@@ -172,7 +176,7 @@ def open_existing(home: Path, scope: Scope | None = None, embedder: str | None =
 def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
     """Open a memory, with dense retrieval only if the user names the embedder."""
     # A store of another author, such as in a checkout, must not choose a model that is loaded.
-    from agentkit_memory import Memory
+    from agentkit_memory import EmbedderError, Memory, Scope
     from agentkit_memory.embedders.store_embedders import embedder_named
 
     scope = scope or Scope(TENANT)

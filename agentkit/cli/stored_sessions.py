@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from agentkit.cli.options import memory_with
 from agentkit.cli.screen import fail, note, plain, put, put_json
@@ -16,13 +14,12 @@ from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["PAGE", "Output", "all_sessions", "existing_session", "first_of", "write_lines"]
+__all__ = ["PAGE", "all_sessions", "existing_session", "first_of", "write_lines"]
 
 PAGE = 200
 """Number of conversations per query."""
 _MAX_NAMES = 5
 """Maximum number of names in a note."""
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file; stdout by default.")]
 
 
 def first_of(names: Sequence[str]) -> str:

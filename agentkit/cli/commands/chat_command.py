@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, earlier_sessions, opened_agent
 from agentkit.cli.commands.run_command import kwargs_of
-from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.options import (
     HOME,
     ChatTemplateName,
@@ -27,8 +26,9 @@ from agentkit.cli.options import (
     utf8,
 )
 from agentkit.cli.screen import note
-from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_prompts.context.items import ToolSpec
+
+if TYPE_CHECKING:
+    from agentkit_prompts.context.items import ToolSpec
 
 __all__ = ["chat"]
 
@@ -63,6 +63,9 @@ def chat(
 
     Example: agentkit chat --agent shop.yaml --session monday
     """
+    from agentkit.cli.commands.terminal_chat import Chat
+    from agentkit.models.offline.offline_model import OfflineModel
+
     with (
         opened_agent(
             agent,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentkit.agent.agent import Agent
-from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, opened_agent, scope_of
 from agentkit.cli.commands.run_command import kwargs_of
 from agentkit.cli.options import (
@@ -28,12 +26,14 @@ from agentkit.cli.options import (
     utf8,
 )
 from agentkit.cli.screen import layer_table, layers_form, note, put_exactly, put_json
-from agentkit.models.completion.completion_model import CompletionModel
-from agentkit.models.http.endpoint import EndpointModel
-from agentkit.models.model import Model
-from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.prompt_context import UserInput
+
+if TYPE_CHECKING:
+    from agentkit.agent.agent import Agent
+    from agentkit.agent_files.loaded_agent import LoadedAgent
+    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.models.model import Model
+    from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["compose"]
 
@@ -68,6 +68,10 @@ def compose(
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
+    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.models.offline.offline_model import OfflineModel
+    from agentkit_prompts.context.prompt_context import UserInput
+
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
     template = chat_template or model_name
@@ -106,6 +110,8 @@ def compose(
 
 def _put_prompt(composition: Composition, writer: Model, *, as_text: bool) -> None:
     """Print the text or the table of layers of a prompt, with a note about the chat template."""
+    from agentkit.models.completion.completion_model import CompletionModel
+
     text = composition.text
     # Rendered even for the table, so that a template that cannot render the prompt is an error.
     if isinstance(writer, CompletionModel):
@@ -140,6 +146,8 @@ def _composition(
 
 def _put_request(composition: Composition, writer: Model) -> None:
     """Print the layers and the body of the request as JSON."""
+    from agentkit.models.http.endpoint import EndpointModel
+
     body = composition.to_openai()
     if isinstance(writer, EndpointModel):
         body = writer.request_body(composition)

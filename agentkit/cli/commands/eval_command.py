@@ -6,46 +6,18 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentkit.cli.agent_evaluation import evaluate_agent, refuse_options
 from agentkit.cli.agent_option import AgentSource, ModelName
-from agentkit.cli.default_agent import choose_model
-from agentkit.cli.eval_inputs import (
-    chosen_datasets,
-    meta_template_for,
-    named_datasets,
-    rows_of,
-    scores_by_dataset,
-    with_model_entry,
-)
-from agentkit.cli.eval_results import EvaluationResults
-from agentkit.cli.judge_report import report_judge
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, not_empty, utf8
-from agentkit.cli.prepared_datasets import (
-    Media,
-    PreparedDataset,
-    note_once,
-    prepared_datasets,
-    put_prompts,
-    settings_of,
-)
 from agentkit.cli.screen import note, plain, progress_bar
-from agentkit.evals import ModelUser
-from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.model_evaluation.run_evaluation import run_sync
-from agentkit.models.completion.completion_model import CompletionModel
-from agentkit.models.model import Model
-from agentkit.models.model_errors import ModelAuthError, ModelError
-from agentkit.models.model_names import model as model_of_name
-from agentkit.models.offline.offline_model import OfflineModel
-from agentkit.models.settings import ModelSettings
-from agentkit_memory.embedders.store_embedders import embedder_named
-from agentkit_prompts.context.wire.allowed_media import MediaFolder
-from agentkit_prompts.errors import InContextError, InContextWarning
-from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
+
+if TYPE_CHECKING:
+    from agentkit.cli.prepared_datasets import PreparedDataset
+    from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationProgress
+    from agentkit.models.model import Model
 
 __all__ = ["eval"]
 
@@ -200,6 +172,26 @@ def eval(
     Example: agentkit eval --agent shop.yaml --rows cases.yaml --score exact --fail-under exact=0.9
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
+    from agentkit.cli.agent_evaluation import evaluate_agent, refuse_options
+    from agentkit.cli.eval_inputs import (
+        chosen_datasets,
+        meta_template_for,
+        named_datasets,
+        rows_of,
+        scores_by_dataset,
+        with_model_entry,
+    )
+    from agentkit.cli.eval_results import EvaluationResults
+    from agentkit.cli.judge_report import report_judge
+    from agentkit.cli.prepared_datasets import Media, prepared_datasets, put_prompts
+    from agentkit.evals import ModelUser
+    from agentkit.model_evaluation.evaluation_result import EvaluationFailed
+    from agentkit.models.model_errors import ModelError
+    from agentkit.models.settings import ModelSettings
+    from agentkit_memory.embedders.store_embedders import embedder_named
+    from agentkit_prompts.context.wire.allowed_media import MediaFolder
+    from agentkit_prompts.evaluation.config.config_file import load_datasets, root_of
+
     only_agent = {
         "repeats": repeats,
         "money": money,
@@ -316,6 +308,8 @@ def eval(
 
 def _configured_models(config: Path, root: Path | None) -> list[Mapping[str, Any]]:
     """Return the models of a configuration; other entries of `models` are ignored."""
+    from agentkit_prompts.evaluation.config.config_file import load_config
+
     models = dict(load_config(config, root=root)).get("models")
     if not isinstance(models, list):
         return []
@@ -324,6 +318,9 @@ def _configured_models(config: Path, root: Path | None) -> list[Mapping[str, Any
 
 def _note_settings(model: Model, prepared: Mapping[str, PreparedDataset], *, is_named: bool) -> None:
     """Print the settings of the model, or a note if the offline model answers."""
+    from agentkit.cli.prepared_datasets import settings_of
+    from agentkit.models.offline.offline_model import OfflineModel
+
     if isinstance(model, OfflineModel) and not is_named:
         note("the offline model answers, so a score has no meaning; name a model with --model")
         return
@@ -347,6 +344,11 @@ def _model(
     name: str | None, chat_template: str | None, model_name: str | None, *, sends: bool, has_labels: bool
 ) -> Model:
     # Labels are scored in the text of the prompt, so that the model must be a completion model.
+    from agentkit.cli.default_agent import choose_model
+    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.models.model_errors import ModelAuthError
+    from agentkit.models.model_names import model as model_of_name
+
     template = chat_template or model_name
     if not sends and name is None and (template is not None or has_labels):
         # This model renders prompts and requires no key.
@@ -366,6 +368,8 @@ def _model(
 
 def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
     """Return the file of the answers of each dataset."""
+    from agentkit_prompts.errors import InContextError
+
     if out is None:
         return {}
     # One dataset needs no folder.
@@ -385,6 +389,10 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
 
 
 def _evaluate(name: str, dataset: PreparedDataset, model: Model, options: Mapping[str, Any]) -> Evaluation:
+    from agentkit.cli.prepared_datasets import note_once
+    from agentkit.model_evaluation.run_evaluation import run_sync
+    from agentkit_prompts.errors import InContextWarning
+
     total = len(dataset.rows)
     with warnings.catch_warnings(record=True) as caught, progress_bar() as bar:
         warnings.simplefilter("ignore")

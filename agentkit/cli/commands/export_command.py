@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, conversation_memory, opened_agent
 from agentkit.cli.existing_runs import existing_runs
-from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, memory_with, utf8
+from agentkit.cli.options import HOME, AsJson, Home, Output, TenantName, UserName, memory_with, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
-from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of
-from agentkit.run.parts.session import SessionProtocol
-from agentkit.training.conversation_examples import conversation_answers
-from agentkit.training.row_export import ExportReport, export_rows
-from agentkit.training.row_formats import RowFormat
-from agentkit.training.run_examples import SessionFinder, evaluated_runs, stored_runs
-from agentkit.training.training_example import TrainingSource
-from agentkit_memory import Memory
+
+if TYPE_CHECKING:
+    from agentkit.agent_files.loaded_agent import LoadedAgent
+    from agentkit.run.parts.session import SessionProtocol
+    from agentkit.training.row_export import ExportReport
+    from agentkit.training.row_formats import RowFormat
+    from agentkit.training.run_examples import SessionFinder
+    from agentkit.training.training_example import TrainingSource
+    from agentkit_memory import Memory
 
 __all__ = ["export"]
 
@@ -87,6 +87,8 @@ def export(
 
     Example: agentkit export --agent shop.yaml --from out.jsonl --min exact=1 --format openai --output rows.jsonl
     """
+    from agentkit.training.row_export import export_rows
+
     kinds = [name for name, value in (("--session", session), ("--from", evaluation), ("--url", url)) if value]
     if len(kinds) > 1:
         raise typer.BadParameter(f"{' and '.join(kinds)}: export one kind of sources at a time")
@@ -151,6 +153,8 @@ def _print(report: ExportReport, output: Path | None, as_json: bool) -> None:
 
 
 def _evaluated(loaded: LoadedAgent, files: Sequence[str], present_prompts: bool) -> Iterator[TrainingSource]:
+    from agentkit.training.run_examples import evaluated_runs
+
     for file in files:
         yield from evaluated_runs(loaded.agent, file, uses_present_prompts=present_prompts)
 
@@ -158,6 +162,8 @@ def _evaluated(loaded: LoadedAgent, files: Sequence[str], present_prompts: bool)
 def _stored(
     loaded: LoadedAgent, memory: Memory, url: str, tenant: str | None, user: str | None, present_prompts: bool
 ) -> Iterator[TrainingSource]:
+    from agentkit.training.run_examples import stored_runs
+
     yield from stored_runs(
         loaded.agent,
         existing_runs(url).store.rows,
@@ -179,6 +185,9 @@ def _session_finder(memory: Memory) -> SessionFinder:
 
 
 def _conversations(loaded: LoadedAgent, memory: Memory, names: Sequence[str]) -> Iterator[TrainingSource]:
+    from agentkit.cli.stored_sessions import all_sessions, existing_session
+    from agentkit.training.conversation_examples import conversation_answers
+
     for name in names or [stored.name for stored in all_sessions(memory)]:
         existing_session(memory, name)
         yield from conversation_answers(loaded.agent, memory_with(memory, name), name)
@@ -207,6 +216,8 @@ def _date(option: str, text: str | None) -> datetime | None:
 
 def _note_users(memory: Memory) -> None:
     """Print the users whose conversations are not part of the export."""
+    from agentkit.cli.stored_sessions import PAGE, first_of
+
     own = ("", memory.scope.with_default_user().user)
     users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user not in own)
     if users:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import DownloadColumn
@@ -11,8 +11,9 @@ from rich.progress import DownloadColumn
 from agentkit.cli.agent_option import AgentSource, memory_of, scope_of
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, not_empty, open_memory, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put, put_json
-from agentkit_memory import IngestOptions
-from agentkit_memory.ingest.report import IngestProgress, IngestReport
+
+if TYPE_CHECKING:
+    from agentkit_memory.ingest.report import IngestProgress, IngestReport
 
 __all__ = ["ingest"]
 
@@ -63,6 +64,8 @@ def ingest(
 
     Example: agentkit ingest docs/ --tenant acme
     """
+    from agentkit_memory import IngestOptions
+
     if shared is not None and (tenant is not None or user is not None):
         raise typer.BadParameter("--shared is not valid with --tenant or --user: shared documents belong to no tenant")
     named = {"text": text, "title": title, "metadata": metadata}

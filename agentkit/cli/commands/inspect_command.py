@@ -8,21 +8,20 @@ import sys
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from agentkit.agent.agent import Agent
 from agentkit.cli.agent_option import opened_agent
-from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
-from agentkit.cli.stored_run_case import imported_redact
-from agentkit.model_evaluation.answer_file import is_answer_file
-from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.session import Session, SessionProtocol
-from agentkit_memory import Memory, Scope
+
+if TYPE_CHECKING:
+    from agentkit.agent.agent import Agent
+    from agentkit.run.journal.journal import Journal
+    from agentkit.run.parts.session import SessionProtocol
+    from agentkit_memory import Memory
 
 __all__ = ["inspect"]
 
@@ -61,6 +60,9 @@ def inspect(
 
     Example: agentkit inspect failed.journal --agent shop:support
     """
+    from agentkit.cli.default_agent import choose_model, default_agent
+    from agentkit.cli.stored_run_case import imported_redact
+
     try:
         from agentkit.inspector.local_page import serve_locally
         from agentkit.inspector.local_source import LocalSource
@@ -113,11 +115,15 @@ def _note_missing_agents(runs: list[Journal], agents: list[Agent]) -> None:
 
 
 def _unstored_session(name: str) -> SessionProtocol:
+    from agentkit.run.parts.session import Session
+
     return Session(name)
 
 
 def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
     """Return the stores to search for conversations: the memory, and its scopes of agents without memory."""
+    from agentkit_memory import Scope
+
     if memory is None:
         return []
     return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
@@ -125,6 +131,8 @@ def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
 
 def _expanded(names: Sequence[str]) -> tuple[list[str], list[Path]]:
     """Return the names with the journals of folders, and the files of evaluations."""
+    from agentkit.model_evaluation.answer_file import is_answer_file
+
     files: list[str] = []
     evaluations: list[Path] = []
     for name in names:
@@ -152,6 +160,8 @@ def _first_page(runs: list[Journal], sessions: list[SessionProtocol], evaluation
 
 def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
     """Return the journals and conversations of names; exit with an error that lists all unknown names."""
+    from agentkit.run.journal.journal import Journal
+
     runs: list[Journal] = []
     sessions: list[SessionProtocol] = []
     missing: list[str] = []

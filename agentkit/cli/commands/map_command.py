@@ -7,18 +7,17 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentkit.cli.commands.worker_command import runs_of
+from agentkit.cli.existing_runs import result_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
-from agentkit.durable.mapping import all_results
-from agentkit.ground.sync_driver import run_blocking
-from agentkit.runs.run_errors import DurableError
-from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.system.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["map_"]
 
@@ -52,6 +51,8 @@ def map_(
 
     Example: agentkit runs map shop.agents questions.jsonl --name nightly-1 --out answers.jsonl --work
     """
+    from agentkit.runs.run_errors import DurableError
+
     runs = runs_of(module)
     names = sorted({durable_agent.agent.name for durable_agent in runs.agents.all})
     if agent is None and len(names) != 1:
@@ -73,7 +74,7 @@ def map_(
             tenant_concurrency=tenant_concurrency,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-        report = run_blocking(mapping)
+        report = result_of(mapping)
     if as_json:
         put(json.dumps({**asdict(report), "path": str(report.path)}))
     else:
@@ -89,11 +90,16 @@ def _inputs(path: Path) -> list[Any]:
     Raises:
         DurableError: Lines are no inputs. The error lists the first such lines.
     """
+    from agentkit.durable.mapping import all_results
+    from agentkit_prompts.system.regular_files import read_regular
+
     lines = enumerate(read_regular(path).splitlines(), 1)
     return all_results(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
 
 
 def _input(line: bytes) -> str | UserInput:
+    from agentkit_prompts.context.prompt_context import UserInput
+
     try:
         data = json.loads(line)
     except RecursionError as error:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, EmbedderName, Home
 from agentkit.cli.screen import fail, note, put
-from agentkit_prompts.credentials import BareAddress
+
+if TYPE_CHECKING:
+    from agentkit.agent_files.loaded_agent import LoadedAgent
 
 __all__ = ["mcp_app"]
 
@@ -41,6 +41,8 @@ def mcp(
 
     Example: agentkit mcp --agent shop.yaml
     """
+    from agentkit.agent_files.shared_memories import SharedMemories
+
     if ctx.invoked_subcommand is not None:
         return
     from agentkit_tools.mcp.serve import serve_mcp
@@ -85,6 +87,7 @@ def login(
 
     Example: agentkit mcp login https://mcp.example.com/mcp
     """
+    from agentkit_prompts.credentials import BareAddress
     from agentkit_tools.errors import MCPLoginError
     from agentkit_tools.mcp.login import mcp_login
 
@@ -112,6 +115,7 @@ def logout(url: ServerAddress) -> None:
 
     Example: agentkit mcp logout https://mcp.example.com/mcp
     """
+    from agentkit_prompts.credentials import BareAddress
     from agentkit_tools.mcp.token_file import TokenFile
 
     address = BareAddress.of(url).url

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.text import Text
@@ -24,9 +24,11 @@ from agentkit.cli.options import (
     utf8,
 )
 from agentkit.cli.screen import fail, note, plain, progress_bar, put, put_json, put_table
-from agentkit_memory import Memory, Scope
-from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
-from agentkit_memory.store.records import Erasure, Usage, Verification
+
+if TYPE_CHECKING:
+    from agentkit_memory import Memory
+    from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
+    from agentkit_memory.store.records import Erasure, Verification
 
 __all__ = ["memory_app"]
 
@@ -49,6 +51,8 @@ IndexPlace: TypeAlias = Annotated[
 
 def _store(home: Path, database: str | None, index: str | None, *, new: bool = False) -> Memory:
     """Open a store; exit with an error if a folder has no store and `new` is False."""
+    from agentkit_memory import Memory
+
     if database is not None:
         return Memory(database, scope=TENANT, index=index or home / "index")
     if index is not None:
@@ -213,6 +217,8 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
 
     Example: agentkit memory usage --json
     """
+    from agentkit_memory.store.records import Usage
+
     with _store(home, database, index) as memory:
         usages = memory.admin.usage()
     if as_json:
@@ -257,6 +263,8 @@ def erase(
 
     Example: agentkit memory erase --user ada --yes
     """
+    from agentkit_memory import Scope
+
     names = {"user": user, "session": session, "agent": agent}
     scope = {name: utf8(value) for name, value in names.items() if value is not None}
     if sum((bool(scope), conversation is not None, everything)) != 1:

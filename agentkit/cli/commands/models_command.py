@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import note, put, put_json, put_table
-from agentkit.models.http.endpoint import EndpointModel
-from agentkit.models.model_names import model
-from agentkit.models.provider import Provider
-from agentkit.models.provider_addresses import shown_address
-from agentkit.models.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from agentkit.models.provider import Provider
 
 __all__ = ["models"]
 
@@ -33,6 +31,8 @@ def models(
 
     Example: agentkit models
     """
+    from agentkit.models.providers import PROVIDERS
+
     if at is not None:
         _put_served(at, as_json=as_json)
         return
@@ -52,6 +52,9 @@ def _put_served(provider: str, *, as_json: bool) -> None:
         AgentDefinitionError: The provider is unknown.
         ModelError: The server cannot be reached, or refuses the request.
     """
+    from agentkit.models.http.endpoint import EndpointModel
+    from agentkit.models.model_names import model
+
     model_name = f"{provider}:{_ANY_MODEL}"
     if provider == "offline":
         model_name = provider
@@ -89,6 +92,8 @@ def _variables(row: Provider) -> str:
 
 
 def _address(row: Provider) -> str:
+    from agentkit.models.provider_addresses import shown_address
+
     if not _has_endpoint(row):
         return ""
     url = row.base_url()
@@ -98,6 +103,8 @@ def _address(row: Provider) -> str:
 
 
 def _form(row: Provider) -> dict[str, Any]:
+    from agentkit.models.provider_addresses import shown_address
+
     if not _has_endpoint(row):
         return {"name": row.name}
     return {

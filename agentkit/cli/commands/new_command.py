@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import fail, note, put
 
@@ -96,6 +95,8 @@ def new(
 
     Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
+    from agentkit.agent_files.agent_file import agent_file_schema
+
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         fail(f"{folder} is not an empty folder: name a new or empty folder")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.absolute().name).strip("-_.") or "agent"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentkit.cli.agent_evaluation import scores_named
 from agentkit.cli.agent_option import AgentSource, ModelName, loaded_agent
-from agentkit.cli.default_agent import full_name
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_json
-from agentkit.improve import Optimisation, OptimiseBudget, optimise_sync, part_texts
+
+if TYPE_CHECKING:
+    from agentkit.improve import Optimisation
 
 __all__ = ["optimise"]
 
@@ -55,6 +55,10 @@ def optimise(
 
     Example: agentkit optimise --agent shop.yaml --rows cases.yaml --score contains --part system.persona
     """
+    from agentkit.cli.agent_evaluation import scores_named
+    from agentkit.cli.default_agent import full_name
+    from agentkit.improve import OptimiseBudget, optimise_sync, part_texts
+
     if agent is None:
         raise typer.BadParameter("--agent is required: an agent file, or module:agent")
     loaded = loaded_agent(agent, model=model)

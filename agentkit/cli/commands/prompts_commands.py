@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from agentkit.cli.existing_runs import existing_runs
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import fail, put, put_json, put_table
-from agentkit.evals import EvaluationReport, read_report
-from agentkit.run.parts.agent_version import changed_names
-from agentkit.runs.version_rows import VersionUse
+
+if TYPE_CHECKING:
+    from agentkit.evals import EvaluationReport
+    from agentkit.runs.version_rows import VersionUse
 
 __all__ = ["prompts_app"]
 
@@ -47,6 +48,8 @@ def log(url: Url, agent: AgentName = None, tenant: Tenant = None, as_json: AsJso
 
     Example: agentkit prompts log --url sqlite:///.agentkit/runs.db
     """
+    from agentkit.run.parts.agent_version import changed_names
+
     uses = existing_runs(url).store.rows.versions.uses(_text(agent), _text(tenant))
     if as_json:
         for use in uses:
@@ -77,6 +80,8 @@ def diff(
 
     Example: agentkit prompts diff 1f0c 9a2b --url sqlite:///.agentkit/runs.db
     """
+    from agentkit.run.parts.agent_version import changed_names
+
     versions = existing_runs(url).store.rows.versions
     uses = versions.uses(_text(agent))
     old, new = (_version(uses, utf8(name)) for name in (before, after))
@@ -104,6 +109,8 @@ def scores(
 
     Example: agentkit prompts scores before.jsonl after.jsonl
     """
+    from agentkit.evals import read_report
+
     reports = [read_report(file) for file in files]
     if as_json:
         put_json([_form(file, report) for file, report in zip(files, reports, strict=True)])

@@ -12,10 +12,10 @@ from rich.text import Text
 from agentkit.cli.agent_option import AgentSource, existing_memory, with_shared
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SharedNames, TenantName, UserName, utf8
 from agentkit.cli.screen import degraded_note, note, plain, put, put_json
-from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
     from agentkit_memory.recall.recall_result import Recall
+    from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 __all__ = ["recall"]
 
@@ -84,6 +84,8 @@ def _form(recall: Recall, why: bool) -> dict[str, object]:
 
 
 def _place(result: Document | RecalledMessage) -> str:
+    from agentkit_prompts.context.prompt_context import RecalledMessage
+
     if isinstance(result, RecalledMessage):
         return f"conversation {result.session}:{result.position}"
     line = result.metadata.get("line")
@@ -93,6 +95,8 @@ def _place(result: Document | RecalledMessage) -> str:
 
 
 def _title(result: Document | RecalledMessage) -> str:
+    from agentkit_prompts.context.prompt_context import Document
+
     if isinstance(result, Document):
         return result.title
     title = result.name or result.role

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, conversation_memory, opened_agent, scope_of
 from agentkit.cli.options import (
     HOME,
@@ -33,12 +32,14 @@ from agentkit.cli.options import (
     utf8,
 )
 from agentkit.cli.screen import note, note_call, put, put_json, tool_line
-from agentkit.errors import Paused
-from agentkit.run.engine.events import Event, TextDelta, ToolFinished, ToolStarted
-from agentkit.run.engine.run_result import RunResult
-from agentkit.run.journal.journal import Journal
-from agentkit.server.served_runs.event_form import answer_form, output_form, usage_form, waiting_form
-from agentkit_prompts.context.prompt_context import UserInput
+
+if TYPE_CHECKING:
+    from agentkit.agent_files.loaded_agent import LoadedAgent
+    from agentkit.errors import Paused
+    from agentkit.run.engine.events import Event
+    from agentkit.run.engine.run_result import RunResult
+    from agentkit.run.journal.journal import Journal
+    from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["kwargs_of", "note_cut", "result_form", "run"]
 
@@ -80,6 +81,9 @@ def run(
 
     Example: agentkit run "What does Emma cost?" --agent shop.yaml --kwarg currency=CHF
     """
+    from agentkit.run.journal.journal import Journal
+    from agentkit_prompts.context.prompt_context import UserInput
+
     if (text is None) == (resume is None):
         raise typer.BadParameter("expected TEXT, or --resume FILE with the journal of a run")
     source: UserInput | Journal
@@ -149,6 +153,8 @@ class _Printer:
 
     def on_event(self, event: Event) -> None:
         """Print the text or the tool call of an event."""
+        from agentkit.run.engine.events import TextDelta, ToolFinished, ToolStarted
+
         if isinstance(event, TextDelta) and self._streams:
             put(event.text, end="")
             self.last_text = event.text or self.last_text
@@ -162,6 +168,10 @@ class _Printer:
 def _run(
     loaded: LoadedAgent, source: UserInput | Journal, options: dict[str, Any], as_json: bool, journal: Path | None
 ) -> None:
+    from agentkit.errors import Paused
+    from agentkit.run.journal.journal import Journal
+    from agentkit.server.served_runs.event_form import output_form
+
     agent = loaded.agent
     # Only text is streamed, because a part of a JSON document is not valid JSON.
     printer = _Printer(streams=not as_json and agent.chain.output is str, as_json=as_json)
@@ -188,6 +198,8 @@ def _run(
 
 def _report_waiting(paused: Paused, journal: Path | None, *, as_json: bool) -> None:
     """Print the waiting calls and the command that approves them."""
+    from agentkit.server.served_runs.event_form import waiting_form
+
     if as_json:
         put_json({"status": "waiting", "waiting": [waiting_form(call) for call in paused.calls]})
     note("these calls need approval and did not run:")
@@ -207,6 +219,8 @@ def note_cut(result: RunResult[Any]) -> None:
 
 def result_form(result: RunResult[Any]) -> dict[str, Any]:
     """Return the answer of a run as JSON data."""
+    from agentkit.server.served_runs.event_form import answer_form, usage_form
+
     return {
         "status": "finished",
         "run_id": result.run_id,

@@ -6,22 +6,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from agentkit.cli.commands.map_command import map_
-from agentkit.cli.existing_runs import existing_runs
-from agentkit.cli.journal_text import put_indented, put_journal
+from agentkit.cli.existing_runs import existing_runs, result_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_exactly, put_table
-from agentkit.cli.stored_run_case import imported_redact, stored_case_line
-from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.schedules import ScheduleInfo
-from agentkit.ground.request_json import request_json
-from agentkit.ground.sync_driver import run_blocking
-from agentkit.run.parts.decisions import decision_data
-from agentkit.runs.run_record import RunRecord, WaitingCall
+
+if TYPE_CHECKING:
+    from agentkit.durable.run_handle import RunHandle
+    from agentkit.durable.schedules import ScheduleInfo
+    from agentkit.runs.run_record import RunRecord, WaitingCall
 
 __all__ = ["runs_app"]
 
@@ -71,12 +68,12 @@ def list_(
     filters: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "user": user, "session": session}
     filters["tag"] = tag
     if inside is None:
-        records = run_blocking(existing_runs(url).list_runs(**filters, limit=limit))
+        records = result_of(existing_runs(url).list_runs(**filters, limit=limit))
     else:
         options = ", ".join([f"--{name}" for name, value in filters.items() if value is not None])
         if options:
             raise typer.BadParameter(f"--inside lists all inner agents of a run: omit {options}")
-        records = run_blocking(_handle(url, inside).inside())[:limit]
+        records = result_of(_handle(url, inside).inside())[:limit]
     if as_json:
         for record in records:
             put(json.dumps(_data(record)))
@@ -129,6 +126,9 @@ def show(
     Example: agentkit runs show RUN --url sqlite:///runs.db
     Example: agentkit runs show RUN --as-case --redact privacy.py:mask --url sqlite:///runs.db
     """
+    from agentkit.cli.journal_text import put_indented, put_journal
+    from agentkit.cli.stored_run_case import imported_redact, stored_case_line
+
     if as_case:
         function = imported_redact(redact)
         tags = [utf8(name) for name in tag or ()]
@@ -139,10 +139,10 @@ def show(
     if names:
         raise typer.BadParameter(f"{names}: only with --as-case")
     handle = _handle(url, run)
-    info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
+    info, journal = result_of(handle.info()), result_of(handle.journal())
     decided: Sequence[WaitingCall] = ()
     if info.parent is None:
-        decided = run_blocking(handle.decided())
+        decided = result_of(handle.decided())
     if as_json:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
@@ -175,6 +175,8 @@ def approve(
 
     Example: agentkit runs approve RUN --url sqlite:///runs.db --by ada
     """
+    from agentkit.ground.request_json import request_json
+
     replacement = None
     if arguments is not None:
         try:
@@ -183,7 +185,7 @@ def approve(
             raise typer.BadParameter(f"--arguments: not JSON: {error}") from error
         if not isinstance(replacement, dict):
             raise typer.BadParameter("--arguments: expected a JSON object")
-    run_blocking(_handle(url, run).approve(call, replacement, by=utf8(by)))
+    result_of(_handle(url, run).approve(call, replacement, by=utf8(by)))
     _report("approved; ", url, run, as_json)
 
 
@@ -200,7 +202,7 @@ def deny(
 
     Example: agentkit runs deny RUN CALL --url sqlite:///runs.db --reason "too much"
     """
-    run_blocking(_handle(url, run).deny(call, utf8(reason), by=utf8(by)))
+    result_of(_handle(url, run).deny(call, utf8(reason), by=utf8(by)))
     _report("denied; ", url, run, as_json)
 
 
@@ -210,7 +212,7 @@ def cancel(run: RunId, url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs cancel RUN --url sqlite:///runs.db
     """
-    run_blocking(_handle(url, run).cancel())
+    result_of(_handle(url, run).cancel())
     _report("", url, run, as_json)
 
 
@@ -220,7 +222,7 @@ def resume(run: RunId, url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs resume RUN --url sqlite:///runs.db
     """
-    run_blocking(_handle(url, run).resume())
+    result_of(_handle(url, run).resume())
     _report("", url, run, as_json)
 
 
@@ -230,7 +232,7 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs workers --url sqlite:///runs.db
     """
-    for worker in run_blocking(existing_runs(url).workers()):
+    for worker in result_of(existing_runs(url).workers()):
         if as_json:
             put(json.dumps(asdict(worker)))
         else:
@@ -250,7 +252,7 @@ def cost(
     Example: agentkit runs cost --url sqlite:///runs.db --by agent
     """
     kind: Any = by
-    for cost in run_blocking(existing_runs(url).costs(kind, tenant=tenant)):
+    for cost in result_of(existing_runs(url).costs(kind, tenant=tenant)):
         usage = cost.usage
         if as_json:
             put(json.dumps({"name": cost.name, "runs": cost.runs, **asdict(usage)}))
@@ -271,7 +273,7 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs schedules --url sqlite:///runs.db
     """
-    schedules = run_blocking(existing_runs(url).schedules())
+    schedules = result_of(existing_runs(url).schedules())
     if as_json:
         for schedule in schedules:
             put(json.dumps(_schedule_data(schedule)))
@@ -307,7 +309,7 @@ def unschedule(
 
     Example: agentkit runs unschedule news --url sqlite:///runs.db
     """
-    run_blocking(existing_runs(url).unschedule(utf8(name)))
+    result_of(existing_runs(url).unschedule(utf8(name)))
     if as_json:
         put(json.dumps({"unscheduled": utf8(name)}))
     else:
@@ -335,10 +337,10 @@ def delete(
     stored = existing_runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
-        deleted = run_blocking(stored.delete(ids))
+        deleted = result_of(stored.delete(ids))
         unfinished = len(set(ids)) - deleted
     else:
-        deleted, unfinished = run_blocking(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
+        deleted, unfinished = result_of(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
     if as_json:
         put(json.dumps({"deleted": deleted, "left": unfinished}))
     else:
@@ -357,7 +359,7 @@ def _handle(url: str, run: str) -> RunHandle[Any]:
 
 def _report(done: str, url: str, run: str, as_json: bool) -> None:
     """Print the state of a run."""
-    info = run_blocking(_handle(url, run).info())
+    info = result_of(_handle(url, run).info())
     if as_json:
         put(json.dumps(_data(info)))
     elif info.waiting:
@@ -381,6 +383,8 @@ def _data(run: RunRecord) -> dict[str, Any]:
 
 
 def _call_data(call: WaitingCall) -> dict[str, Any]:
+    from agentkit.run.parts.decisions import decision_data
+
     return {**asdict(call), "decision": None if call.decision is None else decision_data(call.decision)}
 
 

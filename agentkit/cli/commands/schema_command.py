@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.cli.agent_option import AgentSource, opened_agent
 from agentkit.cli.options import HOME, AsJson, Home
 from agentkit.cli.screen import note, put, put_json
@@ -26,6 +25,8 @@ def schema(
 
     Example: agentkit schema --agent shop.yaml --json
     """
+    from agentkit.agent_files.agent_file import agent_file_schema
+
     if of_file:
         put_json(agent_file_schema())
         return

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
-from agentkit.cli.memory_notes import memory_notes
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, logged, note, put
-from agentkit.durable.runs_facade import Runs
-from agentkit.errors import AgentDefinitionError
 
 if TYPE_CHECKING:
+    from agentkit.agent_files.loaded_agent import LoadedAgent
     from agentkit.server.access import Access
     from agentkit.server.webhooks import Webhook
 
@@ -86,6 +82,9 @@ def serve(
 
     Example: agentkit serve --agent shop.yaml --port 8000
     """
+    from agentkit.agent_files.shared_memories import SharedMemories
+    from agentkit.cli.memory_notes import memory_notes
+
     try:
         from agentkit.server.agent_reload import AgentReload
         from agentkit.server.connection_limits import raise_file_limit
@@ -186,6 +185,7 @@ def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
     Raises:
         AgentDefinitionError: The secret is missing, or an address is invalid.
     """
+    from agentkit.errors import AgentDefinitionError
     from agentkit.server.webhooks import Webhook
 
     webhooks: list[Webhook] = []
@@ -205,6 +205,7 @@ def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
 
 def _run_options(url: str | None, home: Path, closing: ExitStack) -> dict[str, Any]:
     """Return the options of `Server` for durable runs, or for runs in the folder of the store."""
+    from agentkit.durable.runs_facade import Runs
     from agentkit.runs.run_store import RunStore
 
     if url is not None:

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentkit.cli.agent_option import AgentSource, conversation_memory, earlier_sessions, loaded_agent, scope_of
-from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
+from agentkit.cli.options import HOME, AsJson, Home, Output, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import note, put, put_json, put_table
-from agentkit.cli.stored_sessions import Output, all_sessions, existing_session, first_of, write_lines
-from agentkit.server.served_runs.event_form import message_form
-from agentkit_memory import Memory
-from agentkit_memory.store.records import SessionInfo
-from agentkit_prompts.context.wire.write_openai_chat import openai_message
+
+if TYPE_CHECKING:
+    from agentkit_memory import Memory
+    from agentkit_memory.store.records import SessionInfo
 
 __all__ = ["sessions_app"]
 
@@ -42,6 +41,8 @@ def list_sessions(
 
     Example: agentkit sessions list --json
     """
+    from agentkit.cli.stored_sessions import all_sessions
+
     with _opened(agent, home, tenant, user) as memory:
         infos = all_sessions(memory)
     if as_json:
@@ -71,6 +72,9 @@ def show(
 
     Example: agentkit sessions show trip
     """
+    from agentkit.cli.stored_sessions import existing_session
+    from agentkit.server.served_runs.event_form import message_form
+
     with _opened(agent, home, tenant, user) as memory:
         messages = tuple(existing_session(memory, utf8(name)).conversation)
     if as_json:
@@ -97,6 +101,9 @@ def export(
 
     Example: agentkit sessions export trip --output trip.jsonl
     """
+    from agentkit.cli.stored_sessions import all_sessions, existing_session, write_lines
+    from agentkit_prompts.context.wire.write_openai_chat import openai_message
+
     with _opened(agent, home, tenant, user) as memory:
         selected = [utf8(name) for name in names or ()] or [info.name for info in all_sessions(memory)]
         conversations = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in selected)
@@ -112,6 +119,8 @@ def _last(info: SessionInfo) -> str:
 
 @contextmanager
 def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None) -> Iterator[Memory]:
+    from agentkit.cli.stored_sessions import first_of
+
     with ExitStack() as closing:
         if agent is None:
             yield closing.enter_context(open_existing(home, scope_of(None, tenant, user)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import put_json, put_table
-from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
-from agentkit_prompts.composition.targets.tools_in_text import has_place_for_tools
 
 __all__ = ["templates"]
 
@@ -17,6 +15,9 @@ def templates(as_json: AsJson = False) -> None:
 
     Example: agentkit templates
     """
+    from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+    from agentkit_prompts.composition.targets.tools_in_text import has_place_for_tools
+
     support = {name: has_place_for_tools(CHAT_TEMPLATES.get(name)()) for name in sorted(CHAT_TEMPLATES)}
     if as_json:
         put_json({"templates": [{"name": name, "tools": tools} for name, tools in support.items()]})

@@ -11,19 +11,17 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentkit.agent.tenant_agent import BoundAgents, TenantAgent
-from agentkit.agent_files.import_path import module_of
-from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, logged, note, put
-from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.runs_facade import Runs
-from agentkit.durable.worker import Worker
+
+if TYPE_CHECKING:
+    from agentkit.durable.runs_facade import Runs
+    from agentkit.durable.worker import Worker
 
 __all__ = ["runs_of", "worker"]
 
@@ -111,6 +109,10 @@ def _execute(executor: Worker, keys: list[tuple[str, str]], as_json: bool) -> No
 
 
 def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:
+    from agentkit.agent.tenant_agent import BoundAgents, TenantAgent
+    from agentkit.agent_files.shared_memories import SharedMemories
+    from agentkit.durable.runs_facade import Runs
+
     runs = Runs(utf8(url))
     memories = SharedMemories()
     closing.callback(memories.close)
@@ -129,6 +131,10 @@ def runs_of(module: str) -> Runs:
         AgentDefinitionError: The module is unknown, or its import failed.
         WorkerError: The name is unknown, or the module has no `Runs` or several.
     """
+    from agentkit.agent_files.import_path import module_of
+    from agentkit.durable.durable_errors import WorkerError
+    from agentkit.durable.runs_facade import Runs
+
     path, _, name = module.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
