@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
-from agentkit.cli.options import HOME, EmbedderName, Home
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home
 from agentkit.cli.screen import fail, note, put
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def login(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to which the browser returns; 0 for any.")] = 0,
     timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Maximum time of the login.")] = 300.0,
     browser: Annotated[bool, typer.Option(help="Open the page of the login; otherwise only print its address.")] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Log in to an MCP server with OAuth, and store its tokens in a private file.
 
@@ -103,14 +105,17 @@ def login(
         has_logged_in = asyncio.run(logging_in)
     except KeyboardInterrupt:
         raise MCPLoginError.of(BareAddress.of(url).url, "cancelled") from None
-    if has_logged_in:
-        put(f"logged in to {BareAddress.of(url).url}")
+    address = BareAddress.of(url).url
+    if as_json:
+        put(json.dumps({"server": address, "logged_in": has_logged_in}))
+    elif has_logged_in:
+        put(f"logged in to {address}")
     else:
-        put(f"{BareAddress.of(url).url} requires no login; nothing was stored")
+        put(f"{address} requires no login; nothing was stored")
 
 
 @mcp_app.command()
-def logout(url: ServerAddress) -> None:
+def logout(url: ServerAddress, as_json: AsJson = False) -> None:
     """Delete the stored tokens of an MCP server. The server is not notified.
 
     Example: agentkit mcp logout https://mcp.example.com/mcp
@@ -121,7 +126,10 @@ def logout(url: ServerAddress) -> None:
     address = BareAddress.of(url).url
     if not TokenFile(address).remove():
         fail(f"no login to {address} is stored")
-    put(f"logged out of {address}")
+    if as_json:
+        put(json.dumps({"server": address, "logged_out": True}))
+    else:
+        put(f"logged out of {address}")
 
 
 def _check_unique(names: list[str]) -> None:
