@@ -47,6 +47,7 @@ from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import ClearResults, DynamicToolset, MCPToolset, SkillFolder, ToolError, todo_tools
+from agentkit_tools.schemas.foreign_shapes import library_of
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory
@@ -437,7 +438,7 @@ class _AgentFileLoader:
 
 def _as_tool(value: Any, path: str) -> Any:
     """Return a tool, a toolset or a function unchanged; refuse other values."""
-    if isinstance(value, type) or not (callable(value) or hasattr(value, "at")):
+    if isinstance(value, type) or not (callable(value) or hasattr(value, "at") or library_of(value)):
         raise AgentDefinitionError(
             f"{path!r}: expected a function, a tool or a toolset, got "
             f"{getattr(value, '__name__', None) or value!r:.60}",

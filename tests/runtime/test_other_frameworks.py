@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from agentkit import Agent, Message, ScriptedModel, Session, ToolCall
+from agentkit.agent_files import load_agent
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.memory import Memory
 from agentkit.prompts import ContextError, Document, MessageError, PromptContext
-from agentkit.tools import ToolContext, ToolDefinitionError, Toolset
+from agentkit.tools import Tool, ToolContext, ToolDefinitionError, Toolset
 from tests.raising import raises
 
 PNG = base64.b64encode(b"\x89PNG1234").decode()
@@ -262,6 +264,36 @@ def test_messages_that_cannot_be_kept_are_refused_with_their_place() -> None:
     assert not wrong
 
 
+MALFORMED: list[dict[str, Any]] = [
+    {"type": "human", "content": 5},
+    {"type": "human", "data": {}},
+    {"type": "ai", "content": "", "tool_calls": 5},
+    {"type": "ai", "content": "", "additional_kwargs": [1]},
+    {"type": "ai", "content": [{"type": "reasoning", "summary": 5}]},
+    {"type": "human", "content": [{"type": "text-plain", "text": 5}]},
+    {"role": "user", "blocks": [5]},
+    {"role": 5, "blocks": []},
+    {"role": "user", "blocks": [{"block_type": []}]},
+    {"role": "user", "blocks": [], "additional_kwargs": 5},
+    {"role": "user", "blocks": [{"block_type": "image", "url": 5}]},
+    {"kind": "request", "parts": 5},
+    {"kind": "response", "parts": [5]},
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": [{"kind": "binary"}]}]},
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": [{"kind": []}]}]},
+]
+
+
+def test_malformed_dicts_of_other_libraries_are_message_errors() -> None:
+    accepted = []
+    for given in MALFORMED:
+        try:
+            Session(conversation=[given])
+            accepted.append(given)
+        except MessageError:
+            pass
+    assert not accepted
+
+
 def test_all_problems_of_foreign_messages_are_listed_at_once() -> None:
     with pytest.raises(MessageError) as caught:
         Session(conversation=[*REFUSED_MESSAGES.values()])
@@ -441,6 +473,26 @@ def test_a_tool_that_needs_its_library_is_refused_with_the_names_of_its_parts(to
         Agent(ScriptedModel([]), tools=[tool])
     assert caught.value.names == names
     assert caught.value.tool == "weather"
+
+
+@pytest.mark.parametrize("given", [LangChainTool(), LlamaIndexTool(""), PydanticAITool(str)])
+def test_a_foreign_tool_is_no_function_of_a_tool(given: Any) -> None:
+    with raises(ToolDefinitionError, names=("function",)):
+        Tool(given)
+
+
+KIT = """
+from types import SimpleNamespace
+
+metadata = SimpleNamespace(name="weather", description="Tell it.", return_direct=False, get_parameters_dict=dict)
+weather = SimpleNamespace(metadata=metadata)
+"""
+
+
+def test_an_agent_file_can_name_a_foreign_tool(tmp_path: Path) -> None:
+    (tmp_path / "foreign_kit.py").write_text(KIT)
+    (tmp_path / "agent.yaml").write_text("name: guide\nmodel: offline\ntools: ['foreign_kit.py:weather']\n")
+    assert [*load_agent(tmp_path / "agent.yaml").agent.tools] == ["weather"]
 
 
 def test_arguments_are_checked_before_a_foreign_tool_is_called() -> None:

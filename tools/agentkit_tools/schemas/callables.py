@@ -14,6 +14,7 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import is_callable
 from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.foreign_shapes import library_of
 
 __all__ = [
     "NamedFunction",
@@ -54,6 +55,12 @@ def inner_function(function: Any) -> Any:
     inner = unwrap(raw(function))
     while isinstance(inner, partial):
         inner = unwrap(inner.func)
+    if not hasattr(inner, "__name__") and library_of(inner):
+        advice = "pass it in a list: tools=[...], or Toolset([...])[0] for a Tool"
+        raise ToolDefinitionError(
+            f"an object of {type(inner).__name__} is a tool of {library_of(inner)} and not a function; {advice}",
+            names=["function"],
+        )
     if not is_callable(inner):
         if hasattr(inner, "as_tool"):
             raise ToolDefinitionError(

@@ -13,6 +13,7 @@ from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
+from agentkit_tools.schemas.foreign_shapes import library_of
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -57,14 +58,13 @@ def foreign_tool(item: Any) -> Tool | None:
     Raises:
         ToolDefinitionError: The tool depends on its library in a way that has no counterpart; the message lists all.
     """
-    if isinstance(item, type):
-        return None
-    if hasattr(item, "function_schema") and hasattr(item, "takes_ctx"):
-        return _pydantic_ai_tool(item)
-    if callable(getattr(getattr(item, "metadata", None), "get_parameters_dict", None)):
-        return _llama_index_tool(item)
-    if callable(getattr(item, "ainvoke", None)) and hasattr(item, "args_schema") and hasattr(item, "return_direct"):
-        return _langchain_tool(item)
+    match library_of(item):
+        case "pydantic-ai":
+            return _pydantic_ai_tool(item)
+        case "LlamaIndex":
+            return _llama_index_tool(item)
+        case "LangChain":
+            return _langchain_tool(item)
     return None
 
 

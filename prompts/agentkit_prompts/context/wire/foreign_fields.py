@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.errors import Problem, Problems
 
-__all__ = ["field_of", "json_rest", "values_of"]
+__all__ = ["field_of", "json_rest", "list_of", "mapping_of", "text_of", "values_of"]
 
 _EMPTY: tuple[object, ...] = (None, "", [], {}, ())
 
@@ -25,6 +25,30 @@ def field_of(item: object, name: str) -> Any:
     return getattr(item, name, None)
 
 
+def list_of(item: object, name: str, where: str, problems: Problems) -> list[Any]:
+    """Return a field as a list; empty if it is missing or, with a problem, has another type."""
+    value = field_of(item, name)
+    if value is None or isinstance(value, list | tuple):
+        return list(value or ())
+    problems.append(Problem(f"{where}.{name}", f"expected a list, got {type(value).__name__}"))
+    return []
+
+
+def mapping_of(item: object, name: str, where: str, problems: Problems) -> Mapping[str, Any]:
+    """Return a field as a mapping; empty if it is missing or, with a problem, has another type."""
+    value = field_of(item, name)
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    problems.append(Problem(f"{where}.{name}", f"expected a mapping, got {type(value).__name__}"))
+    return {}
+
+
+def text_of(item: object, name: str) -> str:
+    """Return a field if it is text; empty for any other value."""
+    value = field_of(item, name)
+    return value if isinstance(value, str) else ""
+
+
 def values_of(item: object) -> Mapping[str, Any]:
     """Return the fields of an object as a mapping, without conversion of their values."""
     if isinstance(item, Mapping):
@@ -34,7 +58,7 @@ def values_of(item: object) -> Mapping[str, Any]:
         return {name: getattr(item, name, None) for name in names}
     if is_dataclass(item):
         return {each.name: getattr(item, each.name, None) for each in fields(item) if not each.name.startswith("_")}
-    return vars(item)
+    return getattr(item, "__dict__", {})
 
 
 def json_rest(item: object, used: frozenset[str], where: str, problems: Problems) -> dict[str, Any]:

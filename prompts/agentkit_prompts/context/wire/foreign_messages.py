@@ -71,5 +71,8 @@ def _is_langchain(item: object) -> bool:
         return False
     if kind not in _LANGCHAIN_TYPES and not kind.endswith(_CHUNK):
         return False
-    # `messages_to_dict` of LangChain writes the fields below `data`.
-    return field_of(item, "content") is not None or isinstance(field_of(item, "data"), Mapping)
+    if isinstance(item, Mapping):
+        # `messages_to_dict` of LangChain writes the fields below `data`.
+        data = item.get("data")
+        return "content" in item or (isinstance(data, Mapping) and "content" in data)
+    return hasattr(item, "content")

@@ -8,9 +8,9 @@ from typing import Any
 
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, values_of
+from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, list_of, mapping_of, text_of
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
-from agentkit_prompts.errors import Problem, Problems, brief
+from agentkit_prompts.errors import Problem, Problems
 
 __all__ = ["read_langchain"]
 
@@ -48,7 +48,7 @@ def read_langchain(item: object, where: str, problems: Problems) -> list[Foreign
         name = str(field_of(item, "role"))
         role = _CHAT_ROLES.get(name, name)
     rest = json_rest(item, _USED, where, problems)
-    kwargs = field_of(item, "additional_kwargs") or {}
+    kwargs = mapping_of(item, "additional_kwargs", where, problems)
     further = json_rest(kwargs, _KWARGS, f"{where}.additional_kwargs", problems)
     if further:
         rest["additional_kwargs"] = further
@@ -73,7 +73,8 @@ def _is_anthropic(item: object) -> bool:
 def _with_kwargs(content: Any, kwargs: Mapping[str, Any]) -> Any:
     """Return content with the thinking and the refusal that an integration stored in `additional_kwargs`."""
     thought, refusal = kwargs.get("reasoning_content"), kwargs.get("refusal")
-    blocks = [content] if isinstance(content, str) and content else list(content)
+    blocks = content if isinstance(content, list) else [content]
+    blocks = [block for block in blocks if block not in ("", None)]
     if isinstance(thought, str) and thought:
         content = blocks = [Thinking(thought), *blocks]
     if isinstance(refusal, str) and refusal:
@@ -85,9 +86,9 @@ def _calls(
     item: object, kwargs: Mapping[str, Any], blocks: list[Any], where: str, problems: Problems
 ) -> list[dict[str, Any]]:
     """Return the calls of a message: parsed and invalid calls, otherwise the calls in its content or its kwargs."""
-    calls = [*(field_of(item, "tool_calls") or ()), *(field_of(item, "invalid_tool_calls") or ())]
+    calls = list_of(item, "tool_calls", where, problems) + list_of(item, "invalid_tool_calls", where, problems)
     if not calls:
-        calls = [*(kwargs.get("tool_calls") or blocks)]
+        calls = list_of(kwargs, "tool_calls", f"{where}.additional_kwargs", problems) or blocks
     if not calls and kwargs.get("function_call"):
         reason = "a function_call has no id: use tool_calls"
         problems.append(Problem(f"{where}.additional_kwargs.function_call", reason))
@@ -175,24 +176,20 @@ class _Content:
     def _plain_file(self, block: Mapping[str, Any], index: int) -> dict[str, Any]:
         self._keep(block, ("type", "text", "base64", "url", "file_id", "mime_type", "title"), index)
         data = block.get("base64")
-        if isinstance(block.get("text"), str):
-            data = _base64(block["text"])
+        if data is None:
+            data = _base64(block.get("text"))
         media = {"type": "file", "media_type": block.get("mime_type", "text/plain"), "filename": block.get("title")}
         return media | {"data": data, "url": block.get("url"), "file_id": block.get("file_id")}
 
     def _thought(self, block: Mapping[str, Any], kind: str, index: int) -> Thinking:
-        extras = block.get("extras")
-        signature = block.get("signature")
-        if signature is None and isinstance(extras, Mapping):
-            signature = extras.get("signature")
-        provider = self._signed_by
-        if kind != "reasoning":
-            provider = "anthropic"
-        text = block.get("reasoning", block.get("thinking"))
-        if text is None:
-            text = "\n".join([str(values_of(part).get("text", "")) for part in block.get("summary") or ()])
+        signature = text_of(block, "signature") or text_of(block.get("extras"), "signature")
+        provider = self._signed_by if kind == "reasoning" else "anthropic"
+        text = text_of(block, "reasoning") or text_of(block, "thinking")
+        parts = list_of(block, "summary", f"{self._where}.content[{index}]", self._problems)
+        if parts:
+            text = "\n".join([text_of(part, "text") for part in parts])
         self._keep(block, ("type", "reasoning", "thinking", "signature", "summary", "data", "extras"), index)
-        return Thinking(str(text), provider, _text(signature), _text(block.get("data")))
+        return Thinking(text, provider, signature or None, text_of(block, "data") or None)
 
     def _step(self, block: Mapping[str, Any], index: int) -> list[Thinking]:
         """Return a step of the provider, such as a web search. It is stored, and not sent again."""
@@ -201,11 +198,7 @@ class _Content:
         return [Thinking("", _LIBRARY, opaque={_LIBRARY: dict(block)})]
 
 
-def _text(value: object) -> str | None:
-    if value is None:
-        return None
-    return value if isinstance(value, str) else brief(value)
-
-
-def _base64(text: str) -> str:
+def _base64(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
     return base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, values_of
+from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, list_of, mapping_of, text_of, values_of
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problem, Problems, brief
 
@@ -30,8 +31,10 @@ _MEDIA = {
 def read_llama_index(item: object, where: str, problems: Problems) -> list[ForeignMessage]:
     """Return one message."""
     role = field_of(item, "role")
-    role = str(getattr(role, "value", role))
-    kwargs = field_of(item, "additional_kwargs") or {}
+    role = getattr(role, "value", role)
+    if isinstance(role, str):
+        role = _ROLES.get(role, role)
+    kwargs = mapping_of(item, "additional_kwargs", where, problems)
     rest = json_rest(item, _USED, where, problems)
     further = json_rest(kwargs, _KWARGS, f"{where}.additional_kwargs", problems)
     if further:
@@ -50,14 +53,14 @@ def read_llama_index(item: object, where: str, problems: Problems) -> list[Forei
             unused_fields[str(index)] = unused
     if unused_fields:
         rest["blocks"] = unused_fields
-    keys: dict[str, Any] = {"role": _ROLES.get(role, role), "name": kwargs.get("name"), "content": content}
+    keys: dict[str, Any] = {"role": role, "name": kwargs.get("name"), "content": content}
     if len(content) == 1 and isinstance(content[0], str):
         keys["content"] = content[0]
     if keys["role"] == "tool":
         keys["tool_call_id"] = kwargs.get("tool_call_id")
     if keys["role"] == "assistant":
         # Integrations store the calls in blocks, in the kwargs, or in both.
-        keys["tool_calls"] = calls or [_as_mapping(call) for call in kwargs.get("tool_calls") or ()]
+        keys["tool_calls"] = calls or [_as_mapping(call) for call in list_of(kwargs, "tool_calls", where, problems)]
     return [ForeignMessage(where, _LIBRARY, keys, rest)]
 
 
@@ -76,7 +79,7 @@ def _as_mapping(call: Any) -> Any:
 
 def _parts(block: object, where: str, problems: Problems) -> tuple[list[Any], dict[str, Any]]:
     """Return the parts of a block, and its data without a counterpart."""
-    kind = field_of(block, "block_type")
+    kind = text_of(block, "block_type")
     if kind == "text":
         return [field_of(block, "text")], {}
     if kind in _MEDIA:
@@ -90,7 +93,7 @@ def _parts(block: object, where: str, problems: Problems) -> tuple[list[Any], di
         return [], {"citation": json_rest(block, frozenset(("block_type",)), where, problems)}
     if kind == "citable":
         parts: list[Any] = []
-        for index, inner in enumerate(field_of(block, "content") or ()):
+        for index, inner in enumerate(list_of(block, "content", where, problems)):
             parts += _parts(inner, f"{where}.content[{index}]", problems)[0]
         return parts, json_rest(block, frozenset(("block_type", "content")), where, problems)
     problems.append(Problem(where, f"unknown type {brief(kind)}"))
@@ -111,9 +114,15 @@ def _media(block: object, kind: str) -> dict[str, Any]:
     if data is not None:
         return media | {"data": _base64(data)}
     if field_of(block, "url") is not None:
-        return media | {"url": str(field_of(block, "url"))}
-    path = field_of(block, "path")
-    return media | {"path": None if path is None else str(path)}
+        return media | {"url": _address(field_of(block, "url"))}
+    return media | {"path": _address(field_of(block, "path"))}
+
+
+def _address(value: Any) -> Any:
+    """Return a URL object or a path as text, any other value unchanged."""
+    if isinstance(value, PathLike) or hasattr(value, "unicode_string"):
+        return str(value)
+    return value
 
 
 def _base64(data: Any) -> Any:
@@ -131,7 +140,7 @@ def _base64(data: Any) -> Any:
 
 def _thought(block: object) -> Thinking:
     details = values_of(field_of(block, "additional_information") or {})
-    text = str(field_of(block, "content") or "")
+    text = text_of(block, "content")
     if details.keys() == {"signature"} and isinstance(details["signature"], str):
         return Thinking(text, "anthropic", details["signature"])
     if details:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest
+from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, list_of, text_of
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problem, Problems, brief
 
@@ -36,7 +36,7 @@ def read_pydantic_ai(item: object, where: str, problems: Problems) -> list[Forei
     if field_of(item, "kind") == "response":
         return [_response(item, rest, where, problems)]
     messages: list[ForeignMessage] = []
-    for index, part in enumerate(field_of(item, "parts")):
+    for index, part in enumerate(list_of(item, "parts", where, problems)):
         place = f"{where}.parts[{index}]"
         keys = _request_part(part, place, problems)
         if keys is not None:
@@ -52,7 +52,7 @@ def _request_part(part: object, where: str, problems: Problems) -> dict[str, Any
     if kind == "system-prompt":
         return {"role": "system", "content": content}
     if kind == "user-prompt":
-        return {"role": "user", "content": _user_content(content, where, problems)}
+        return {"role": "user", "content": _user_content(content)}
     if kind == "tool-return":
         return _result(part, result_content(content, f"{where}.content", problems))
     if kind in ("retry-prompt", "retry-feedback"):
@@ -74,7 +74,7 @@ def _response(item: object, rest: dict[str, Any], where: str, problems: Problems
     content: list[Any] = []
     calls: list[dict[str, Any]] = []
     unused_fields: dict[str, Any] = {}
-    for index, part in enumerate(field_of(item, "parts")):
+    for index, part in enumerate(list_of(item, "parts", where, problems)):
         place = f"{where}.parts[{index}]"
         kind = field_of(part, "part_kind")
         if kind == "tool-call":
@@ -101,9 +101,9 @@ def _response_part(part: object, kind: object, where: str, problems: Problems) -
     if kind == "thinking":
         return [_thought(part)]
     if kind == "file":
-        return [_media(content, where, problems)]
+        return [_media(content)]
     if kind == "speech":
-        return [field_of(part, "transcript") or ""]
+        return [text_of(part, "transcript")]
     if kind in _STEPS:
         data = json_rest(part, frozenset(), where, problems)
         return [Thinking("", _LIBRARY, opaque={_LIBRARY: data})]
@@ -112,28 +112,28 @@ def _response_part(part: object, kind: object, where: str, problems: Problems) -
 
 
 def _thought(part: object) -> Thinking:
-    text, signature = str(field_of(part, "content") or ""), field_of(part, "signature")
-    provider = field_of(part, "provider_name") or _LIBRARY
+    text, signature = text_of(part, "content"), text_of(part, "signature") or None
+    provider = text_of(part, "provider_name")
     if provider != "anthropic":
         # Other providers verify more than a text and its signature: their thinking is stored and not sent.
-        provider = f"{_LIBRARY}:{provider}"
+        provider = f"{_LIBRARY}:{provider}" if provider else _LIBRARY
     elif field_of(part, "id") == "redacted_thinking":
         return Thinking(text, provider, redacted=signature)
     return Thinking(text, provider, signature)
 
 
-def _user_content(content: object, where: str, problems: Problems) -> Any:
+def _user_content(content: object) -> Any:
     if not isinstance(content, list | tuple):
         return content
     parts: list[Any] = []
-    for index, item in enumerate(content):
-        kind = field_of(item, "kind")
+    for item in content:
+        kind = text_of(item, "kind")
         if kind == "cache-point":
             continue
         if kind in ("text-content", "structured-content"):
             parts.append(field_of(item, "content"))
         elif kind in PYDANTIC_AI_MEDIA:
-            parts.append(_media(item, f"{where}.content[{index}]", problems))
+            parts.append(_media(item))
         else:
             parts.append(item)
     return parts
@@ -143,9 +143,9 @@ def result_content(value: object, where: str, problems: Problems) -> Any:
     """Return the value of a tool as text, or as parts if it is or contains media."""
     if isinstance(value, str):
         return value
-    if field_of(value, "kind") in PYDANTIC_AI_MEDIA:
-        return [_media(value, where, problems)]
-    if isinstance(value, list | tuple) and any(field_of(item, "kind") in PYDANTIC_AI_MEDIA for item in value):
+    if text_of(value, "kind") in PYDANTIC_AI_MEDIA:
+        return [_media(value)]
+    if isinstance(value, list | tuple) and any(text_of(item, "kind") in PYDANTIC_AI_MEDIA for item in value):
         parts: list[Any] = []
         for index, item in enumerate(value):
             part = result_content(item, f"{where}[{index}]", problems)
@@ -162,21 +162,16 @@ def _json_text(value: object, where: str, problems: Problems) -> str:
         return ""
 
 
-def _media(item: object, where: str, problems: Problems) -> dict[str, Any]:
+def _media(item: object) -> dict[str, Any]:
     media_type, data = field_of(item, "media_type"), field_of(item, "data")
-    part = PYDANTIC_AI_MEDIA.get(str(field_of(item, "kind")), "") or _part_of(str(media_type))
+    part = PYDANTIC_AI_MEDIA.get(text_of(item, "kind")) or _part_of(text_of(item, "media_type"))
     if isinstance(data, bytes):
         data = base64.b64encode(data).decode("ascii")
     elif isinstance(data, str):
         # Dicts of pydantic-ai contain URL-safe base64.
         data = data.replace("-", "+").replace("_", "/")
-    keys = {"type": part, "media_type": media_type, "filename": _text_field(item, "identifier")}
+    keys = {"type": part, "media_type": media_type, "filename": text_of(item, "identifier") or None}
     return keys | {"data": data, "url": field_of(item, "url"), "file_id": field_of(item, "file_id")}
-
-
-def _text_field(item: object, name: str) -> str | None:
-    value = field_of(item, name)
-    return value if isinstance(value, str) else None
 
 
 def _part_of(media_type: str) -> str:
