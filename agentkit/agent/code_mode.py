@@ -9,7 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from agentkit.agent.code_model import CodeModel, encoded_error, encoded_value, read_result
 from agentkit.agent.inner_call import run_in_call
-from agentkit.errors import LimitExceeded
+from agentkit.errors import GuardError, GuardStopped, LimitExceeded
 from agentkit.models.settings import NO_SETTINGS
 from agentkit.run.engine.current_run import current_run
 from agentkit.run.journal.code_runs import CODE_TAG
@@ -18,6 +18,7 @@ from agentkit.run.parts.agent_tools import AgentTools, context_toolsets
 from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.run_guards import Guards
 from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
@@ -213,6 +214,7 @@ class _CodeTool:
         as_outer = getattr(context.run, "as_outer", None)
         if as_outer is not None:
             options["outer"] = as_outer._replace(counts=context.calls)
+            definition = definition._replace(guards=_guards_of_tools(as_outer.guards))
         user_input = UserInput(code, additional_kwargs=context.additional_kwargs)
         try:
             output = await run_in_call(definition, self._name, user_input, context, options, ends_outer_run=_ends_run)
@@ -246,7 +248,14 @@ def _ends_run(error: Exception) -> bool:
     """True for an error that ends the run of the agent, too."""
     if isinstance(error, LimitExceeded):
         return error.limit == "tool_calls"
-    return isinstance(error, SandboxUnavailable)
+    return isinstance(error, SandboxUnavailable | GuardStopped | GuardError)
+
+
+def _guards_of_tools(guards: Guards | None) -> Guards | None:
+    """Return the guards that check tool calls and their results: they check the calls of code too."""
+    if guards is None or not (guards.tool_call or guards.tool_result):
+        return None
+    return Guards((*guards.tool_call, *guards.tool_result))
 
 
 async def _for_code(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:

@@ -161,12 +161,12 @@ class _Batch:
 
 def encoded_value(value: Any) -> str:
     """Return the content of the result of a call for code: its value as JSON data."""
-    return json.dumps({"value": value})
+    return json.dumps({"value": value}, ensure_ascii=False)
 
 
 def encoded_error(text: str) -> str:
     """Return the content of the result of a call that failed."""
-    return json.dumps({"error": text})
+    return json.dumps({"error": text}, ensure_ascii=False)
 
 
 def _read_answer(message: Message) -> SandboxAnswer:
@@ -179,8 +179,10 @@ def _read_answer(message: Message) -> SandboxAnswer:
         return SandboxAnswer(data["value"])
     if isinstance(data, dict) and data.keys() == {"error"} and isinstance(data["error"], str):
         return SandboxAnswer(error=data["error"])
-    # The tool was not called, such as after a denial.
-    return SandboxAnswer(error=message.text or "the call has no result")
+    if message.text.startswith((f"{message.name} was not called", f"{message.name} was cancelled")):
+        return SandboxAnswer(error=message.text)
+    # A guard replaced the text of the result.
+    return SandboxAnswer(message.text)
 
 
 def _result_text(result: SandboxResult) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from agentkit import Agent, Journal, Limits, Paused, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.errors import JournalError, LimitExceeded
+from agentkit.guards import GuardStopped, Replace, Stop, Verdict, guard
 from agentkit.sandbox import (
     AnswerCalls,
     MontySandbox,
@@ -21,7 +22,7 @@ from agentkit.sandbox import (
     SandboxUnavailable,
     code_mode,
 )
-from agentkit.tools import DynamicToolset, Tool, ToolDefinitionError, Toolset
+from agentkit.tools import DynamicToolset, Tool, ToolDefinitionError, ToolResult, Toolset
 
 NAMES = ("stock", "price", "buy")
 made: list[str] = []
@@ -298,3 +299,34 @@ def test_a_sandbox_that_hangs_ends_at_the_timeout_of_the_tool() -> None:
     answer = Agent(model, "x", tools=[toolset] if isinstance(toolset, Toolset) else toolset).run_sync("?")
     assert "did not end within 0.05 seconds" in answer.messages[2].text
     assert sandbox.ended
+
+
+def test_guards_of_tools_check_the_calls_of_code() -> None:
+    @guard("tool_call")
+    def no_desks(call: ToolCall) -> Verdict | None:
+        if "desk" in call.arguments and call.name == "stock":
+            return Stop("no desks")
+        if call.name == "price":
+            return Replace("prices are secret")
+        return None
+
+    @guard("tool_result")
+    def hidden(result: ToolResult) -> Verdict | None:
+        return Replace("[hidden]") if result.name == "stock" else None
+
+    def guarded(code: str) -> Agent[Any, Any]:
+        return agent(code).with_changes(guards=[no_desks, hidden])
+
+    codes = {
+        "await stock('lamp')": 'Value: "[hidden]"',
+        "try:\n    await price('a')\nexcept RuntimeError as error:\n    print(error)": "price was not called: it was "
+        "denied: prices are secret",
+    }
+    assert {code: guarded(code).run_sync("?").messages[2].text for code in codes} == codes
+    made.clear()
+    with pytest.raises(GuardStopped) as stopped:
+        guarded("await stock('lamp')\nawait stock('desk')").run_sync("?")
+    assert (stopped.value.guard, made) == ("no_desks", ["stock lamp"])
+    with pytest.raises(GuardStopped):
+        agent().with_changes(guards=[no_desks, hidden]).resume_sync(Journal.loads(stopped.value.journal.dumps()))
+    assert made == ["stock lamp"]

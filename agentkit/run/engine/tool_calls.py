@@ -76,7 +76,14 @@ class ToolCalls:
     def as_outer(self) -> OuterRun:
         """The parts of the run for an agent that is a tool of the run."""
         setup = self._setup
-        return OuterRun(self.scope, setup.memory, setup.journal.context.locale, setup.permissions, self)
+        return OuterRun(
+            self.scope,
+            setup.memory,
+            setup.journal.context.locale,
+            setup.permissions,
+            self,
+            guards=setup.definition.guards,
+        )
 
     @property
     def scope(self) -> Scope:

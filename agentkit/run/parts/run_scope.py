@@ -9,6 +9,7 @@ from agentkit.errors import AgentError, ScopeMismatch
 from agentkit.run.parts.recaller import RecallSource, name_of
 
 if TYPE_CHECKING:
+    from agentkit.run.parts.run_guards import Guards
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_tools.tool_context import RunState
@@ -26,6 +27,8 @@ class OuterRun(NamedTuple):
     state: RunState
     counts: dict[str, int] | None = None
     """Counts of tool calls that the inner run shares, see `ToolContext.calls`; None if it counts its calls itself."""
+    guards: Guards | None = None
+    """Guards of the run, for code whose calls they check; None without guards."""
 
 
 def run_scope(memory: RecallSource | None, session: SessionProtocol | None, options: Mapping[str, Any]) -> Scope | None:
