@@ -35,7 +35,6 @@ from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.function_stubs import stubs_within, tool_functions
 from agentkit_tools.toolsets.tool_search import ToolIndex
 from agentkit_tools.toolsets.toolset import ToolLike
-from agentkit_tools.toolsets.wrapped_tool import Proceed, WrappedTool
 
 if TYPE_CHECKING:
     from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -49,6 +48,8 @@ _MAX_ROUNDS = 1_000
 """Maximum groups of calls that one execution makes."""
 _MAX_VALUE_CHARS = 1_000_000
 """Maximum characters of the value of a call for the code."""
+_PLAIN = (str, int, float, bool, type(None))
+"""Types of values that are JSON data."""
 _RESULTS = 5
 _NO_LAYERS = Layers()
 _ABOUT = (
@@ -156,7 +157,7 @@ class _CodeTool:
             self._functions += tool_functions([self._search_tool(tools)])
             self._stubs.append(self._functions[-1].stub)
         self._by_name = {function.name: function for function in self._functions}
-        inner = AgentTools([WrappedTool(each.tool, _for_code) for each in self._functions], _CHAIN.answer)
+        inner = AgentTools([_InnerTool(each.tool) for each in self._functions], _CHAIN.answer)
         self._definition = AgentDefinition(
             name,
             cast("Chain[Any]", _CHAIN),
@@ -258,21 +259,32 @@ def _guards_of_tools(guards: Guards | None) -> Guards | None:
     return Guards((*guards.tool_call, *guards.tool_result))
 
 
-async def _for_code(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-    """Call a tool, and return its result with content that the code reads as data."""
-    result = await proceed(call, context)
-    text = result.message.text
-    content = encoded_error(text)
-    if result.ok:
-        content = _value_text(result, text)
-    return ToolResult(call.id, call.name, content, result.status, result.value, result.error)
+class _InnerTool(Tool):
+    """A tool whose results have content that the code reads as data."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Tool) -> None:
+        for slot in Tool.__slots__:
+            if slot != "__weakref__":
+                setattr(self, slot, getattr(inner, slot))
+        self._inner = inner
+
+    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        """Make a call. See `Tool.call`."""
+        result = await self._inner.call(call, context)
+        text = result.message.text
+        content = encoded_error(text)
+        if result.ok:
+            content = _value_text(result, text)
+        return ToolResult(call.id, call.name, content, result.status, result.value, result.error)
 
 
 def _value_text(result: ToolResult, text: str) -> str:
     value = result.value
     if value is None and text not in ("", "null"):
         value = text
-    elif value is not None:
+    elif type(value) not in _PLAIN:
         try:
             value = to_jsonable_python(value, by_alias=True)
         except (ValueError, TypeError, RecursionError):

@@ -61,10 +61,10 @@ class MontySandbox:
 
     async def _run(self, job: SandboxJob, answer: AnswerCalls, folder: Path) -> SandboxResult:
         monty, limits = self._monty, job.limits
-        output = _Output(limits.output_chars)
+        output, host = _Output(limits.output_chars), _Host(answer)
         options: dict[str, Any] = {
             "print_callback": output.write,
-            "external_lookup": dict.fromkeys(job.functions, _answered_elsewhere),
+            "external_lookup": {name: host.function(name) for name in job.functions},
         }
         if job.files:
             options["mount"] = self._mount(job, folder)
@@ -85,12 +85,14 @@ class MontySandbox:
                 await _enter(stack, session)
                 snapshot = await session.feed_start(job.code, **options)
                 value = await _value(monty, snapshot, job.functions, answer)
+                host.check()
         except monty.MontyCrashedError as error:
             problem = "the worker of the code crashed"
             if error.timed_out:
                 problem = f"the code was stopped after {limits.seconds:g} seconds"
             return SandboxResult(output.text(), error=problem)
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
+            host.check()
             text = error.display("traceback").replace(_SCRIPT, _FILE)
             return SandboxResult(output.text(), error=text[-limits.output_chars :])
         except monty.MontyError as error:
@@ -133,8 +135,12 @@ async def _value(monty: Any, snapshot: Any, names: Collection[str], answer: Answ
             text = f"name {snapshot.function_name!r:.80} is not defined"
             snapshot = await snapshot.resume({"exc_type": "NameError", "message": text})
         else:
-            calls[snapshot.call_id] = SandboxCall(snapshot.function_name, *_json_arguments(snapshot))
-            snapshot = await snapshot.resume({"future": ...})
+            if snapshot.allow_eager_await and not calls:
+                # The code waits for this call only: one exchange with the worker instead of two.
+                snapshot = await snapshot.resume_auto()
+            else:
+                calls[snapshot.call_id] = SandboxCall(snapshot.function_name, *_json_arguments(snapshot))
+                snapshot = await snapshot.resume({"future": ...})
     return snapshot.output
 
 
@@ -197,6 +203,30 @@ class _Output:
         return text
 
 
-async def _answered_elsewhere(*args: Any, **kwargs: Any) -> Any:
-    """Mark a name as a function of the host; the calls are answered in groups."""
-    raise AssertionError
+class _Host:
+    """Functions of the host for calls that the code makes one after the other."""
+
+    def __init__(self, answer: AnswerCalls) -> None:
+        self._answer = answer
+        self._error: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise the error of the host, if answering a call failed."""
+        if self._error is not None:
+            raise self._error
+
+    def function(self, name: str) -> Any:
+        """Return an async function that answers calls of `name`."""
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            row = SandboxCall(name, tuple(_json_data(args)), _json_data(kwargs))
+            try:
+                (result,) = await self._answer([row])
+            except BaseException as error:
+                self._error = self._error or error
+                raise
+            if result.error:
+                raise RuntimeError(result.error)
+            return result.value
+
+        return call
