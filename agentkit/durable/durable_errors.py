@@ -49,11 +49,14 @@ class RunCancelled(DurableError):
 
     Attributes:
         run_id: Id of the run.
+        reason: Reason of the cancellation; empty without a reason.
     """
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id!r} was cancelled: `resume` continues the run")
+    def __init__(self, run_id: str, reason: str = "") -> None:
+        cause = f" ({reason:.200})" if reason else ""
+        super().__init__(f"run {run_id!r} was cancelled{cause}: `resume` continues the run")
         self.run_id = run_id
+        self.reason = reason
 
 
 class WorkerError(DurableError):

@@ -25,6 +25,7 @@ from agentkit.run.engine.events import (
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
+from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
 from agentkit.run.parts.run_inbox import Moment, SentMessage, checked_message
@@ -180,7 +181,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
             agents = {call.call_id: call.agent for call in record.waiting if call.agent}
             error = Paused([call.call for call in record.waiting], agents)
         elif record.state == "cancelled":
-            error = RunCancelled(self.run_id)
+            error = RunCancelled(self.run_id, record.reason)
         else:
             failure = record.error or RunError("Error", "")
             error = RunFailed(self.run_id, failure.type, failure.message)
@@ -247,19 +248,31 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         store = self._store
         await store.ask(lambda: store.rows.decide(self.run_id, checked, by, store.queue_leg))
 
-    async def cancel(self) -> None:
+    async def cancel(self, reason: str = "") -> None:
         """Cancel the run: no step starts, and running steps are cancelled within seconds.
 
         A finished run stays unchanged.
 
+        Args:
+            reason: Reason of the cancellation: the results of cancelled calls and the session contain it, so that the
+                model of the next run reads it. In the session of a run that is not running, only if the agent of the
+                run was added in this process.
+
         Raises:
             RunNotFound: The run is unknown.
         """
-        await self._store.ask(self._cancel)
+        await self._store.ask(lambda: self._cancel(reason))
 
-    def _cancel(self) -> None:
-        if not self._store.rows.cancel(self.run_id):
-            self._store.rows.get(self.run_id)  # raises RunNotFound if the run is unknown
+    def _cancel(self, reason: str) -> None:
+        rows = self._store.rows
+        record = rows.get(self.run_id)
+        if not rows.cancel(self.run_id, reason) or not reason or record.state == "running":
+            return
+        # No attempt executes the run: the worker of a running run stores the reason after the results of its calls.
+        request = RunRequest.loads(self._store.queue.request(self.run_id))
+        added = self._agents.find(request)
+        if request.session is not None and added is not None:
+            append_cancel_note(added.session(request.session), self.run_id, reason)
 
     async def resume(self) -> None:
         """Resume a failed or cancelled run after its last stored step.

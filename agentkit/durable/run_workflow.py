@@ -52,12 +52,13 @@ class TakenOver(RunInterrupt):
 class _StoreWriter(JournalWriter):
     """Writer of a journal to the store. The store refuses the lines of an earlier attempt."""
 
-    __slots__ = ("_check", "_rows", "attempt", "has_ended")
+    __slots__ = ("_check", "_rows", "attempt", "has_ended", "inbox")
 
-    def __init__(self, rows: RunStore, attempt: Attempt, check: Callable[[], None]) -> None:
+    def __init__(self, rows: RunStore, attempt: Attempt, check: Callable[[], None], inbox: StoredInbox) -> None:
         super().__init__(lambda line: self._store([(line, ())]))
         self._rows, self._check = rows, check
         self.attempt = attempt
+        self.inbox = inbox
         self.has_ended = False
         """True if the run was cancelled or deleted, or another attempt continues the run."""
 
@@ -96,6 +97,7 @@ class _StoreWriter(JournalWriter):
             # After a cancellation, this attempt completes the conversation; after a takeover, the next attempt does.
             self.has_ended = True
             self.is_taken = not error.is_cancelled
+            self.inbox.reason = error.cancel_reason
             raise
         except DatabaseDamaged:
             raise  # no attempt could store the line: the run fails instead of repeating its step
@@ -116,22 +118,25 @@ class RunAttempt:
         check: Raises `TakenOver` if the worker must not act any more.
     """
 
-    __slots__ = ("_agents", "_loop", "_store", "_task", "_writer", "attempt", "run_id")
+    __slots__ = ("_agents", "_inbox", "_loop", "_store", "_task", "_writer", "attempt", "run_id")
 
     def __init__(self, store: DurableStore, agents: AddedAgents, attempt: Attempt, check: Callable[[], None]) -> None:
         self._store, self._agents = store, agents
         self.attempt, self.run_id = attempt, attempt.run_id
-        self._writer = _StoreWriter(store.rows, attempt, check)
+        self._inbox = StoredInbox(store.rows, attempt, self._call_store)
+        self._writer = _StoreWriter(store.rows, attempt, check, self._inbox)
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
 
-    def leave(self, *, is_taken: bool, has_ended: bool) -> None:
+    def leave(self, *, is_taken: bool, has_ended: bool, reason: str = "") -> None:
         """End the attempt, from any thread.
 
         Args:
             is_taken: True if another attempt continues the run, so that this attempt must store nothing more.
             has_ended: True if the run was cancelled or deleted, or another attempt has started already.
+            reason: Reason of the cancellation.
         """
+        self._inbox.reason = reason or self._inbox.reason
         self._writer.is_taken = self._writer.is_taken or is_taken
         self._writer.has_ended = self._writer.has_ended or has_ended
         if self._task is not None:
@@ -274,7 +279,7 @@ class RunAttempt:
                     deps=added.deps,
                     permissions=permissions,
                     approve=decisions or None,
-                    inbox=StoredInbox(self._store.rows, self.attempt, self._call_store),
+                    inbox=self._inbox,
                 )
             except (RunBusy, SessionBusy):
                 if self._loop.time() > until:

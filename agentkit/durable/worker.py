@@ -377,9 +377,9 @@ class Worker(metaclass=Hinted):
             return
         fences = self._store.rows.fences([*attempts])
         for run_id, attempt in attempts.items():
-            state, fence = fences.get(run_id, (None, None))
+            state, fence, reason = fences.get(run_id, (None, None, ""))
             if fence != attempt.attempt.fence:
-                attempt.leave(is_taken=state != "cancelled", has_ended=True)
+                attempt.leave(is_taken=state != "cancelled", has_ended=True, reason=reason)
 
     # One worker per SQLite file
 

@@ -51,8 +51,8 @@ class Executor(Protocol):
         """
         ...
 
-    async def cancel(self, record: RunRecord) -> RunRecord:
-        """Cancel a run; a run that has ended is not changed."""
+    async def cancel(self, record: RunRecord, reason: str = "") -> RunRecord:
+        """Cancel a run; a run that has ended is not changed. `reason`: text that the model of the next run reads."""
         ...
 
     async def delete(self, record: RunRecord) -> None:

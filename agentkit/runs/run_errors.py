@@ -55,11 +55,13 @@ class AttemptEnded(DurableError):
 
     Attributes:
         is_cancelled: True if the run was cancelled.
+        cancel_reason: Reason of the cancellation; empty without a reason.
     """
 
-    def __init__(self, run_id: str, *, is_cancelled: bool) -> None:
+    def __init__(self, run_id: str, *, is_cancelled: bool, cancel_reason: str = "") -> None:
         reason = "is continued by another attempt, or was deleted"
         if is_cancelled:
             reason = "was cancelled"
         super().__init__(f"run {run_id!r} {reason}")
         self.is_cancelled = is_cancelled
+        self.cancel_reason = cancel_reason

@@ -212,12 +212,11 @@ class RunReader:
 
         return self._work(read)
 
-    def fences(self, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
-        """Return the states of runs, and the fences of their attempts."""
-        query = sa.select(_runs.c.run_id, _runs.c.state, _runs.c.fence).where(_runs.c.run_id.in_(run_ids))
-        return self._work(
-            lambda connection: {run_id: (state, fence) for run_id, state, fence in connection.execute(query)}
-        )
+    def fences(self, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None, str]]:
+        """Return the states of runs, the fences of their attempts, and the reasons of their cancellation."""
+        row = _runs.c
+        query = sa.select(row.run_id, row.state, row.fence, row.reason).where(row.run_id.in_(run_ids))
+        return self._work(lambda connection: {run_id: (*values,) for run_id, *values in connection.execute(query)})
 
     def calls(self, run_id: str) -> list[WaitingCall]:
         """Return the calls of a run that wait or waited for decisions, the oldest first."""

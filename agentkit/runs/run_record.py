@@ -155,6 +155,10 @@ class RunRecord(metaclass=Hinted):
     tool_errors: int = 0
     """Number of tool calls that failed, stored if the run ends or pauses; see `RunResult.tool_errors`."""
     error: RunError | None = None
+    reason: str = ""
+    """Reason of the cancellation; empty without a reason."""
+    unread: int = 0
+    """Number of messages to the run that it has not received."""
     waiting: tuple[WaitingCall, ...] = ()
     """The calls without a decision; if the run has ended, the calls that its client must execute."""
     journal: Journal | None = field(default=None, repr=False, compare=False)

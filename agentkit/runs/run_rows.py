@@ -92,6 +92,7 @@ def ended_row(record: RunRecord) -> dict[str, Any]:
         seconds = max(0.0, record.updated_at - record.created_at)
     return {
         "state": record.state,
+        "reason": stored_text(record.reason),
         "updated_at": record.updated_at,
         "error": error,
         "tokens": tokens_of(record.usage),
@@ -108,6 +109,7 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
     columns |= {name: finite_number(row[name]) for name in ("created_at", "updated_at")}
     columns["permissions"] = tuple(str(row["permissions"]).split())
     columns["tags"] = tags_of(row["tags"])
+    columns["reason"], columns["unread"] = str(row["reason"]), row["unread"]
     columns["attempts"] = 0
     if isinstance(row["attempts"], int):
         columns["attempts"] = row["attempts"]

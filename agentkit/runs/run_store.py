@@ -192,7 +192,7 @@ class RunStore(RunReader):
         started = sa.update(_runs).where(row.run_id == run_id, is_free)
         if leg is not None:
             started = started.where(row.leg == leg)
-        values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
+        values = {"state": "running", "fence": fence, "worker": worker, "reason": "", "updated_at": self._now}
         started = started.values(**values, attempts=row.attempts + 1)
         run = connection.execute(started.returning(row.tenant, row.unread)).first()
         if run is None:
@@ -341,8 +341,11 @@ class RunStore(RunReader):
         return unread
 
     def _refuse(self, connection: sa.Connection, attempt: Attempt) -> NoReturn:
-        state = connection.scalar(sa.select(_runs.c.state).where(_runs.c.run_id == attempt.run_id))
-        raise AttemptEnded(attempt.run_id, is_cancelled=state == "cancelled")
+        query = sa.select(_runs.c.state, _runs.c.reason).where(_runs.c.run_id == attempt.run_id)
+        run = connection.execute(query).first()
+        if run is None or run.state != "cancelled":
+            raise AttemptEnded(attempt.run_id, is_cancelled=False)
+        raise AttemptEnded(attempt.run_id, is_cancelled=True, cancel_reason=run.reason)
 
     # Decisions
 

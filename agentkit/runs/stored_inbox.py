@@ -27,7 +27,7 @@ class StoredInbox:
         ask: Calls a function of the store in a thread.
     """
 
-    __slots__ = ("_ask", "_attempt", "_store")
+    __slots__ = ("_ask", "_attempt", "_store", "reason")
 
     def __init__(
         self,
@@ -36,6 +36,8 @@ class StoredInbox:
         ask: Callable[[Callable[[], _Messages]], Awaitable[_Messages]] = in_thread,
     ) -> None:
         self._store, self._attempt, self._ask = store, attempt, ask
+        self.reason = ""
+        """Reason why the run is cancelled."""
 
     def attached(self, run_id: str) -> AbstractContextManager[object]:
         """Return a context manager without effect: the state of the run accepts or refuses messages."""

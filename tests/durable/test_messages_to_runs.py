@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall, tool
-from agentkit.durable import DurableError, RunNotFound
+from agentkit.cli.app import app
+from agentkit.durable import DurableError, RunCancelled, RunNotFound
 from agentkit.errors import RunEnded
 from agentkit.inbox import MessageReceived
+from agentkit.memory import Memory
 from agentkit.run.journal.journal_lines import entry_line
 from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.parts.run_inbox import checked_message
 from agentkit.runs.run_record import RunRecord
 from agentkit.runs.run_store import RunStore
+from tests.raising import raises
 from tests.waiting import LONG, eventually
 
 Working = Callable[..., Runs]
@@ -159,3 +164,48 @@ def test_a_run_that_waits_for_weeks_has_a_bounded_number_of_messages() -> None:
     assert full.value.value == len(store.messages.unread("r"))
     store.delete("r")
     assert store.messages.unread("r") == []
+
+
+async def test_the_reason_of_a_cancellation_is_in_the_session(working: Working, tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    lookout = Lookout(ToolCall(name="look", arguments={}), PAY, "Sorry.")
+    agent = lookout.agent.with_changes(memory=memory)
+    runs = working(agent)
+    handle = await agent.start("Look.", session=memory.session("s"))
+    await eventually(lookout.calls.is_set)
+    invoke = CliRunner().invoke
+    url = runs.store.url.render_as_string(hide_password=False)
+    assert invoke(app, ["runs", "cancel", handle.run_id, "--url", url, "--reason", "wrong shop"]).exit_code == 0
+    lookout.go.set()
+    with raises(RunCancelled, reason="wrong shop"):
+        await handle.result(timeout=LONG)
+
+    def notes() -> list[str]:
+        texts = [message.text for message in memory.session("s").conversation]
+        return [text for text in texts if "wrong" in text]
+
+    await eventually(lambda: "The run was cancelled: wrong shop" in notes())
+    # A waiting run has no attempt: the process that cancels it stores the reason.
+    waiting = await agent.start("Pay.", session=memory.session("s"))
+    with pytest.raises(Paused):
+        await waiting.result(timeout=LONG)
+    await waiting.cancel("wrong price")
+    assert notes()[-1] == "The run was cancelled: wrong price"
+    assert (await waiting.info()).reason == "wrong price"
+    memory.close()
+
+
+async def test_a_message_is_sent_by_a_command(working: Working) -> None:
+    lookout = Lookout(PAY, "Done.")
+    runs = working(lookout.agent)
+    handle = await lookout.agent.start("Pay.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=LONG)
+    url = runs.store.url.render_as_string(hide_password=False)
+    sent = CliRunner().invoke(app, ["runs", "send", handle.run_id, "Quickly.", "--url", url, "--by", "ada", "--json"])
+    assert sent.exit_code == 0, sent.output
+    assert ((await handle.info()).unread, [one.by for one in await handle.unread()]) == (1, ["ada"])
+    await handle.approve()
+    await handle.result(timeout=LONG)
+    shown = CliRunner().invoke(app, ["runs", "show", handle.run_id, "--url", url])
+    assert "ada: Quickly." in shown.output

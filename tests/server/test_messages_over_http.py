@@ -130,3 +130,23 @@ def test_an_ag_ui_run_receives_messages_while_it_streams() -> None:
         assert deltas == ["And b?"]
         assert until(lambda: client.get("/runs").json()["runs"])[0]["output"] == "Both."
         assert client.post(path, {"input": "Too late."}).status_code == 409
+
+
+def test_the_reason_of_a_cancellation_is_in_the_session() -> None:
+    lookout = Lookout(LOOK, PAY)
+    with served(lookout.agent) as client:
+        run = client.post("/runs", {"agent": "lookout", "input": "Look.", "session": "s"}).json()["id"]
+        assert lookout.calls.wait(LONG)
+        threading.Timer(0.1, lookout.go.set).start()
+        done = client.post(f"/runs/{run}/cancel", {"reason": "wrong shop"}).json()
+        assert (done["status"], done["reason"]) == ("cancelled", "wrong shop")
+        texts = [message["content"] for message in client.get("/sessions/s/messages").json()["messages"]]
+        assert texts[-1] == "The run was cancelled: wrong shop"
+        (event,) = [one for one in client.events(f"/runs/{run}/events") if one["event"] == "run_cancelled"]
+        assert json.loads(event["data"])["reason"] == "wrong shop"
+        waiting = ended(
+            client, client.post("/runs", {"agent": "lookout", "input": "Pay.", "session": "s"}).json()["id"]
+        )
+        client.post(f"/runs/{waiting['id']}/cancel", {"reason": "wrong price"})
+        texts = [message["content"] for message in client.get("/sessions/s/messages").json()["messages"]]
+        assert texts[-1] == "The run was cancelled: wrong price"

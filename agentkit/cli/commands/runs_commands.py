@@ -1,4 +1,4 @@
-"""`agentkit runs ...`: commands that list, show, decide about, cancel, resume and delete durable runs."""
+"""`agentkit runs ...`: commands that list, show, decide about, message, cancel, resume and delete durable runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ By: TypeAlias = Annotated[str, typer.Option("--by", metavar="NAME", help="Name s
 
 @runs_app.callback()
 def runs() -> None:
-    """List, show, decide about, cancel, resume and delete durable runs."""
+    """List, show, decide about, message, cancel, resume and delete durable runs."""
 
 
 @runs_app.command("list")
@@ -207,12 +207,40 @@ def deny(
 
 
 @runs_app.command()
-def cancel(run: RunId, url: Url, as_json: AsJson = False) -> None:
+def send(
+    run: RunId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the user.")],
+    url: Url,
+    when: Annotated[
+        str,
+        typer.Option(metavar="MOMENT", help="next_step: before the next model call; idle: when the run would end."),
+    ] = "next_step",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Name of the sender.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Send a message to an unfinished run.
+
+    Example: agentkit runs send RUN "And the desks?" --url sqlite:///runs.db --by ada
+    """
+    moment: Any = utf8(when)
+    result_of(_handle(url, run).send(utf8(text), when=moment, by=utf8(by)))
+    _report("sent; ", url, run, as_json)
+
+
+@runs_app.command()
+def cancel(
+    run: RunId,
+    url: Url,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, which the model of the next run of the session reads.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
     """Cancel a run.
 
-    Example: agentkit runs cancel RUN --url sqlite:///runs.db
+    Example: agentkit runs cancel RUN --url sqlite:///runs.db --reason "wrong order"
     """
-    result_of(_handle(url, run).cancel())
+    result_of(_handle(url, run).cancel(utf8(reason)))
     _report("", url, run, as_json)
 
 

@@ -41,6 +41,16 @@ class RunStream(AsyncStream[T]):
         """
         self._inbox.send(message, when=when, by=by)
 
+    async def cancel(self, reason: str = "") -> None:
+        """Cancel the run, and wait for its end.
+
+        Args:
+            reason: Reason of the cancellation: the results of cancelled calls and the session contain it, so that the
+                model of the next run reads it.
+        """
+        self._inbox.reason = reason
+        await self.aclose()
+
 
 def run_stream(
     run: Callable[[Inbox], Callable[[PassOn[T]], Coroutine[Any, Any, object]]], options: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_checks import check_journal, resumed_target
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import check_deps
+from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import checked_approver
 from agentkit.run.parts.deps_source import DepsSource
@@ -199,7 +201,13 @@ async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]
     if setup.inbox is None:
         return await _result(setup, run, sink)
     with setup.inbox.attached(setup.journal.run_id):
-        return await _result(setup, run, sink)
+        try:
+            return await _result(setup, run, sink)
+        except (Exception, asyncio.CancelledError):
+            # After the results of cancelled calls are stored.
+            if setup.inbox.reason and setup.session is not None:
+                await in_thread(append_cancel_note, setup.session, setup.journal.run_id, setup.inbox.reason)
+            raise
 
 
 async def _result(setup: RunSetup[Output], run: CurrentRun, sink: EventSink | None) -> RunResult[Output]:

@@ -241,12 +241,16 @@ class ToolCalls:
 
     def cancel(self) -> None:
         """Finish each pending call with a result for the model: the call did not start, or may have had an effect."""
+        reason = ""
+        if self._setup.inbox is not None and self._setup.inbox.reason:
+            reason = f" Reason: {clean(self._setup.inbox.reason)}"
         for call in [*self._pending.values()]:
             if self._is_broken:
                 return
             text = f"{call.name} was not called: the run was cancelled first."
             if call.id in self._started:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
+            text += reason
             # Without a result for each call, a provider refuses the conversation.
             self._finish(ToolResult(call.id, call.name, text, "cancelled"))
 

@@ -39,6 +39,11 @@ class SentMessage:
 class RunInbox(Protocol):
     """The messages of one run that the run has not received yet. The engine calls these methods."""
 
+    @property
+    def reason(self) -> str:
+        """Reason why the run is cancelled, which the model of the next run reads; empty without a reason."""
+        ...
+
     def attached(self, run_id: str) -> AbstractContextManager[object]:
         """Accept messages for a run in a `with` block; a pause leaves the inbox open."""
         ...
@@ -63,7 +68,7 @@ class Inbox:
     cancelled, is in `unread`, and the next run with this inbox receives it.
     """
 
-    __slots__ = ("_is_running", "_lock", "_run_id", "_state", "_unread")
+    __slots__ = ("_is_running", "_lock", "_run_id", "_state", "_unread", "reason")
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -72,6 +77,8 @@ class Inbox:
         self._run_id = ""
         self._state = ""
         """State in which the run ended; empty before the end."""
+        self.reason = ""
+        """Reason why the run is cancelled; see `RunStream.cancel`."""
 
     def send(self, message: str | Part | Iterable[str | Part], *, when: Moment = "next_step", by: str = "") -> None:
         """Send a message to the run.
@@ -110,6 +117,7 @@ class Inbox:
             if self._is_running:
                 raise RunBusy(self._run_id)
             self._is_running, self._run_id, self._state = True, run_id, ""
+            self.reason = ""
         state = "failed"
         try:
             yield

@@ -79,6 +79,8 @@ _RUN = {
         "input": {"type": ["object", "null"]},
         **_ANSWER,
         "error": {"type": ["object", "null"], "description": "`type` and `message` of the error."},
+        "reason": {"type": ["string", "null"], "description": "Reason of the cancellation."},
+        "unread": {"type": "integer", "description": "Number of messages that the run has not received."},
         "waiting": {
             "type": "array",
             "items": {"type": "object"},
@@ -123,7 +125,9 @@ class StartRun(_Body):
 
 
 class CancelRun(_Body):
-    """An empty object: the optional body of a cancellation."""
+    """The optional body of a cancellation."""
+
+    reason: str = Field(default="", max_length=2_000, description="Reason, which the model of the next run reads.")
 
 
 class _Decision(_Body):
@@ -371,10 +375,11 @@ class RunEndpoints:
     async def cancel(self, request: Request, caller: Caller) -> Response:
         """Cancel a run."""
         record = await self.record(request.path_params["run"], caller)
+        body = CancelRun()
         # A form of a web page is no JSON, so that it cannot cancel runs.
         if has_body(request):
-            validated(CancelRun, await read_json(request, self._options))
-        return JSONAnswer(run_form(await self._runs.cancel(record)))
+            body = validated(CancelRun, await read_json(request, self._options))
+        return JSONAnswer(run_form(await self._runs.cancel(record, body.reason)))
 
 
 def run_form(record: RunRecord) -> dict[str, Any]:
@@ -402,6 +407,8 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
         "error": error,
+        "reason": record.reason or None,
+        "unread": record.unread,
         "waiting": [waiting_form(waiting.call) for waiting in record.waiting],
         "usage": asdict(record.usage),
     }

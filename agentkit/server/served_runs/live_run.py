@@ -10,6 +10,7 @@ from typing import Any
 from agentkit.ground.threads import in_thread
 from agentkit.runs.run_record import RunEvent, RunRecord
 from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.served_runs.event_form import event_form
 
 __all__ = ["LiveRun"]
@@ -34,7 +35,9 @@ class LiveRun:
         "attempt",
         "base",
         "events",
+        "inbox",
         "is_cancelled",
+        "reason",
         "record",
         "task",
     )
@@ -48,6 +51,10 @@ class LiveRun:
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
         """True if a client cancelled the run; False if the server cancels it to stop."""
+        self.reason = ""
+        """Reason of the cancellation."""
+        self.inbox: StoredInbox | None = None
+        """Messages to the run, once its agent runs."""
         self._store = store
         self._written = 0
         """Number of stored events."""

@@ -17,6 +17,7 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_version import AgentVersion
+from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
@@ -166,7 +167,7 @@ class ProcessExecutor:
         self._begin(live)
         return live.record
 
-    async def cancel(self, record: RunRecord) -> RunRecord:
+    async def cancel(self, record: RunRecord, reason: str = "") -> RunRecord:
         run_id = record.run_id
         while True:
             live = self._live.get(run_id)
@@ -177,20 +178,32 @@ class ProcessExecutor:
                     continue
                 # A task that is cancelled before its first step runs nothing: the run would stay live.
                 await asyncio.sleep(0)
-                live.is_cancelled = True
+                live.is_cancelled, live.reason = True, reason
+                if live.inbox is not None:
+                    live.inbox.reason = reason
                 live.task.cancel()
                 await asyncio.wait((live.task,))
+                if reason and live.inbox is None and record.session is not None:
+                    await in_thread(self._note_cancelled, record, record.session, reason)
             async with self._deciding:
                 # A decision may have resumed the run in the meantime.
                 if run_id in self._live:
                     continue
                 last = await self._last_event(record)
                 # True for a paused run only: a running run was cancelled with its task.
-                if await in_thread(self._store.cancel, run_id):
-                    await in_thread(self._store.events.add, run_id, [RunEvent(last + 1, "run_cancelled", {})])
+                if await in_thread(self._store.cancel, run_id, reason):
+                    event = RunEvent(last + 1, "run_cancelled", {"reason": reason})
+                    await in_thread(self._store.events.add, run_id, [event])
+                    if reason and record.session is not None:
+                        await in_thread(self._note_cancelled, record, record.session, reason)
                     # Counts the run; its usage was counted when it paused.
                     self._limits.add_run(replace(record, state="cancelled"), NO_USAGE)
                 return await in_thread(self._store.get, run_id)
+
+    def _note_cancelled(self, record: RunRecord, session: str, reason: str) -> None:
+        """Store the reason in the session of a run that no attempt executes."""
+        opened = self._sessions.open(Owner(record.tenant, record.user), session)
+        append_cancel_note(opened, record.run_id, reason)
 
     async def delete(self, record: RunRecord) -> None:
         await in_thread(self._store.delete, record.run_id)
@@ -327,7 +340,9 @@ class ProcessExecutor:
         except asyncio.CancelledError as error:
             changes = _spent(error, live.record)
             if live.is_cancelled:
-                return {**changes, "state": "cancelled"}, _event("run_cancelled")
+                return {**changes, "state": "cancelled", "reason": live.reason}, _event(
+                    "run_cancelled", reason=live.reason
+                )
             # The server stops: the next server continues the run.
             return {**changes, "state": "queued"}, None
         except Exception as error:
@@ -341,13 +356,14 @@ class ProcessExecutor:
     async def _execute(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
         record = live.record
         owner = Owner(record.tenant, record.user)
+        live.inbox = StoredInbox(self._store, attempt)
         number = self._agents.number(record.agent, owner, record.session, record.run_id, record.version)
         agent = self._agents.of_tenant(record.agent, record.tenant, number)
         options: dict[str, Any] = {
             "on_event": live.on_event,
             "permissions": record.permissions,
             "journal": lambda line: self._store.add_lines(attempt, [(line, ())]),
-            "inbox": StoredInbox(self._store, attempt),
+            "inbox": live.inbox,
         }
         session = None
         if record.session is not None:
