@@ -51,8 +51,8 @@ class Memory(metaclass=Hinted):
         target: Folder of `memory.db` and `index/`, or a `postgresql://` URL.
         scope: Scope to read and write; a string is the name of a tenant.
         shared: Names of shared documents that recalls read too; `ingest(shared=NAME)` stores shared documents.
-        index: Folder of the vector index if it is not `target/index`; the address of a Qdrant server (`http://...`),
-            which many processes may share; or a function that opens a custom index. Required with a URL as `target`.
+        index: Folder of the vector index, address of a Qdrant server (`http://...`) or of a PostgreSQL database, or
+            opener of a custom index. By default `target/index` or, for a URL, the database `target`.
         embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of an embedder,
             such as `fastembed:BAAI/bge-small-en-v1.5`. A store uses a single model; `admin.reembed` changes it.
         timeout: Maximum seconds to wait for a lock of another process.

@@ -74,12 +74,10 @@ class OpenStore:
         keep_recalls: int | None,
     ) -> None:
         database_place: Path | str
+        default_index: Path | str
         if isinstance(target, str) and is_address(target):
-            if index is None:
-                raise InvalidArgument(
-                    "a database on a server: give the folder of the index too: index=...", name="index"
-                )
-            database_place, default_index = target, index
+            # PostgreSQL alone is enough: by default, the index is in the same database.
+            database_place, default_index = target, target
         elif isinstance(target, str | os.PathLike):
             folder = expanded(target)
             _check_folder(folder)
@@ -88,11 +86,11 @@ class OpenStore:
             raise InvalidArgument(
                 f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}", name="target"
             )
-        opener = None if index is None else index_opener(index)
+        opener = None if index is None else index_opener(index, timeout)
         RecallLogs.check_keep(keep_recalls)
         self.database = Database.open(database_place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
-        self.indexes = Indexes(self.database, opener or index_opener(default_index), self.embedders.get)
+        self.indexes = Indexes(self.database, opener or index_opener(default_index, timeout), self.embedders.get)
         worker = BackgroundWorker(self.database, self.indexes)
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
         """Threads that turn messages into items and index items, woken by changes and by recalls that found waiting

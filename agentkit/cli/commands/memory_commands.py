@@ -45,7 +45,7 @@ Database: TypeAlias = Annotated[
 ]
 IndexPlace: TypeAlias = Annotated[
     str | None,
-    typer.Option("--index", metavar="PLACE", help="Folder or address of the index of --database. [default: DIR/index]"),
+    typer.Option("--index", metavar="PLACE", help="Folder or address of the index of --database. [default: URL]"),
 ]
 
 
@@ -54,7 +54,7 @@ def _store(home: Path, database: str | None, index: str | None, *, new: bool = F
     from agentkit_memory import Memory
 
     if database is not None:
-        return Memory(database, scope=TENANT, index=index or home / "index")
+        return Memory(database, scope=TENANT, index=index)
     if index is not None:
         raise typer.BadParameter("--index is only valid with --database: a folder contains its index")
     if new:

@@ -70,7 +70,7 @@ _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
 # Notes of a proof about remaining work.
 _SERVER = "old versions of rows stay in the server until it cleans its tables (VACUUM), and longer in backups"
-_INDEX = "removed points stay in the server of the index, without their texts, until it cleans its segments"
+_INDEX = "removed points stay in the server of the index, without their texts, until it cleans its files"
 _LATER = "call admin.compact() later"
 _READER = f"a reader prevented the truncation of the log of the database: {_LATER}"
 _SEGMENTS = (

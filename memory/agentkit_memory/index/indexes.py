@@ -351,7 +351,7 @@ class Indexes:
             if points and index.shared:
                 raise IndexBroken(
                     f"{self.database.where}: the index of space {space.name!r} on the server contains {points} points "
-                    "of another database; name another collection, or delete that collection",
+                    "of another database; name another collection or database, or delete that index",
                     name=space.name,
                     value=points,
                 )

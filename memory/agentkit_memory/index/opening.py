@@ -1,4 +1,4 @@
-"""Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server.
+"""Openers of the index of a space: Qdrant Edge in a folder, tables of a PostgreSQL database, or a Qdrant server.
 
 An opener imports its package when it is called.
 """
@@ -12,29 +12,37 @@ from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
-__all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
+__all__ = ["edge_indexes", "index_opener", "postgres_indexes", "qdrant_indexes"]
+
+_POSTGRES = ("postgresql://", "postgresql+psycopg://")
+"""Starts of the addresses of PostgreSQL databases."""
 
 
-def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
-    """Return the opener of the indexes in a folder or, for an address, on a server; a function is returned itself.
+def index_opener(index: str | os.PathLike[str] | IndexOpener, timeout: float = 5.0) -> IndexOpener:
+    """Return the opener of the indexes in a folder or, for an address, on a server; a function is returned unchanged.
+
+    `timeout` is the maximum number of seconds to wait for a connection or a lock of PostgreSQL.
 
     Raises:
         InvalidArgument: `index` is of another type, or is not a valid name of a folder.
     """
     if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)
+    if isinstance(index, str) and index.startswith(_POSTGRES):
+        return postgres_indexes(index, timeout)
     if isinstance(index, str) and is_address(index):
         raise InvalidArgument(
-            "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
-            "address; it is not shown, as it may contain a password; pass a folder with such a name as ./NAME",
+            "index: expected a folder, the address of a Qdrant server such as http://localhost:6333, or of a database "
+            "such as postgresql://user@host:port/database, got another address; it is not shown, as it may contain a "
+            "password; pass a folder with such a name as ./NAME",
             name="index",
         )
     if isinstance(index, str | os.PathLike):
         return edge_indexes(index)
     if not callable(index):
         raise InvalidArgument(
-            f"index: expected a folder, the address of a Qdrant server, or a function of a space's name and dimensions "
-            f"that opens an index, got {index!r}",
+            f"index: expected a folder, the address of a Qdrant server or of a PostgreSQL database, or a function of a "
+            f"space's name and dimensions that opens an index, got {index!r}",
             name="index",
             value=type(index).__name__,
         )
@@ -66,6 +74,32 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
         return EdgeIndex(path / quote(space, safe="+ "), dimensions)
 
     return open_edge
+
+
+def postgres_indexes(address: str, timeout: float) -> IndexOpener:
+    """Return an opener that stores every space in tables of a PostgreSQL database, for many processes.
+
+    The connections are separate from the connections of a store in the same database: a recall that reads the store and
+    waits for a connection to the index would otherwise block another recall.
+
+    Args:
+        address: Address of the database.
+        timeout: Maximum seconds to wait for a connection or a lock.
+
+    Raises:
+        InvalidArgument: The address is invalid.
+        StoreUnavailable: The extra `postgres` is not installed.
+    """
+    from agentkit_memory.database.postgres import PostgresServer
+
+    server = PostgresServer(address, timeout)
+
+    def open_postgres(space: str, dimensions: int) -> VectorIndex:
+        from agentkit_memory.index.postgres_index import PostgresIndex
+
+        return PostgresIndex(server, space, dimensions)
+
+    return open_postgres
 
 
 def qdrant_indexes(

@@ -2,131 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 
-from agentkit.memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable, qdrant_indexes
+from agentkit.memory import IndexBroken, IndexUnavailable, Memory, StoreUnavailable, qdrant_indexes
 from agentkit.memory.recall import Point
 from agentkit.testing import StoreProbe
 from agentkit_memory.index import qdrant_server
-from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex, connect
-from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.effort import spread
+from tests.memory.index.qdrant_rest import Server
 from tests.raising import raises
 from tests.waiting import until
 
 ONE = "00000000-0000-4000-8000-000000000001"
-
-
-class Server:
-    """Speaks the part of Qdrant's REST protocol that is used, out of the client's local mode."""
-
-    def __init__(self) -> None:
-        self.local = QdrantClient(":memory:")
-        self.version = "1.19.2"
-        self.status = 200
-        """What every request but the first of an opening is answered with."""
-        self.empty = False
-        """Whether it answers everything with 200 and no result, as what is no Qdrant server may."""
-        self.delay = 0.0
-        self.asked: list[dict[str, Any]] = []
-        self.lock = threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do(self) -> None:
-                length = int(self.headers.get("content-length") or 0)
-                body = json.loads(self.rfile.read(length) or b"{}")
-                time.sleep(outer.delay)
-                with outer.lock:
-                    status, result = outer.answer(self.command, self.path.split("?")[0], body)
-                data = json.dumps({"status": "ok", "time": 0.0, "result": result}).encode()
-                if self.path == "/":
-                    data = json.dumps({"title": "qdrant", "version": outer.version}).encode()
-                with suppress(OSError):  # who asked may have given up
-                    self.send_response(status)
-                    self.send_header("content-type", "application/json")
-                    self.send_header("content-length", str(len(data)))
-                    self.end_headers()
-                    self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do  # noqa: N815 - the names that http.server calls
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        self.asked.append(body)
-        if self.status != 200:
-            return self.status, None
-        if self.empty:
-            return 200, None
-        _, _, name, *rest = [*path.split("/"), "", ""]
-        what = method, "/".join(part for part in rest if part)
-        local = self.local
-        if path == "/":
-            return 200, None
-        if what == ("GET", "exists"):
-            return 200, {"exists": local.collection_exists(name)}
-        if what == ("PUT", ""):
-            made = models.CreateCollection(**body)
-            local.create_collection(
-                name, made.vectors, made.sparse_vectors, shard_number=made.shard_number, metadata=made.metadata
-            )
-            return 200, True
-        if not local.collection_exists(name):
-            return 404, None
-        if what == ("GET", ""):
-            return 200, json.loads(local.get_collection(name).model_dump_json())
-        if what == ("DELETE", ""):
-            return 200, local.delete_collection(name)
-        done = {"operation_id": 1, "status": "completed"}
-        if what == ("PUT", "index"):
-            return 200, done
-        if what == ("PUT", "points"):
-            points = models.PointsList(**body)
-            local.upsert(name, points.points, update_filter=points.update_filter)
-            return 200, done
-        if what == ("POST", "points/delete"):
-            local.delete(name, models.PointIdsList(**body))
-            return 200, done
-        if what == ("POST", "points/count"):
-            return 200, {"count": local.count(name, models.CountRequest(**body).filter).count}
-        if what == ("POST", "points/query"):
-            asked = models.QueryRequest(**body)
-            query = asked.query.nearest if isinstance(asked.query, models.NearestQuery) else asked.query
-            found = local.query_points(
-                name,
-                query,
-                using=asked.using,
-                query_filter=asked.filter,
-                search_params=asked.params,
-                limit=asked.limit or 10,
-            )
-            return 200, {"points": [{"id": each.id, "version": 1, "score": each.score} for each in found.points]}
-        if what == ("POST", "points/scroll"):
-            scroll = models.ScrollRequest(**body)
-            records, after = local.scroll(name, limit=scroll.limit or 10, offset=scroll.offset, with_payload=True)
-            points = [{"id": each.id, "payload": each.payload} for each in records]
-            return 200, {"points": points, "next_page_offset": after}
-        raise AssertionError(what)
 
 
 @pytest.fixture
@@ -135,93 +31,6 @@ def server() -> Iterator[Server]:
     yield running
     running.http.shutdown()
     running.http.server_close()
-
-
-@pytest.fixture(params=["edge", "local", "http"])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> IndexOpener:
-    if request.param == "edge":
-        return edge_indexes(tmp_path / "edge")
-    if request.param == "local":
-        return qdrant_indexes(str(tmp_path / "local"))
-    return qdrant_indexes(request.getfixturevalue("server").address)
-
-
-def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, opener: IndexOpener) -> None:
-    (docs / "a.txt").write_text("zebra with stripes")
-    (docs / "b.txt").write_text("violin with strings")
-    with Memory(home, index=opener) as memory:
-        memory.ingest(docs)
-        assert [found.text for found in memory.recall("zebras")] == ["zebra with stripes"]
-        (docs / "a.txt").write_text("quagga with stripes")
-        (docs / "b.txt").unlink()
-        memory.ingest(docs)
-        assert memory.recall("zebra violin") == ()
-        StoreProbe(memory).index.upsert([Point(ONE, 4, 1, document_vector("left over"))])
-        assert (memory.admin.verify().orphans, memory.admin.verify().points) == (1, 2)
-        assert memory.admin.repair().after.points == 1
-    with Memory(home, index=opener) as memory:
-        assert [found.text for found in memory.recall("quagga")] == ["quagga with stripes"]
-        assert memory.admin.verify().ok
-
-
-def test_an_older_write_never_replaces_a_newer_one(opener: IndexOpener) -> None:
-    index = opener("space", 2)
-    for version, said in ((1, "one"), (3, "three"), (2, "two"), (3, "three quagga")):
-        index.upsert([Point(ONE, version, 1, document_vector(said), [1.0, 0.0])])
-    assert list(index.versions()) == [(ONE, 3)]
-    assert index.query_sparse(query_vector("two"), [1], 5) == []
-    assert [hit.id for hit in index.query_sparse(query_vector("quagga"), [1], 5)] == [ONE]
-    name = index.id
-    index.clear()
-    assert (index.count(), index.id == name, index.dimensions) == (0, False, 2)
-    index.close()
-    index.close()
-    with pytest.raises(StoreClosed):
-        index.count()
-
-
-def test_scores_say_nothing_of_other_scopes(opener: IndexOpener) -> None:
-    """The IDF is of the scope that is read: what another tenant holds changes no score, not by a bit."""
-    index = opener("space", 0)
-    ours = ["zebra stripes", "zebra violin", "quagga", "violin stripes stripes"]
-    index.upsert(
-        [
-            Point(f"{number:08x}-0000-4000-8000-000000000000", 1, 1, document_vector(text))
-            for number, text in enumerate(ours)
-        ]
-    )
-    queries = [query_vector("zebra stripes"), query_vector("quagga violin")]
-    before = [index.query_sparse(query, [1], 10) for query in queries]
-    assert all(before)
-    theirs = [
-        Point(f"{number:08x}-0000-4000-9000-000000000000", 1, 2, document_vector("zebra " * number + "violin"))
-        for number in range(1, 60)
-    ]
-    index.upsert(theirs)
-    assert [index.query_sparse(query, [1], 10) for query in queries] == before
-    assert {hit.id[19] for hit in index.query_sparse(queries[0], [1, 2], 100)} == {"8", "9"}
-    index.close()
-
-
-def test_points_that_are_named_have_the_scores_they_have_among_all(opener: IndexOpener) -> None:
-    index = opener("space", 2)
-    ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(40)]
-    index.upsert(
-        [
-            Point(each, 1, 1 + number % 2, document_vector("zebra " * (1 + number % 5)), [1.0, number / 10])
-            for number, each in enumerate(ids)
-        ]
-    )
-    named = [ids[number] for number in (3, 4, 8, 30)]
-    for scopes in ([1], [1, 2]):
-        for ask in (partial(index.query_sparse, query_vector("zebra")), partial(index.query_dense, [1.0, 0.0])):
-            among_all = {hit.id: hit.score for hit in ask(scopes, 40)}
-            found = ask(scopes, 40, named)
-            assert {hit.id for hit in found} == {each for each in named if each in among_all}
-            assert [hit.score for hit in found] == pytest.approx([among_all[hit.id] for hit in found])
-            assert [hit.id for hit in ask(scopes, 1, named)] == [found[0].id]
-            assert ask(scopes, 40, []) == []
-    index.close()
 
 
 def test_the_server_is_asked_to_weigh_terms_over_the_scopes_that_are_read(server: Server) -> None:
