@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from agentkit.errors import AgentDefinitionError, AgentError, UnknownOption
 from agentkit.run.parts.session import SessionProtocol
@@ -16,6 +16,9 @@ from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMess
 from agentkit_prompts.errors import brief
 from agentkit_prompts.options import Count, options
 from agentkit_prompts.tree.layers import Layers
+
+if TYPE_CHECKING:
+    from agentkit_prompts.context.foreign_documents import ForeignDocument
 
 __all__ = [
     "RecallOptions",
@@ -49,7 +52,7 @@ class Recaller(Protocol):
         ...
 
 
-RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | RecalledMessage]]
+RecallSource: TypeAlias = "Recaller | Callable[[str], Sequence[Document | RecalledMessage | ForeignDocument]]"
 """Memory of an agent."""
 
 
