@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, Message, ScriptedModel, Session, Summarise, ToolCall, Trim
-from agentkit.prompts import Composition, Image
+from agentkit.prompts import Composition, Conversation, Image, Layers, PromptContext, RenderCache, compose
 from agentkit.tools import ClearResults, Tool, ToolDefinitionError, ToolFailure, ToolResult, tool
 
 PAGE = "word " * 500
@@ -18,6 +18,14 @@ PAGE = "word " * 500
 def page(number: int) -> str:
     """Return a page."""
     return f"page {number} {PAGE}"
+
+
+POLICIES = [(1, 0, 0), (2, 2_000, 0), (2, 2_000, 20), (3, 1_000, 0)]
+"""Values of keep, batch and start."""
+
+
+def result_of(number: int) -> Message:
+    return Message("tool", f"page {number} {PAGE}", tool_call_id=f"page{number}", name="page")
 
 
 def asks(*numbers: int, name: str = "page") -> list[ToolCall]:
@@ -246,6 +254,24 @@ def test_calls_and_results_stay_together() -> None:
     calls = [call.id for message in sent.messages for call in message.tool_calls]
     assert [message.tool_call_id for message in sent.messages if message.role == "tool"] == calls
     assert shown(sent) == ["-", "-", "3"]
+
+
+def test_a_prompt_with_a_cache_is_the_prompt_without_a_cache() -> None:
+    layers, cache = Layers("You read."), RenderCache()
+    conversation, traffic = Conversation([Message("user", "Hi")]), Conversation()
+    policies = [ClearResults(keep=keep, over=100, batch=batch, start=start) for keep, batch, start in POLICIES]
+    for number in range(40):
+        policy = policies[number // 12]
+        added = [Message("assistant", tool_calls=asks(number)), result_of(number)]
+        if number % 9 == 8:
+            # The next turn: the traffic becomes a part of the conversation.
+            conversation = conversation.append(*traffic, Message("assistant", "Done."), Message("user", "More."))
+            traffic = Conversation()
+        traffic = traffic.append(*added) if len(traffic) else Conversation(added)
+        ctx = policy.add_to(PromptContext("Go on.", conversation=conversation, intermediate=traffic))
+        with_cache = compose(layers, ctx, cache=cache)
+        assert with_cache.messages == compose(layers, ctx).messages, number
+        assert with_cache.tokens == compose(layers, ctx).tokens
 
 
 def test_invalid_settings_are_refused_together() -> None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentkit_prompts.composition.render_cache import ClearedHistory, RenderCache
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -22,6 +21,7 @@ from agentkit_prompts.tree.layers import Layers
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
+    from agentkit_prompts.composition.render_cache import RenderCache
     from agentkit_prompts.composition.rows import HistoryRow
 
 __all__ = [
@@ -54,17 +54,18 @@ def cleared_histories(
 ) -> tuple[Conversation, Conversation]:
     """Return the conversation and the tool traffic of a context, with placeholders for cleared results."""
     assert ctx.clearing is not None
-    views: list[ClearedHistory] = []
     histories = _histories(ctx, layers)
-    for number, positions in enumerate(_cleared(ctx.clearing, histories, counter)):
-        earlier = None
-        if cache is not None and cache.cleared:
-            earlier = cache.cleared[number]
-        views.append(_view(histories[number], positions, earlier, ctx.clearing, counter))
+    cleared: Any = None
     if cache is not None:
-        cache.cleared = views
-    conversation, intermediate = views
-    return conversation.shown, intermediate.shown
+        # After an error, a half-read state must not be continued.
+        cleared, cache.cleared = cache.cleared, None
+    if cleared is None or not cleared.is_continued_by(ctx.clearing, counter, histories):
+        cleared = _Cleared(ctx.clearing, counter, len(histories))
+    cleared.advance(histories)
+    if cache is not None:
+        cache.cleared = cleared
+    conversation, intermediate = cleared.shown
+    return conversation, intermediate
 
 
 def cleared_conversation(ctx: PromptContext, first: int, counter: TokenCounter) -> Conversation:
@@ -76,10 +77,11 @@ def cleared_conversation(ctx: PromptContext, first: int, counter: TokenCounter) 
     # Without its orphans, a conversation has other indices.
     if clearing is None or window.complete() is not window:
         return ctx.conversation
-    [positions] = _cleared(clearing, [window], counter)
-    if not positions:
+    cleared = _Cleared(clearing, counter, 1)
+    cleared.advance([window])
+    if not cleared.positions[0]:
         return ctx.conversation
-    return Conversation([*ctx.conversation[:first], *_view(window, positions, None, clearing, counter).shown])
+    return Conversation([*ctx.conversation[:first], *cleared.shown[0]])
 
 
 def cleared_in_row(composition: CallContent, row: HistoryRow) -> dict[int, Message]:
@@ -88,12 +90,13 @@ def cleared_in_row(composition: CallContent, row: HistoryRow) -> dict[int, Messa
     if clearing is None or not len(row.history):
         return {}
     histories = _histories(composition.context, composition.layers)
-    cleared = _cleared(clearing, histories, composition.counter)
+    cleared = _Cleared(clearing, composition.counter, len(histories))
+    cleared.advance(histories)
     number = int(row.layer == "intermediate")
     history = histories[number]
     # A budget drops the first messages, so the last messages are sent.
     first = len(history) - len(row.history)
-    return {row.indices[at - first]: history[at] for at in sorted(cleared[number]) if at >= first}
+    return {row.indices[at - first]: history[at] for at in sorted(cleared.positions[number]) if at >= first}
 
 
 def result_reference(message: Message) -> str:
@@ -110,52 +113,111 @@ def _histories(ctx: PromptContext, layers: Layers) -> list[Conversation]:
     return [conversation, ctx.intermediate.complete()]
 
 
-def _cleared(
-    clearing: ResultClearing, histories: Sequence[Conversation], counter: TokenCounter
-) -> list[frozenset[int]]:
-    """Return the positions of the cleared results in each history."""
-    walk, count = _Walk(clearing, len(histories)), message_tokens(counter)
-    for number, history in enumerate(histories):
-        totals, offset = history.totals(count)
-        for position, message in enumerate(history):
-            if message.role == "assistant":
-                walk.before_reply()
-                walk.step += bool(message.tool_calls)
-            elif message.role == "tool":
-                tokens = totals[offset + position + 1] - totals[offset + position]
-                if tokens > clearing.over and _can_be_cleared(message, clearing):
-                    walk.waiting.append(_Candidate(walk.step, number, position, tokens))
-    # The next reply is the reply to this prompt.
-    walk.before_reply()
-    return [frozenset(positions) for positions in walk.cleared]
+class _Cleared:
+    """The cleared results of histories, which are read in order: first the conversation, then the tool traffic.
 
+    Before each reply of the model, all results that are old enough are cleared if they have enough tokens together. The
+    reading continues with the messages that are appended to the last history, so that a step of a run reads only new
+    messages.
+    """
 
-class _Walk:
-    """Walk over histories, which clears results in the order of the prompts."""
+    __slots__ = (
+        "_clearing",
+        "_count",
+        "_counter",
+        "_new",
+        "_old",
+        "_sources",
+        "_step",
+        "_tokens",
+        "_waiting",
+        "positions",
+        "shown",
+    )
 
-    __slots__ = ("_clearing", "_old", "_tokens", "cleared", "step", "waiting")
-
-    def __init__(self, clearing: ResultClearing, histories: int) -> None:
+    def __init__(self, clearing: ResultClearing, counter: TokenCounter, histories: int) -> None:
         self._clearing = clearing
+        self._counter = counter
+        self._count = message_tokens(counter)
+        self._sources = [Conversation()] * histories
+        """The histories without placeholders."""
+        self._step = 0
+        """Number of replies with tool calls."""
+        self._waiting: deque[_Candidate] = deque()
         self._old: list[_Candidate] = []
         """Results that are old enough, but too few to be cleared."""
         self._tokens = 0
         """Tokens of `_old`."""
-        self.waiting: deque[_Candidate] = deque()
-        self.step = 0
-        self.cleared: list[set[int]] = [set() for _ in range(histories)]
+        self._new: list[_Candidate] = []
+        """Results that were cleared for the latest prompt."""
+        self.positions: list[set[int]] = [set() for _ in range(histories)]
+        """Indices of the cleared results in each history."""
+        self.shown = self._sources
+        """The histories with placeholders."""
 
-    def before_reply(self) -> None:
+    def is_continued_by(
+        self, clearing: ResultClearing, counter: TokenCounter, histories: Sequence[Conversation]
+    ) -> bool:
+        """True if the histories are the same with messages appended to the last history."""
+        if clearing != self._clearing or counter is not self._counter or len(histories) != len(self._sources):
+            return False
+        *before, last = zip(histories, self._sources, strict=True)
+        is_same = all(len(history) == len(source) and _extends(history, source) for history, source in before)
+        return is_same and _extends(*last)
+
+    def advance(self, histories: Sequence[Conversation]) -> None:
+        """Read the messages that were appended, and update the histories with placeholders."""
+        self._new = []
+        for number, history in enumerate(histories):
+            self._read(number, history, len(self._sources[number]))
+        # The next reply is the reply to this prompt.
+        self._before_reply()
+        self.shown = [self._with_placeholders(number, history) for number, history in enumerate(histories)]
+        self._sources = [*histories]
+
+    def _read(self, number: int, history: Conversation, start: int) -> None:
+        totals, offset = history.totals(self._count)
+        for position, message in enumerate(history[start:], start):
+            if message.role == "assistant":
+                self._before_reply()
+                self._step += bool(message.tool_calls)
+            elif message.role == "tool":
+                tokens = totals[offset + position + 1] - totals[offset + position]
+                if tokens > self._clearing.over and _can_be_cleared(message, self._clearing):
+                    self._waiting.append(_Candidate(self._step, number, position, tokens))
+
+    def _before_reply(self) -> None:
         """Clear all old results if they have enough tokens together."""
-        while self.waiting and self.waiting[0].step <= self.step - self._clearing.keep:
-            candidate = self.waiting.popleft()
+        while self._waiting and self._waiting[0].step <= self._step - self._clearing.keep:
+            candidate = self._waiting.popleft()
             self._old.append(candidate)
             self._tokens += candidate.tokens
         if not self._old or self._tokens < self._clearing.batch:
             return
         for candidate in self._old:
-            self.cleared[candidate.history].add(candidate.position)
+            self.positions[candidate.history].add(candidate.position)
+        self._new += self._old
         self._old, self._tokens = [], 0
+
+    def _with_placeholders(self, number: int, history: Conversation) -> Conversation:
+        """Return a history with placeholders, which extends the earlier history if no result of it was cleared now.
+
+        An extended conversation has the caches, such as token counts, of the earlier messages.
+        """
+        if not self.positions[number]:
+            return history
+        earlier, appended = self.shown[number], history[len(self._sources[number]) :]
+        positions = [candidate.position for candidate in self._new if candidate.history == number]
+        if not positions:
+            return earlier.append(*appended)
+        messages = [*earlier, *appended]
+        for position in positions:
+            messages[position] = _placeholder(messages[position], self._clearing, self._counter)
+        return Conversation(messages)
+
+
+def _extends(history: Conversation, earlier: Conversation) -> bool:
+    return not len(earlier) or history.extends(earlier)
 
 
 def _can_be_cleared(message: Message, clearing: ResultClearing) -> bool:
@@ -174,30 +236,6 @@ def _is_failure(name: str, text: str) -> bool:
     if text.startswith(('{"error": "', "Unknown tool ")):
         return True
     return bool(name) and text.startswith(name) and text.startswith(_FAILURES, len(name))
-
-
-def _view(
-    history: Conversation,
-    positions: frozenset[int],
-    earlier: ClearedHistory | None,
-    clearing: ResultClearing,
-    counter: TokenCounter,
-) -> ClearedHistory:
-    """Return a history with placeholders, which extends the history of the earlier prompt if possible.
-
-    The caches of a conversation, such as its token counts, are then valid for the earlier messages.
-    """
-    if not positions:
-        return ClearedHistory(history, positions, history)
-    if earlier is not None and earlier.positions == positions and history.extends(earlier.source):
-        added = history[len(earlier.source) :]
-        if not len(added):
-            return earlier._replace(source=history)
-        return ClearedHistory(history, positions, earlier.shown.append(*added))
-    messages = list(history)
-    for position in positions:
-        messages[position] = _placeholder(messages[position], clearing, counter)
-    return ClearedHistory(history, positions, Conversation(messages))
 
 
 def _placeholder(message: Message, clearing: ResultClearing, counter: TokenCounter) -> Message:

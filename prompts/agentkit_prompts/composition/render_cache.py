@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.plan import Inputs, Plan
 from agentkit_prompts.composition.tools_and_output import NO_TOOLS_NO_OUTPUT, OutputRequest, ToolsAndOutput
@@ -11,22 +11,11 @@ from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import ToolSpec
 
 if TYPE_CHECKING:
-    from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["ClearedHistory", "RenderCache"]
+__all__ = ["RenderCache"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-
-
-class ClearedHistory(NamedTuple):
-    """A history with placeholders, cached for the next prompt."""
-
-    source: Conversation
-    """The history without placeholders."""
-    positions: frozenset[int]
-    """Indices of the cleared results."""
-    shown: Conversation
 
 
 class RenderCache:
@@ -38,8 +27,8 @@ class RenderCache:
         self._tools_and_output = tools_and_output
         self._plan: Plan | None = None
         self._renderings: dict[str, tuple[Inputs, Any]] = {}
-        self.cleared: list[ClearedHistory] = []
-        """The conversation and the tool traffic of the latest prompt, if old results are cleared."""
+        self.cleared: object = None
+        """State of `cleared_histories` after the latest prompt; None if no results are cleared."""
 
     def start(self, plan: Plan) -> None:
         """Start a turn; clear the cache if the layers are different."""
