@@ -99,19 +99,18 @@ def test_results_of_equal_call_ids_are_read_apart() -> None:
         """Return the next page."""
         return f"page {next(numbers)} {PAGE}"
 
-    model = ScriptedModel(
-        [ToolCall(name="next_page"), "a", ToolCall(name="next_page"), "b", ToolCall(name="next_page")]
-    )
+    model = ScriptedModel([ToolCall(name="next_page"), "Done."] * 3)
     agent = Agent(model, tools=[next_page, ClearResults(keep=1, over=100, batch=0)])
     session = Session("s")
-    for _ in range(2):
+    for _ in range(3):
         agent.run_sync("Go on.", session=session)
     composition = agent.compose("Hi", session=session)
-    assert shown(composition) == ["-", "2"]
-    reference = composition.messages[2].text.split('id="')[1].split('"')[0]
-    model = ScriptedModel([ToolCall(name="read_cleared_result", arguments={"id": reference}), "Done."])
-    result = agent.run_sync("Hi", session=session, model=model)
-    assert result.messages[2].text.startswith("page 1 ")
+    assert shown(composition) == ["-", "-", "3"]
+    for position, number in ((2, 1), (6, 2)):
+        reference = composition.messages[position].text.split('id="')[1].split('"')[0]
+        model = ScriptedModel([ToolCall(name="read_cleared_result", arguments={"id": reference}), "Done."])
+        result = agent.run_sync("Hi", session=session, model=model)
+        assert result.messages[2].text.startswith(f"page {number} ")
 
 
 def test_failures_denials_and_loaded_skills_stay() -> None:
@@ -197,6 +196,7 @@ def test_the_layer_table_and_why_show_cleared_results() -> None:
     assert rows["intermediate.cleared"].status == "trimmed"
     assert "1 of 2 results" in rows["intermediate.cleared"].why
     assert sum(row.tokens for row in rows.values()) == sent.tokens
+    assert rows["overhead"].tokens == 8
     cleared, kept = sent.why("intermediate[1]"), sent.why("intermediate[3]")
     assert "was cleared" in cleared.reason
     assert "was cleared" not in kept.reason
