@@ -13,6 +13,7 @@ from agentkit_memory.conversations.message_rows import MAIN, MAX_SEQ, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
+from agentkit_memory.database.prepared import PreparedInsert
 from agentkit_memory.database.rows import column_problem, corrupt_row, sound_rows
 from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
 from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
@@ -36,7 +37,7 @@ _UNCHANGED = update(branches).where(
     branches.c.edits == bindparam("seen"),
 )
 _SWAP = _UNCHANGED.values(head_seq=bindparam("head"))
-_ADD = insert(messages)
+_ADD = PreparedInsert(dict.fromkeys(("sqlite", "postgresql"), insert(messages)))
 _STORED = (
     select(*messages.c["seq", "key", "body", "created_at"])
     .where(messages.c.branch_id == bindparam("branch"), messages.c.seq.between(bindparam("first"), bindparam("last")))
@@ -400,7 +401,6 @@ class Branch:
         # Only the first message has the key, by which a repeated append is detected.
         rows[0]["key"] = key
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
-
         tries = count()
 
         def write(connection: Connection) -> bool:
@@ -410,7 +410,7 @@ class Branch:
                 return False
             if connection.execute(_SWAP, swap).rowcount != 1:
                 return is_again and self._are_stored(connection, rows)
-            connection.execute(_ADD, rows)
+            _ADD.execute(connection, rows)
             record_calls(connection, self.id, self.shared, expected, added)
             failpoint("messages.written")
             return True

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, cast
 
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal_column, or_, select, update
 
 from agentkit_memory.conversations.message_rows import MAIN, load
-from agentkit_memory.database.engine import Database
+from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.prepared import PreparedInsert
 from agentkit_memory.database.rows import decode_rows, raw_texts
 from agentkit_memory.database.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
@@ -38,6 +41,11 @@ _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _RECALLED_ROLES = ("user", "assistant")
 _MAX_WHOLE = 3 * PIECE_BYTES
 """Maximum bytes of a message that becomes one item; a longer message is cut into several items."""
+
+_PART_BITS = 17
+"""Bits of the number of a part in the id of a turn; the number of the message takes 31 bits."""
+_MAX_PART = (1 << _PART_BITS) - 1
+_MAX_PLACE = (1 << 48) - 1
 
 _MAX_BRANCHES = 200
 """Maximum number of conversations and forks whose new messages a recall searches."""
@@ -75,6 +83,7 @@ _MESSAGES = (
     )
     .order_by(messages.c.seq)
 )
+_ADD_ITEMS = PreparedInsert(upserts(items))
 _NEXT = select(func.min(messages.c.seq)).where(
     messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
 )
@@ -167,6 +176,8 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         stored = decode_rows(connection, _MESSAGES, bound, messages.c.seq).sound
         if not stored and until < branch.head_seq:
             _skip_missing(connection, branch, until)
+        place = _names_of(branch)
+        owner = {"scope_id": branch.scope_id, "branch_id": branch.id}
         rows: list[dict[str, object]] = []
         for row in stored:
             try:
@@ -179,10 +190,10 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             except StoreCorrupt:
                 # A corrupt message is reported when the conversation is opened.
                 continue
-            rows += _item_rows(branch, row, message, {"created_at": now, "valid_to": expires_at})
+            rows += _item_rows(place, row, message, {**owner, "created_at": now, "valid_to": expires_at})
         if rows:
             # If a corrupt watermark was reset, items of these messages may exist already.
-            connection.execute(database.insert(items).on_conflict_do_nothing(), rows)
+            _ADD_ITEMS.execute(connection, rows)
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
         return until - after
 
@@ -198,14 +209,16 @@ def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
     connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
 
 
-def _item_rows(branch: Any, row: Any, message: Message, times: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return the rows of the items of one stored message."""
+def _item_rows(
+    place: tuple[str, ...], row: Any, message: Message, columns: Mapping[str, object]
+) -> list[dict[str, object]]:
+    """Return the rows of the items of one stored message, with the columns that all items of a branch have."""
     parts = [*_parts(message)]
     # The text of a single item is usually read from the stored message. Parts of a long message have separate texts.
     if len(parts) == 1:
         parts = [stored_fields(parts[0], row.body)]
-    place = {"scope_id": branch.scope_id, "branch_id": branch.id, "position": row.seq, "said_at": _said_at(row)}
-    return [{**fields, **place, **times, "id": _turn_id(branch, row.seq, part)} for part, fields in enumerate(parts)]
+    columns = {**columns, "position": row.seq, "said_at": _said_at(row)}
+    return [{**fields, **columns, "id": _turn_id(place, row.seq, part)} for part, fields in enumerate(parts)]
 
 
 def _said_at(row: Any) -> float:
@@ -244,7 +257,7 @@ def read_new_turns(
                 return turns, f"new messages are long: only {MAX_SEARCHED:,} characters of the newest were searched"
             turns.append(
                 StoredItem(
-                    id=_turn_id(row, row.seq, part),
+                    id=_turn_id(_names_of(row), row.seq, part),
                     kind=TURN,
                     scope_id=row.scope_id,
                     text=text,
@@ -270,15 +283,22 @@ def read_new_turns(
 
 
 def _names_of(branch: Any) -> tuple[str, ...]:
-    return branch.tenant, branch.user, branch.session, branch.agent, branch.conversation
+    """Return the names of a branch and its owners, which are the same in every store."""
+    names = branch.tenant, branch.user, branch.session, branch.agent, branch.conversation
+    return (*names, branch.name or MAIN)
 
 
-def _turn_id(branch: Any, seq: int, part: int) -> str:
+def _turn_id(place: tuple[str, ...], seq: int, part: int) -> str:
     """Return the id of an item of a message, which is the same in every store."""
-    place = "\0".join((TURN, *_names_of(branch), branch.name or MAIN, str(seq)))
-    if part:
-        place += f"\0{part}"
-    return str(uuid.uuid5(NAMESPACE, place))
+    prefix = _id_prefix(place, part >> _PART_BITS)
+    return f"{prefix}{(seq << _PART_BITS | part & _MAX_PART) & _MAX_PLACE:012x}"
+
+
+@lru_cache(maxsize=1024)
+def _id_prefix(place: tuple[str, ...], part: int) -> str:
+    """Return the first 80 bits of the ids of the turns of a branch, which keep these turns together in every table."""
+    digest = blake2b("\0".join((*place, str(part))).encode(), key=NAMESPACE.bytes, digest_size=16).digest()
+    return str(uuid.UUID(bytes=digest))[: len("01234567-0123-0123-0123-")]
 
 
 def _parts(message: Message) -> Iterator[dict[str, object]]:

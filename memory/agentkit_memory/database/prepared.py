@@ -1,4 +1,7 @@
-"""`Prepared`: a SELECT whose SQL is compiled once, because compiling takes longer than a query of a few rows."""
+"""Statements whose SQL is compiled once: `Prepared`, a SELECT, and `PreparedInsert`, an INSERT of many rows.
+
+SQLAlchemy takes longer for a small row, or a query of a few rows, than the database.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from operator import itemgetter
 from sqlite3 import Connection as SQLiteConnection
 from typing import Any
 
-from sqlalchemy import Connection, Select, union_all
+from sqlalchemy import Connection, Insert, Select, union_all
 
-__all__ = ["Prepared"]
+__all__ = ["Prepared", "PreparedInsert"]
 
 
 class Prepared:
@@ -42,6 +45,34 @@ class Prepared:
         if isinstance(driver, SQLiteConnection):
             return driver.execute(compiled.sql, compiled.arguments(arguments)).fetchall()
         return connection.exec_driver_sql(compiled.sql, compiled.arguments(arguments)).all()
+
+
+class PreparedInsert:
+    """An INSERT of rows with the same columns, by dialect.
+
+    The values of the columns, at least two, are its only parameters: constants are literals.
+    """
+
+    def __init__(self, inserts: Mapping[str, Insert]) -> None:
+        self._inserts = inserts
+        self._compiled: dict[tuple[str, ...], tuple[str, itemgetter[tuple[Any, ...]]]] = {}
+
+    def execute(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
+        """Insert the rows, whose columns are the keys of the first row."""
+        if not rows:
+            return
+        statement = self._inserts[connection.dialect.name]
+        # The drivers of servers have parameters by name, as the rows have.
+        if not connection.dialect.positional:
+            connection.execute(statement, rows)
+            return
+        columns = tuple(rows[0])
+        compiled = self._compiled.get(columns)
+        if compiled is None:
+            sql = statement.compile(dialect=connection.dialect, column_keys=columns)
+            compiled = self._compiled[columns] = str(sql), itemgetter(*(sql.positiontup or ()))
+        text, ordered = compiled
+        connection.exec_driver_sql(text, [*map(ordered, rows)])
 
 
 class _CompiledSql:

@@ -198,7 +198,7 @@ items = Table(
     Column("meta", Text, nullable=False, server_default="{}"),
     _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id"),
     _partial("ix_items_of_branch", "branch_id IS NOT NULL", "branch_id", "position"),
-    Index(None, "scope_id", "kind", "position"),
+    _partial("ix_items_of_facts", "kind = 'fact'", "scope_id", "position"),
     Index(None, "scope_id", "created_at"),
 )
 
@@ -272,6 +272,8 @@ vector_state = Table(
     Column("problem", Text),
     _partial("ix_vector_state_pending", "want != have", "space", "item_id"),
     _partial("ix_vector_state_pending_scope", "want != have", "space", "scope_id"),
+    # Without this index, a worker would read all waiting rows to find the rows that it leases.
+    _partial("ix_vector_state_leased", "leased_by IS NOT NULL", "leased_by", "space"),
     sqlite_with_rowid=False,
 )
 

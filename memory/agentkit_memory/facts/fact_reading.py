@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, or_, select
+from sqlalchemy import Connection, Select, bindparam, literal_column, or_, select
 
 from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
 from agentkit_memory.database.tables import item_sources, items
@@ -15,11 +15,23 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import required
 
-__all__ = ["ANY_FACT", "FACT_SOURCES", "FIND_OWN", "OWN_FACT", "ends_of", "newest_facts", "read_facts", "read_own"]
+__all__ = [
+    "ANY_FACT",
+    "FACT_SOURCES",
+    "FIND_OWN",
+    "IS_FACT",
+    "OWN_FACT",
+    "ends_of",
+    "newest_facts",
+    "read_facts",
+    "read_own",
+]
 
+# The index of facts is used only if the kind is in the SQL, not a parameter.
+IS_FACT = items.c.kind == literal_column(f"'{FACT}'")
 ANY_FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
-).where(items.c.kind == FACT)
+).where(IS_FACT)
 OWN_FACT = ANY_FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 FIND_OWN = OWN_FACT.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _NEWEST = (

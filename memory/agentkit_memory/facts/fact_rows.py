@@ -15,7 +15,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft, text_error
-from agentkit_memory.facts.fact_reading import ANY_FACT, FACT_SOURCES, FIND_OWN, OWN_FACT, read_facts, read_own
+from agentkit_memory.facts.fact_reading import ANY_FACT, FACT_SOURCES, FIND_OWN, IS_FACT, OWN_FACT, read_facts, read_own
 from agentkit_memory.scope import LOCAL_USER, Scope
 from agentkit_memory.store.item_removal import forget_embeddings, forget_items
 from agentkit_memory.store.item_rows import (
@@ -53,7 +53,7 @@ _IN_SCOPES = select(items.c.id).where(
 # Locked until the fact is stored, so a concurrent removal or redaction of a source waits, and then sees the fact.
 _LOCKED_SOURCES = _IN_SCOPES.order_by(items.c.id).with_for_update(read=True)
 _LAST_POSITION = select(func.coalesce(func.max(items.c.position), 0)).where(
-    items.c.scope_id == bindparam("scope"), items.c.kind == FACT
+    items.c.scope_id == bindparam("scope"), IS_FACT
 )
 _SUCCESSORS = select(items.c.superseded_by).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_not(None)

@@ -115,11 +115,11 @@ class EdgeIndex:
                 newest = self._versions_of([point.id for point in batch])
                 stored_count = len(newest)
                 records: dict[str, edge.Point] = {}
-                for point in batch:
-                    if newest.get(point.id, point.version) <= point.version:
-                        newest[point.id] = point.version
-                        with self._reporting():
-                            records[point.id] = self._record(point)
+                with self._reporting():
+                    for point in batch:
+                        if newest.get(point.id, point.version) <= point.version:
+                            newest[point.id] = point.version
+                            records[point.id] = _record(point)
                 if records:
                     self._add_to_state({point.scope_id for point in batch}, stored_count)
                     self._update(edge.UpdateOperation.upsert_points(list(records.values())))
@@ -157,14 +157,6 @@ class EdgeIndex:
         with self._using() as shard:
             records = shard.retrieve(ids, with_payload=[VERSION], with_vector=False)
         return {str(record.id): int((record.payload or {}).get(VERSION, 0)) for record in records}
-
-    def _record(self, point: Point) -> edge.Point:
-        vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
-            SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
-        }
-        if point.dense is not None:
-            vectors[DENSE] = as_floats(point.dense)
-        return edge.Point(point.id, vectors, {SCOPE: point.scope_id, VERSION: point.version})
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
@@ -407,6 +399,15 @@ class EdgeIndex:
                 path=str(self.folder),
                 name="index",
             ) from error
+
+
+def _record(point: Point) -> edge.Point:
+    vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
+        SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+    }
+    if point.dense is not None:
+        vectors[DENSE] = as_floats(point.dense)
+    return edge.Point(point.id, vectors, {SCOPE: point.scope_id, VERSION: point.version})
 
 
 def _size(folder: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit_memory.terms.bm25_vectors import SparseVector
@@ -30,8 +29,7 @@ SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """An item in the index."""
 
     id: str

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -350,4 +351,6 @@ class _ChunkIds:
 
     def _id(self, times: int, chunk: Chunk) -> uuid.UUID:
         content = f"{chunk.title}\0{chunk.text}" + (chunk.image and f"\0{chunk.image}")
-        return uuid.uuid5(self._space, f"{times}\0{content}")
+        digest = blake2b(f"{times}\0{content}".encode("utf-8", "surrogatepass"), key=self._space.bytes, digest_size=10)
+        # The chunks of a document are together in every table, because their ids have the same start.
+        return uuid.UUID(bytes=self._space.bytes[:6] + digest.digest())

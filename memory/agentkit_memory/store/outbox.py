@@ -11,15 +11,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
+from sqlalchemy import (
+    Connection,
+    String,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.prepared import PreparedInsert
 from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = [
+    "ALL_DONE",
     "DONE",
     "FAILED",
     "HELD",
@@ -58,9 +74,9 @@ _WRITTEN = (
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
 # The problem is cleared too, since it may quote the old text.
-_NO_FAILURE = {"attempts": 0, "problem": None}
-_NEXT = {"want": func.abs(_state.want) + 1, **_NO_FAILURE}
-_ADD = upserts(vector_state, _NEXT)
+_NO_FAILURE: dict[str, Any] = {"attempts": literal_column("0"), "problem": null()}
+_NEXT = {"want": func.abs(_state.want) + literal_column("1"), **_NO_FAILURE}
+_ADD = PreparedInsert(upserts(vector_state, _NEXT))
 _WITHDRAW = (
     update(vector_state)
     .where(_state.item_id == bindparam("item"), _state.want > 0)
@@ -92,6 +108,8 @@ RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"
 """Extends the leases of a worker."""
 RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
 """Ends the leases of a worker."""
+ALL_DONE = update(vector_state).where(*_mine).values(have=_state.want, leased_by=None, leased_until=None, **_NO_FAILURE)
+"""Marks the target versions of all rows that a worker leases as indexed."""
 DONE = (
     update(vector_state)
     .where(*_one)
@@ -141,7 +159,7 @@ def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turn
     ordered = sorted(item_ids)
     row = {"want": 1, "have": 0, "scope_id": scope}
     rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]
-    connection.execute(_ADD[connection.dialect.name], rows)
+    _ADD.execute(connection, rows)
 
 
 def withdraw(connection: Connection, item_ids: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ The index multiplies by the IDF at query time, over the scope that is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from agentkit_memory.terms.analysis import count_terms, find_terms
 
@@ -23,8 +23,7 @@ _MEAN_LENGTH = 120
 """Number of terms of a typical chunk. It is a constant, because a real mean would depend on other scopes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparseVector:
+class SparseVector(NamedTuple):
     """Term numbers (32 bits, ascending, each once) and their weights."""
 
     indices: list[int]
