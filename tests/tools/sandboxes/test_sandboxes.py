@@ -76,7 +76,8 @@ WORKS = {
 
 
 async def test_code_computes_prints_calls_functions_and_reads_its_files(sandbox: Sandbox) -> None:
-    wrong = {code: result for code in WORKS if (result := await sandbox.run(job(code), double)) != WORKS[code]}
+    codes = WORKS if isinstance(sandbox, MontySandbox) else thinned(list(WORKS), 2)
+    wrong = {code: result for code in codes if (result := await sandbox.run(job(code), double)) != WORKS[code]}
     assert wrong == {}
 
 
@@ -113,7 +114,7 @@ FAILS = [
 async def test_attacks_end_with_an_error_that_names_no_path_of_the_host(sandbox: Sandbox) -> None:
     wrong: dict[str, SandboxResult] = {}
     paths = (str(Path(__file__).parents[3]), sys.base_prefix, "sandboxed_process")
-    for code in FAILS if isinstance(sandbox, MontySandbox) else thinned(FAILS, 3):
+    for code in thinned(FAILS, 2 if isinstance(sandbox, MontySandbox) else 4):
         result = await sandbox.run(job(code), double)
         if not result.error or any(path in result.error for path in paths):
             wrong[code] = result
@@ -122,14 +123,24 @@ async def test_attacks_end_with_an_error_that_names_no_path_of_the_host(sandbox:
 
 HIDDEN = [
     "open('/etc/passwd').read()",
-    "import os\nos.listdir('/etc')",
     "open('/proc/self/environ').read()",
     "open('../../../../../proc/1/environ').read()",
-    f"import glob\n[path for path in glob.glob('/*/*') if '{SECRET}' in path]",
-    "import os\n'TESTS_SECRET' in os.environ",
-    "import os\nos.getenv('TESTS_SECRET')",
-    "import sys\n[path for path in sys.path if 'packages' in path]",
+    "__import__('os').listdir('/etc')",
+    "__import__('os').listdir('/proc')",
+    "__import__('os').getenv('TESTS_SECRET')",
+    "'TESTS_SECRET' in __import__('os').environ",
+    f"[path for path in __import__('glob').glob('/*/*') if '{SECRET}' in path]",
+    "[path for path in __import__('sys').path if 'packages' in path]",
 ]
+ALL_HIDDEN = """
+results = []
+for text in open("texts").read().splitlines():
+    try:
+        results.append(eval(text) or None)
+    except OSError:
+        results.append(None)
+[text for text in results if text]
+"""
 
 
 async def test_files_and_environment_variables_of_the_host_are_hidden(
@@ -137,10 +148,13 @@ async def test_files_and_environment_variables_of_the_host_are_hidden(
 ) -> None:
     monkeypatch.setenv("TESTS_SECRET", SECRET)
     (tmp_path / SECRET).write_text(SECRET)
-    for sandbox in (MontySandbox(), ProcessSandbox()):
-        for code in [*HIDDEN, f"open('{tmp_path}/{SECRET}').read()"]:
-            result = await sandbox.run(job(code), double)
-            assert result.error or result.value in ("", "false", "[]"), (sandbox, code, result)
+    texts = [*HIDDEN, f"open('{tmp_path}/{SECRET}').read()"]
+    for text in texts:
+        result = await MontySandbox().run(job(text), double)
+        assert result.error or result.value in ("", "false", "[]"), (text, result)
+    files = {"texts": "\n".join(texts).encode()}
+    result = await ProcessSandbox().run(SandboxJob(ALL_HIDDEN, files=files), double)
+    assert result == SandboxResult(value="[]")
 
 
 ESCAPES = """
