@@ -25,6 +25,7 @@ DOORS = {
     "agentkit.models": "Models",
     "agentkit.durable": "Durable runs",
     "agentkit.observing": "Spans and metrics",
+    "agentkit.sandbox": "Code mode and sandboxes",
     "agentkit.server": "Server",
     "agentkit.agent_files": "Agent files",
     "agentkit.errors": "Errors of runs",
