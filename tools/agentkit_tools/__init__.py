@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_tools.mcp.mcp_toolset": "MCPToolset",
         "agentkit_tools.mcp.sampling": "Sampling",
         "agentkit_tools.mcp.serve": "mcp_server serve_mcp",
+        "agentkit_tools.mcp.served_changes": "mcp_changed",
         "agentkit_tools.ready.arithmetic": "calculate",
         "agentkit_tools.ready.file_tools": "file_tools",
         "agentkit_tools.ready.http_tool": "http_tool",

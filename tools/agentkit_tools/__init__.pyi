@@ -14,6 +14,7 @@ from agentkit_tools.mcp.mcp_toolset import MCPToolset as MCPToolset
 from agentkit_tools.mcp.sampling import Sampling as Sampling
 from agentkit_tools.mcp.serve import mcp_server as mcp_server
 from agentkit_tools.mcp.serve import serve_mcp as serve_mcp
+from agentkit_tools.mcp.served_changes import mcp_changed as mcp_changed
 from agentkit_tools.ready.arithmetic import calculate as calculate
 from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool

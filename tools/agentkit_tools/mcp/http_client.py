@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache, partial
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -42,7 +43,7 @@ _NOTIFICATION_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 """Maximum seconds until the response to the end of a session starts."""
 _REOPEN_SECONDS = 0.5
-"""Minimum seconds before a stream is opened again."""
+"""Minimum seconds between two times at which a stream is opened again."""
 _EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 
 
@@ -135,10 +136,11 @@ class HTTPClient(httpx2.AsyncClient):
             verify=_certificates(),
             headers={"Accept-Encoding": "identity", **headers},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS),
-            event_hooks={"request": [_pause, _watch_handshake], "response": [self._limit]},
+            event_hooks={"request": [self._pause, _watch_handshake], "response": [self._limit]},
         )
         self._pace = pace
         self._max_seconds = max_seconds
+        self._opened_again = 0.0
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response, or a response of status 408 if only informational responses (1xx) arrive in time."""
@@ -156,6 +158,15 @@ class HTTPClient(httpx2.AsyncClient):
         except TimeoutError:
             return httpx2.Response(httpx2.codes.REQUEST_TIMEOUT, request=request)
 
+    async def _pause(self, request: httpx2.Request) -> None:
+        """Limit how often streams are opened again, also if a server closes each stream and requests no delay."""
+        if "Last-Event-ID" in request.headers:
+            seconds = self._opened_again + _REOPEN_SECONDS - monotonic()
+            self._opened_again = monotonic()
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+                self._opened_again = monotonic()
+
     async def _limit(self, response: httpx2.Response) -> None:
         """Limit the size of a response, also after decompression."""
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -167,12 +178,6 @@ class HTTPClient(httpx2.AsyncClient):
 def _certificates() -> SSLContext:
     """Read the certificates once, because this takes most of the time to create a client."""
     return httpx2.create_ssl_context()
-
-
-async def _pause(request: httpx2.Request) -> None:
-    """Wait before a stream is opened again, also if the server closes each stream and requests no delay."""
-    if "Last-Event-ID" in request.headers:
-        await asyncio.sleep(_REOPEN_SECONDS)
 
 
 async def _watch_handshake(request: httpx2.Request) -> None:

@@ -23,9 +23,11 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
 from agentkit_tools.mcp.served_forms import ServedForms
+from agentkit_tools.mcp.served_list import ServedList
+from agentkit_tools.mcp.served_prompts import ServedPrompts
+from agentkit_tools.mcp.served_resources import Resources, ServedResources
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
-from agentkit_tools.toolsets.toolset import by_name
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -48,6 +50,10 @@ class ServerOptions(TypedDict, total=False):
     """Version of the server."""
     instructions: str | None
     """Advice about the tools for the model of the client."""
+    resources: Resources
+    """Resources by address: text, a document, media, or a function; see `Resources`."""
+    prompts: Iterable[Tool | Callable[..., Any]]
+    """Functions with text parameters that return the text, the message or the messages of a prompt."""
     deps: Any
     """Value of `ToolContext.deps` in calls."""
     approve: Callable[[ToolCall], bool | Awaitable[bool]] | None
@@ -62,29 +68,37 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
     sequential tools wait for each other. `max_calls` has no effect, because a server has no runs.
 
     Args:
-        tools: Tools, plain functions or a toolset.
+        tools: Tools, plain functions or a toolset. The server follows changes of a list, also of the list of prompts
+            and of the mapping of resources; `mcp_changed` announces them.
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, an option is unknown, tools need deps of another type, or the
-            extra `mcp` is not installed.
+        ToolDefinitionError: Two tools have the same name, a resource, a prompt or an option is invalid, tools need deps
+            of another type, or the extra `mcp` is not installed.
     """
     if problems := misnamed("unknown option", options, ServerOptions.__annotations__):
         unknown = [name for name in options if name not in ServerOptions.__annotations__]
         raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}", names=unknown)
     if find_spec("mcp") is None:
         raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
-    from mcp.server import Server
+    from agentkit_tools.mcp.offering_server import offering_server
 
-    named = by_name(tools)
-    _check_deps(named, options.get("deps"))
-    offer = _Offer(named, options)
-    return Server(
-        options.get("name", "agentkit"),
-        version=options.get("version", ""),
-        instructions=options.get("instructions"),
-        on_list_tools=offer.list_tools,
-        on_call_tool=offer.call_tool,
+    offer = _Offer(ServedList(tools), options)
+    _check_deps(offer.tools, options.get("deps"))
+    resources = prompts = None
+    if "resources" in options:
+        resources = ServedResources(options["resources"], options.get("deps"))
+    if "prompts" in options:
+        prompts = ServedPrompts(options["prompts"], options.get("deps"))
+    return offering_server(
+        {
+            "name": options.get("name", "agentkit"),
+            "version": options.get("version", ""),
+            "instructions": options.get("instructions"),
+        },
+        offer,
+        resources,
+        prompts,
     )
 
 
@@ -106,15 +120,20 @@ def _check_deps(tools: Mapping[str, Tool], deps: object) -> None:
 class _Offer:
     """Handlers of the requests of clients for tools."""
 
-    def __init__(self, tools: Mapping[str, Tool], options: ServerOptions) -> None:
+    def __init__(self, tools: ServedList, options: ServerOptions) -> None:
         self._tools = tools
         self._options = options
         self._one_at_a_time = asyncio.Lock()
 
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name."""
+        return self._tools.tools
+
     async def list_tools(self, ctx: Any, params: Any) -> ListToolsResult:
         from mcp_types import ListToolsResult
 
-        return ListToolsResult.model_validate({"tools": [_described(tool) for tool in self._tools.values()]})
+        return ListToolsResult.model_validate({"tools": [_described(tool) for tool in self.tools.values()]})
 
     async def call_tool(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         from mcp import MCPError
@@ -122,9 +141,10 @@ class _Offer:
 
         key = (ctx.meta or {}).get(IDEMPOTENCY_KEY)
         call = ToolCall(str(key or os.urandom(16).hex()), params.name, json.dumps(params.arguments or {}))
-        tool = self._tools.get(params.name)
+        tools = self.tools
+        tool = tools.get(params.name)
         if tool is None:
-            raise MCPError(INVALID_PARAMS, str(unknown_tool(call, self._tools).content))
+            raise MCPError(INVALID_PARAMS, str(unknown_tool(call, tools).content))
         # Sequential tools wait for each other, also in calls of different clients.
         async with self._one_at_a_time if tool.policy.sequential else nullcontext():
             forms = ServedForms(ctx, params)
