@@ -37,7 +37,7 @@ async def log_in(address: str, scope: str = "") -> None:
 
 async def call_tools(address: str) -> None:
     """Call each tool in a run whose person approves all forms."""
-    async with MCPToolset(address, approval="never", connect_timeout=10) as server:
+    async with MCPToolset(address, approval="never", connect_timeout=40) as server:
         arguments = {"add_numbers": {"a": 5, "b": 3}}
         for tool in [*server]:
             call = ToolCall("c1", tool.name, json.dumps(arguments.get(tool.name, {})))

@@ -188,6 +188,7 @@ async def test_a_client_that_was_registered_before_is_used(peer: OAuthPeer) -> N
     await mcp_login(peer.address, peer.visit)
     client_id, client = next(reversed(peer.clients.items()))
     assert client.redirect_uris is not None
+    client.token_endpoint_auth_method = "client_secret_basic"
     port, clients = client.redirect_uris[0].port or 0, len(peer.clients)
     await mcp_login(peer.address, peer.visit, client_id=client_id, client_secret=client.client_secret or "", port=port)
     assert len(peer.clients) == clients

@@ -75,7 +75,7 @@ async def test_resources_are_listed_and_read(mode: Any) -> None:
         }
         for uri, content in expected.items():
             assert text_of(await client.read_resource(uri)) == content, uri
-        for wrong in ("notes://other", "orders://1/2/items", "orders:///items", "notes://broken"):
+        for wrong in ("notes://other", "orders://1/2/items", "orders:///items", "orders://1/items/", "notes://broken"):
             with pytest.raises(MCPError):
                 await client.read_resource(wrong)
         assert client.server_capabilities.prompts is None
@@ -180,6 +180,7 @@ async def test_invalid_offers_are_refused() -> None:
         {"resources": {"notes://{day}": "x"}},
         {"resources": {"notes://{day}": order}},
         {"resources": {"notes://x": 7}},
+        {"resources": {"notes://{a}{b}": review}},
         {"prompts": [review, review]},
         {"prompt": [review]},
     ]

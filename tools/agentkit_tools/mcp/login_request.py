@@ -19,26 +19,32 @@ from agentkit_tools.mcp.login_callback import LoginCallback
 
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
-    from mcp.shared.auth import OAuthToken
+    from mcp.shared.auth import OAuthMetadata, OAuthToken
 
 __all__ = ["LoginRequest"]
 
 _VERSION = "2025-11-25"
-_BODY: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": _VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "agentkit", "version": "0"},
+_SESSION = "Mcp-Session-Id"
+_REQUESTS: tuple[dict[str, Any], ...] = (
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": _VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "agentkit", "version": "0"},
+        },
     },
-}
+    # Some servers answer the first request without a login, and require it for their tools.
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
+)
 _HEADERS = {
     "Accept": "application/json, text/event-stream",
     "Content-Type": "application/json",
     "MCP-Protocol-Version": _VERSION,
 }
+_BASIC = "client_secret_basic"
 _EXCHANGE_SECONDS = 60.0
 """Maximum seconds of the login without the time of the person."""
 
@@ -54,6 +60,7 @@ class LoginRequest:
         self._callback = callback
         self._timeout = timeout
         self._scope = scope
+        self._provider: OAuthClientProvider | None = None
         self._tokens: OAuthToken | None = None
         self._client: OAuthClientInformationFull | None = None
 
@@ -61,7 +68,7 @@ class LoginRequest:
         """Use a client that was registered before."""
         method = "none"
         if client_secret:
-            method = "client_secret_post"
+            method = _BASIC
         self._client = OAuthClientInformationFull(
             client_id=client_id,
             client_secret=client_secret or None,
@@ -70,7 +77,7 @@ class LoginRequest:
         )
 
     async def send(self) -> bool:
-        """Send the request; return False if the server answers it without a login.
+        """Send requests until a login; return False if the server answers them without a login.
 
         Raises:
             OAuthFlowError, ValueError: The login failed.
@@ -79,15 +86,22 @@ class LoginRequest:
         """
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl(self._callback.address)], client_name="agentkit")
         provider = OAuthClientProvider(self._address, metadata, self, self._redirect, self._returned)
+        self._provider = provider
         seconds = self._timeout + _EXCHANGE_SECONDS
         async with HTTPClient(_HEADERS, provider, CPUPace(), max_seconds=seconds) as client:
             if self._scope:
                 client.event_hooks["response"].append(self._add_scope)
-            request = client.build_request("POST", self._address, content=json.dumps(_BODY))
-            response = await client.send(request, stream=True)
-            await response.aclose()
-        if response.status_code == httpx2.codes.UNAUTHORIZED:
-            raise MCPLoginError.of(self._address, "failed", "the server refuses the new token")
+            for body in _REQUESTS:
+                response = await client.send(
+                    client.build_request("POST", self._address, content=json.dumps(body)), stream=True
+                )
+                await response.aclose()
+                if response.status_code == httpx2.codes.UNAUTHORIZED:
+                    raise MCPLoginError.of(self._address, "failed", "the server refuses the new token")
+                if self._tokens is not None:
+                    break
+                if _SESSION in response.headers:
+                    client.headers[_SESSION] = response.headers[_SESSION]
         return self._tokens is not None
 
     async def _add_scope(self, response: httpx2.Response) -> None:
@@ -96,10 +110,22 @@ class LoginRequest:
             challenge = response.headers.get("WWW-Authenticate", "Bearer").removeprefix("Bearer").strip()
             response.headers["WWW-Authenticate"] = f'Bearer scope="{self._scope}", {challenge}'
 
+    def _choose_method(self, metadata: OAuthMetadata | None) -> None:
+        """Send the secret of a client that was registered before in the form if the server does not accept a header."""
+        supported = None
+        if metadata is not None:
+            supported = metadata.token_endpoint_auth_methods_supported
+        client = self._client
+        # Without a list, servers accept the header.
+        if client is not None and client.token_endpoint_auth_method == _BASIC and supported and _BASIC not in supported:
+            client.token_endpoint_auth_method = "client_secret_post"
+
     async def _redirect(self, page: str) -> None:
         # The address comes from a server, and a browser also opens files and programs.
         if urlsplit(page).scheme not in ("http", "https"):
             raise MCPLoginError.of(self._address, "failed", "the page of the login has no http address")
+        if self._provider is not None:
+            self._choose_method(self._provider.context.oauth_metadata)
         self._callback.expect(page)
         self._show(page)
 

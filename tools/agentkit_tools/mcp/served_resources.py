@@ -31,6 +31,8 @@ Resources: TypeAlias = Mapping[str, "str | Text | Media | Document | Tool | Call
 braces in an address, such as `orders://{number}`, are arguments of the function."""
 
 _WORD = re.compile(r"\{(\w+)\}")
+_ENDS = re.compile(r"[/?#]")
+"""Characters that end a word in an address."""
 _NOT_FOUND = -32002
 """Code of the protocol until 2025-11-25 for an unknown resource."""
 
@@ -83,6 +85,8 @@ class ServedResources:
     def _problem(self, address: object, value: object) -> str:
         if not isinstance(address, str) or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", address):
             return f"{address!r:.80}: expected an address with a scheme, such as 'notes://today'"
+        if "}{" in address:
+            return f"{address}: words in braces need text between them"
         words = set(_WORD.findall(address))
         if callable(value):
             parameters = set(self._tool(address, value).spec.parameters.get("properties", {}))
@@ -103,7 +107,10 @@ class ServedResources:
             return value
         function, tool = self._tools.get(address, (None, None))
         if tool is None or function is not value:
-            tool = Tool(value, description=value.__doc__ or address)
+            name = None
+            if getattr(value, "__name__", "<lambda>") == "<lambda>":
+                name = address
+            tool = Tool(value, name=name, description=value.__doc__ or address)
             self._tools[address] = (value, tool)
         return tool
 
@@ -124,16 +131,23 @@ def _words_in(address: str, uri: str) -> dict[str, str] | None:
     """Return the words of an address with braces in `uri`; None if `uri` is another address."""
     if address == uri:
         return {}
-    pieces = _WORD.split(address)
-    if len(pieces) == 1:
+    first, *pieces = _WORD.split(address)
+    if not pieces or not uri.startswith(first):
         return None
-    pattern = "".join(
-        [f"(?P<{piece}>[^/?#]+)" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces)]
-    )
-    match = re.fullmatch(pattern, uri)
-    if match is None:
+    words: dict[str, str] = {}
+    position = len(first)
+    for name, following in zip(pieces[::2], pieces[1::2], strict=True):
+        end = len(uri)
+        if following:
+            end = uri.find(following, position)
+        word = uri[position:end]
+        if end < 0 or not word or _ENDS.search(word):
+            return None
+        words[name] = unquote(word)
+        position = end + len(following)
+    if position != len(uri):
         return None
-    return {name: unquote(value) for name, value in match.groupdict().items()}
+    return words
 
 
 def _mime_of(value: Any) -> str:
