@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = exports(
     {
         "agentkit.durable.durable_errors": "RunCancelled RunFailed RunIdTaken WorkerError",
         "agentkit.durable.mapping": "MapReport",
+        "agentkit.durable.run_archive": "ArchivedRun read_archive",
         "agentkit.durable.run_costs": "RunCost",
         "agentkit.durable.run_handle": "RunHandle",
         "agentkit.durable.runs_facade": "Runs",

@@ -3,6 +3,8 @@ from agentkit.durable.durable_errors import RunFailed as RunFailed
 from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
 from agentkit.durable.durable_errors import WorkerError as WorkerError
 from agentkit.durable.mapping import MapReport as MapReport
+from agentkit.durable.run_archive import ArchivedRun as ArchivedRun
+from agentkit.durable.run_archive import read_archive as read_archive
 from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs_facade import Runs as Runs

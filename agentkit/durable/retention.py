@@ -1,10 +1,13 @@
-"""Deletion of finished runs, by id or by age."""
+"""Deletion of finished runs, by id or by age, with an archive."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+from agentkit.durable.run_archive import RunArchive
 from agentkit.durable.schedules import SCHEDULED
 from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
 from agentkit.runs.run_errors import DurableError
@@ -40,11 +43,16 @@ def delete_runs(store: DurableStore, run_ids: Sequence[str]) -> int:
     return len(finished)
 
 
-def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None = None) -> int:
+def delete_ended(
+    store: DurableStore, older_than: timedelta, tenant: str | None = None, archive: Path | None = None
+) -> int:
     """Delete runs that finished more than `older_than` ago, of all tenants or one, and return their number.
 
+    With `archive`, the runs are appended to this file before they are deleted; see `RunArchive`.
+
     Raises:
-        DurableError: The age is not a `timedelta`, or is negative; nothing was deleted.
+        DurableError: The age is not a `timedelta`, or is negative, or the archive cannot be opened; nothing was
+            deleted.
     """
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise DurableError(
@@ -53,8 +61,25 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
     now = store.rows.database.time()
     if tenant is None:
         _forget_schedules(store, datetime.fromtimestamp(now, UTC) - max(older_than, _MIN_AGE_SCHEDULED))
-    deleted, before = 0, now - older_than.total_seconds()
+    before = now - older_than.total_seconds()
+    if archive is None:
+        return _delete_pages(store, before, tenant, lambda ids: None)
+    with closing(RunArchive(archive)) as runs:
+
+        def add(ids: Sequence[str]) -> None:
+            records = store.rows.page(RunsWanted(ids=ids, limit=_PAGE))
+            runs.add(records, [store.rows.journal_text(record.run_id) for record in records])
+
+        return _delete_pages(store, before, tenant, add)
+
+
+def _delete_pages(
+    store: DurableStore, before: float, tenant: str | None, archive: Callable[[Sequence[str]], object]
+) -> int:
+    """Delete the runs that ended before a time; `archive` is called before each page is deleted."""
+    deleted = 0
     while ids := store.rows.ended_before(before, tenant, _PAGE):
+        archive(ids)
         store.delete(ids)
         deleted += len(ids)
     return deleted

@@ -278,17 +278,22 @@ class Runs(metaclass=Hinted):
         ids = [run_ids] if isinstance(run_ids, str) else [*run_ids]
         return await self.store.ask(lambda: delete_runs(self.store, ids))
 
-    async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
+    async def delete_ended(
+        self, older_than: timedelta, *, tenant: str | None = None, archive: str | Path | None = None
+    ) -> int:
         """Delete runs that finished more than `older_than` ago, with all their data, and return their number.
 
         Args:
             older_than: Age since the run finished, failed or was cancelled. Waiting runs stay.
             tenant: Tenant of the runs; None: all.
+            archive: File to which the runs are appended as JSON lines before they are deleted; `read_archive` reads it.
+                Erasures of users do not change archives.
 
         Raises:
-            DurableError: The age is negative; nothing was deleted.
+            DurableError: The age is negative, or the archive cannot be opened; nothing was deleted.
         """
-        return await self.store.ask(lambda: delete_ended(self.store, older_than, tenant))
+        file = None if archive is None else Path(archive)
+        return await self.store.ask(lambda: delete_ended(self.store, older_than, tenant, file))
 
     async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
         """Return the costs of runs from their journals, most expensive first; see `run_costs`."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -352,23 +353,31 @@ def delete(
         float | None, typer.Option(min=0, metavar="DAYS", help="All runs that finished more than DAYS days ago.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="With --older-than: only of this tenant.")] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --older-than: file to which the runs are appended before."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete finished runs with their journals, by id or by age.
 
-    Example: agentkit runs delete --older-than 30 --url sqlite:///runs.db
+    Example: agentkit runs delete --older-than 30 --archive runs.jsonl --url sqlite:///runs.db
     """
     if (older_than is None) == (not runs):
         raise typer.BadParameter("expected ids of runs, or --older-than DAYS")
-    if tenant is not None and older_than is None:
-        raise typer.BadParameter("--tenant is only valid with --older-than")
+    for name, value in (("--tenant", tenant), ("--archive", archive)):
+        if value is not None and older_than is None:
+            raise typer.BadParameter(f"{name} is only valid with --older-than")
     stored = existing_runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = result_of(stored.delete(ids))
         unfinished = len(set(ids)) - deleted
     else:
-        deleted, unfinished = result_of(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
+        deleted, unfinished = (
+            result_of(stored.delete_ended(timedelta(days=older_than), tenant=tenant, archive=archive)),
+            0,
+        )
     if as_json:
         put(json.dumps({"deleted": deleted, "left": unfinished}))
     else:
