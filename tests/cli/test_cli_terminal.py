@@ -312,3 +312,34 @@ def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_cha
     os.close(master)
     assert "> " not in other.read_text("utf-8")
     assert stored(folder) == ["hello"]
+
+
+def test_a_line_that_is_typed_while_a_run_works_is_sent_to_it(terminals: list[Terminal], tmp_path: Path) -> None:
+    (tmp_path / "lookouts.py").write_text(
+        "import time\n"
+        "from agentkit import Agent, ScriptedModel, ToolCall, tool\n"
+        "@tool\n"
+        "def look() -> str:\n"
+        '    """Look."""\n'
+        "    while not __import__('os').path.exists('go'):\n"
+        "        time.sleep(0.02)\n"
+        "    return 'there'\n"
+        "def heard(sent):\n"
+        "    return 'Heard: ' + sent.messages[-1].text\n"
+        "model = ScriptedModel([ToolCall(name='look', arguments={}), heard])\n"
+        "agent = Agent(model, tools=[look])\n"
+    )
+    terminal = Terminal("chat", "-s", "s", "--agent", "lookouts:agent", PYTHONPATH=str(tmp_path))
+    terminals.append(terminal)
+    terminal.wait_for("> ")
+    terminal.type("Is a there?\n")
+    terminal.wait_for("calls look")
+    terminal.type("And b?\n")
+    terminal.wait_for("sent to the run")
+    terminal.type("/cost\n")
+    Path("go").touch()
+    terminal.wait_for("Heard: And b?")
+    terminal.wait_for("1 turns")  # a command waits for the end of the run
+    terminal.wait_for("> ")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0

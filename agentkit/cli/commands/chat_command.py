@@ -58,6 +58,7 @@ def chat(
 
     Each line of the terminal or the pipe is a turn. /layers shows the last prompt, /why PLACE shows the source of a
     part of it, /undo removes the last turn, /fork NAME continues in a copy, /cost shows tokens and money, /quit exits.
+    A line that is typed while an answer is written is sent to the run, which reads it before its next step.
     A tool call that needs approval asks at a terminal, and is denied without a terminal. Answers go to stdout,
     everything else to stderr.
 

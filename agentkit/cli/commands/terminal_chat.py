@@ -14,6 +14,7 @@ from typing import Any
 from agentkit.agent.agent import Agent
 from agentkit.cli.asked_form import filled_form
 from agentkit.cli.commands.run_command import note_cut, result_form
+from agentkit.cli.commands.typed_messages import typed_messages
 from agentkit.cli.options import memory_with, text_session
 from agentkit.cli.screen import (
     complain,
@@ -33,6 +34,7 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.decisions import Approved, Decision, Denied
+from agentkit.run.parts.run_inbox import Inbox
 from agentkit.server.served_runs.event_form import output_form, usage_form
 from agentkit_memory import Memory
 from agentkit_prompts.composition.composition import Composition
@@ -91,6 +93,8 @@ class Chat:
         """Printed notes about degraded recalls."""
         self._line_is_open = False
         self._at_terminal = False
+        self._later: list[str] = []
+        """Lines that were typed while a run worked, and that the run did not receive."""
 
     def ask(self, text: str) -> None:
         """Run one turn."""
@@ -107,7 +111,7 @@ class Chat:
         lines: Iterator[str] = filter(None, map(str.strip, sys.stdin))
         if at_terminal:
             note(f"{_HELP_TEXT}; Ctrl-D exits too, and Ctrl-C stops an answer")
-            lines = _typed_lines()
+            lines = _typed_lines(self._later)
         # One event loop for all turns keeps the connection to the model.
         with asyncio.Runner() as runner:
             for line in lines:
@@ -222,20 +226,27 @@ class Chat:
         # Another process may have continued the conversation.
         self.session.refresh()
         user_input = UserInput(text, additional_kwargs=self._kwargs)
-        work = self.agent.run(user_input, session=self.session, locale=self._locale, on_event=self._show)
+        inbox = None
+        if self._at_terminal:
+            inbox = Inbox()
+        options: dict[str, Any] = {"session": self.session, "on_event": self._show, "inbox": inbox}
+        work = self.agent.run(user_input, locale=self._locale, **options)
         self._turns += 1
         while True:
             try:
-                result = runner.run(self._turn(work))
+                result = runner.run(self._turn(work, inbox))
             except Paused as paused:
                 decisions = {call.id: self._decision(call) for call in paused.calls}
-                work = self.agent.resume(paused.journal, approve=decisions, session=self.session, on_event=self._show)
+                work = self.agent.resume(paused.journal, approve=decisions, **options)
                 continue
             except BaseException as error:
                 # A failed run has used tokens too.
                 usage = getattr(error, "usage", None)
                 if isinstance(usage, Usage):
                     self._usage += usage
+                if inbox is not None:
+                    for sent in inbox.unread:
+                        note(f"the run did not receive: {sent.message.text}")
                 raise
             self._usage += result.usage
             self._put_result(result)
@@ -273,9 +284,12 @@ class Chat:
         # Any other answer is the reason, which the model receives.
         return Denied(answer)
 
-    async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]]) -> RunResult[Any]:
+    async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]], inbox: Inbox | None) -> RunResult[Any]:
         try:
-            return await work
+            if inbox is None:
+                return await work
+            with typed_messages(inbox, self._later):
+                return await work
         finally:
             self._end_line()
 
@@ -325,10 +339,13 @@ def _answer_to(question: str) -> str:
         return ""
 
 
-def _typed_lines() -> Iterator[str]:
+def _typed_lines(earlier: list[str]) -> Iterator[str]:
+    """Yield the lines of a person; first the lines that were typed while a run worked."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives input() a history and the arrow keys
     while True:
+        while earlier:
+            yield earlier.pop(0)
         try:
             with _waking():
                 line = input("> ").strip()
