@@ -22,6 +22,7 @@ from agentkit.run.engine.events import (
     Recalled,
     ToolFinished,
 )
+from agentkit.run.journal.accepted_replies import accepted
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
@@ -33,6 +34,7 @@ from agentkit.runs.run_decisions import CallDecisions
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.hints import Hinted
+from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = ["RunHandle", "entry_events"]
 
@@ -308,9 +310,27 @@ def _checked(decisions: object) -> CallDecisions:
 
 def entry_events(journal: Journal) -> Iterator[tuple[int, list[Event[Any]]]]:
     """Yield the number of each entry of a journal, from 0, and its events: whole replies, no deltas."""
-    for step in journal.steps():
-        if step.has_result:
+    steps = journal.steps()
+    for step in steps:
+        if not step.has_result:
+            continue
+        if journal.is_guarded and step.kind in ("model", "tool", "append"):
+            yield step.number, _accepted_events(step, steps)
+        else:
             yield step.number, _events(step, journal.context.user_input.text)
+
+
+def _accepted_events(step: JournalStep, steps: list[JournalStep]) -> list[Event[Any]]:
+    """Return the events of a step of a guarded run: a value has an event when its guards have accepted it."""
+    if step.kind != "append":
+        return []
+    events: list[Event[Any]] = []
+    for value in accepted(step, steps):
+        if isinstance(value, ToolResult):
+            events.append(ToolFinished(step.step, value))
+        else:
+            events.append(ModelReplied(step.step, value))
+    return events
 
 
 def _events(step: JournalStep, query: str) -> list[Event[Any]]:

@@ -10,6 +10,7 @@ from agentkit.models.fallback import FallbackModel
 from agentkit.models.model import Model
 from agentkit.models.provider import Provider
 from agentkit.models.providers import OTHER_HOSTS, provider_at
+from agentkit.models.redacting.redacting_model import RedactingModel
 
 __all__ = ["model_attributes", "settings_attributes"]
 
@@ -26,9 +27,10 @@ _SETTINGS = {
 def model_attributes(model: Model) -> dict[str, Any]:
     """Return provider, name and server of a model, for spans and metrics.
 
-    A `FallbackModel` has the attributes of its first model: the response names the model that replied.
+    A `FallbackModel` has the attributes of its first model: the response names the model that replied. A
+    `RedactingModel` has the attributes of its model.
     """
-    while isinstance(model, FallbackModel):
+    while isinstance(model, FallbackModel | RedactingModel):
         model = model.models[0]
     address = _address(getattr(model, "host", None))
     attributes = {"gen_ai.provider.name": _provider(model, address or ""), "gen_ai.request.model": model.name}

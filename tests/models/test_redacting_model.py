@@ -96,6 +96,7 @@ def test_the_detector_finds_data_and_only_data() -> None:
         MAIL: "EMAIL",
         "a.b+c@sub.example.co.uk": "EMAIL",
         "ü@bücher.example": "EMAIL",
+        "a@shop.xn--p1ai": "EMAIL",
         IBAN: "IBAN",
         "de89370400440532013000": "IBAN",
         "GB82-WEST-1234-5698-7654-32": "IBAN",
@@ -107,6 +108,7 @@ def test_the_detector_finds_data_and_only_data() -> None:
         "0049 30 123456": "PHONE",
         "030/1234567": "PHONE",
         "(212) 555-0199": "PHONE",
+        "1-800-555-0199": "PHONE",
         "192.168.0.17": "IP",
         "2001:db8::8a2e:370:7334": "IP",
     }

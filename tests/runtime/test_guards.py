@@ -16,6 +16,8 @@ from agentkit import (
     Approved,
     Denied,
     Journal,
+    LimitExceeded,
+    Limits,
     Message,
     ModelReplied,
     OutputSpec,
@@ -30,9 +32,11 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.durable.run_handle import entry_events
 from agentkit.errors import AgentDefinitionError
 from agentkit.guards import Ask, Guard, GuardError, GuardStopped, Pass, Replace, Stop, Verdict, guard
-from agentkit.testing import assert_effects
+from agentkit.run.journal.accepted_replies import last_reply
+from agentkit.testing import Delayed, assert_effects
 from tests.raising import raises
 
 PAID: list[int] = []
@@ -391,3 +395,114 @@ def test_invalid_guards_are_refused() -> None:
         except AgentDefinitionError:
             continue
         pytest.fail(f"case {number}")
+
+
+def test_events_of_a_journal_contain_what_the_guards_have_accepted() -> None:
+    guards = [gives(Replace("r"), "tool_result"), gives(Replace("o"), "output")]
+    session = Session("s")
+    journal = answers(PAY, "secret", guards=guards).run_sync("Hi", session=session).journal
+    events: list[Any] = [event for _, new in entry_events(Journal.loads(journal.dumps())) for event in new]
+    assert [type(event) for event in events] == [ModelReplied, ToolFinished, ModelReplied]
+    assert "secret" not in str(events) and "DE89" not in str(events)
+    assert (events[1].result.message.text, events[2].reply.message.text) == ("r", "o")
+    # The same while the verdict is missing.
+    cut = Journal.loads("".join(journal.dumps().splitlines(keepends=True)[:-2]))
+    events = [event for _, new in entry_events(cut) for event in new]
+    assert [type(event) for event in events] == [ModelReplied, ToolFinished]
+    plain = answers(PAY, "secret", guards=[gives(None)]).run_sync("Hi").journal
+    assert "secret" in str([*entry_events(plain)])
+
+
+def test_the_last_reply_of_a_paused_run_has_the_accepted_text() -> None:
+    reply = Message("assistant", "secret", [PAY])
+    decisions: list[Any] = [{}, {"output_1_check": Approved({"text": "o"})}]
+    for verdict, approve in zip([Replace("o"), Ask()], decisions, strict=True):
+        agent = answers(reply, guards=[gives(verdict, "output"), gives(Ask(), "tool_call")])
+        with pytest.raises(Paused) as paused:
+            agent.run_sync("Hi", approve=approve)
+        message = last_reply(paused.value.journal)
+        assert (message.text, message.tool_calls) == ("o", (PAY,)), verdict
+
+
+def test_arguments_that_are_no_json_object_are_refused() -> None:
+    for value in ({"amount": object()}, {"amount": float("nan")}, [1], 7, None):
+        with raises(GuardError, stage="tool_call"):
+            answers(PAY, guards=[gives(Replace(value), "tool_call")]).run_sync("Hi")  # type: ignore[arg-type]
+        assert PAID == []
+
+
+def test_parallel_guards_run_at_the_same_time() -> None:
+    both = asyncio.Barrier(2)
+
+    async def first(text: str) -> None:
+        await both.wait()
+
+    async def second(text: str) -> None:
+        await both.wait()
+
+    guards = [guard("input", parallel=True, timeout=5)(check) for check in (first, second)]
+    assert answers("Yes.", guards=guards).run_sync("Hi").output == "Yes."
+
+
+def test_a_cancelled_run_cancels_its_parallel_guard_and_model_call() -> None:
+    ended: list[str] = []
+
+    async def slow(text: str) -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("guard")
+
+    async def cancelled() -> None:
+        agent = answers(Delayed(30, "Yes."), guards=[guard("input", parallel=True, timeout=60)(slow)])
+        run = asyncio.ensure_future(agent.run("Hi"))
+        await asyncio.sleep(0.05)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(cancelled())
+    assert ended == ["guard"]
+
+
+def test_limits_of_a_run_hold_for_its_guards() -> None:
+    async def slow(text: str) -> None:
+        await asyncio.sleep(30)
+
+    for parallel in (False, True):
+        agent = answers(
+            "Yes.", guards=[guard("input", parallel=parallel, timeout=60)(slow)], limits=Limits(seconds=0.1)
+        )
+        with pytest.raises(LimitExceeded):
+            agent.run_sync("Hi")
+
+
+def test_a_guard_that_calls_its_own_agent_ends_the_run() -> None:
+    agents: list[Any] = []
+
+    async def recurse(text: str) -> None:
+        await agents[0].run(text)
+
+    agents.append(answers("Yes.", guards=[guard("input")(recurse)], limits=Limits(nested_runs=3)))
+    with raises(GuardError, guard="recurse"):
+        agents[0].run_sync("Hi")
+
+
+def test_guards_that_were_removed_do_not_stop_a_resumed_run() -> None:
+    journal = answers(PAY, "Done.", guards=[gives(None, "tool_call"), gives(None)]).run_sync("Hi").journal
+    cut = Journal.loads("".join(journal.dumps().splitlines(keepends=True)[:-2]))
+    assert answers("Done.", guards=[]).resume_sync(cut).output == "Done."
+
+
+def test_an_async_listener_and_a_stream_of_text_receive_accepted_text() -> None:
+    agent = answers("a b", "c d", guards=[gives(Replace("x"), "output")])
+    shown: list[str] = []
+
+    async def listen(event: Any) -> None:
+        await asyncio.sleep(0)
+        if isinstance(event, TextDelta):
+            shown.append(event.text)
+
+    agent.run_sync("Hi", on_event=listen)
+    assert shown == ["x"]
+    assert [*agent.stream_text_sync("Hi")] == ["x"]

@@ -21,13 +21,13 @@ class Finding(NamedTuple):
     """Kind in the placeholder: at most 20 capital letters, digits and underscores, such as `EMAIL`."""
 
 
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}")
+_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]++@(?:[\w-]{1,63}\.){1,8}(?:xn--[a-z0-9-]{1,59}|[^\W\d_]{2,63})")
 _CARD = re.compile(r"(?<!\d)(?=(\d(?:[ -]?\d){12,18}))")
 _IBAN = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}))")
 _PHONES = (
     re.compile(r"(?<![\w+])(?:\+|00)[1-9](?:[ \u00a0()./-]{0,2}\d){6,14}(?!\d)"),
     re.compile(r"(?<![\w.,/-])(?:\(0[1-9]\d{0,4}\)|0[1-9]\d{0,4})[ \u00a0/.-]?\d(?:[ \u00a0/.-]?\d){4,9}(?!\d)"),
-    re.compile(r"(?<![\w.,/-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"),
+    re.compile(r"(?<![\w.,/-])(?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"),
 )
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{3,45}(?![\w:])")

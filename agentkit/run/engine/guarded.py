@@ -25,7 +25,7 @@ from agentkit.run.engine.steps import OnResult, RunStart, Steps, ToolRound
 from agentkit.run.parts.compaction import CompactionResult
 from agentkit.run.parts.decisions import Decision, Denied
 from agentkit.run.parts.recaller import RecallResult
-from agentkit.run.parts.run_guards import Guard, GuardCheck, Guards, Subject
+from agentkit.run.parts.run_guards import Guard, GuardCheck, Guards, Subject, content_with_text, with_text
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit.run.parts.verdicts import Ask, Replace, Stop
 from agentkit_prompts.composition.composition import Composition
@@ -118,7 +118,7 @@ class Guarded:
                 raise GuardError(guard.name, guard.stage, "cannot replace the input: the session contains it already")
         if text == before:
             return start
-        changed = UserInput(_with_text(content, text), user_input.additional_kwargs)
+        changed = UserInput(content_with_text(content, text), user_input.additional_kwargs)
         return start._replace(user_input=changed)
 
     async def _input_checks(self, round_: ToolRound, text: str) -> list[GuardCheck]:
@@ -127,10 +127,18 @@ class Guarded:
         Raises:
             GuardStopped: A guard stops the run; the other guards are cancelled.
         """
-        checks = [await self._check(guard, text, "", round_) for guard in self._guards.parallel]
-        for check in checks:
-            _raise_stop(check)
-        return checks
+        if self._is_replay:
+            checks = [await self._check(guard, text, "", round_) for guard in self._guards.parallel]
+            for check in checks:
+                _raise_stop(check)
+            return checks
+        tasks = [asyncio.create_task(self._check(guard, text, "", round_)) for guard in self._guards.parallel]
+        try:
+            for finished in asyncio.as_completed(tasks):
+                _raise_stop(await finished)
+            return [task.result() for task in tasks]
+        finally:
+            await _ended(*tasks)
 
     # Messages to the run
 
@@ -151,7 +159,7 @@ class Guarded:
             text = await self._accepted(check, text, round_)
         if text == before:
             return sent
-        return replace(sent, message=replace(message, content=_with_text(message.content, text)))
+        return replace(sent, message=replace(message, content=content_with_text(message.content, text)))
 
     # Replies
 
@@ -214,9 +222,7 @@ class Guarded:
             text = await self._accepted(await self._check(guard, text, str(step), round_), text, round_)
         if text == before:
             return reply
-        # Thinking and opaque data can quote the original text, and their signatures do not fit another text.
-        content = _with_text(message.content, text)
-        return replace(reply, message=replace(message, content=content, thinking=(), opaque={}))
+        return replace(reply, message=with_text(message, text))
 
     # Tool calls
 
@@ -395,13 +401,6 @@ def _text(content: str | tuple[Part, ...]) -> str:
     if isinstance(content, str):
         return content
     return "".join([part.text for part in content if isinstance(part, Text)])
-
-
-def _with_text(content: str | tuple[Part, ...], text: str) -> str | tuple[Part, ...]:
-    """Return content with another text, and the same media after the text."""
-    if isinstance(content, str):
-        return text
-    return (Text(text), *[part for part in content if not isinstance(part, Text)])
 
 
 def _with_result(result: ToolResult, before: str, text: str) -> ToolResult:

@@ -146,7 +146,7 @@ def new_journal(
         names = scope.names
     if session is not None:
         session_id = session.id
-    return Journal(
+    journal = Journal(
         definition.name,
         run_id,
         ctx,
@@ -156,6 +156,9 @@ def new_journal(
         version=definition.version,
         tags=checked_tags(tags),
     )
+    guards = definition.guards
+    journal.is_guarded = guards is not None and bool(guards.output or guards.tool_result)
+    return journal
 
 
 def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:

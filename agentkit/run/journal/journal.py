@@ -76,6 +76,7 @@ class Journal(metaclass=Hinted):
         file: File that contains the whole journal, and receives the lines of a resumed run; None without a file.
         lines: Number of lines in the file.
         has_layers: True if entries of model calls have the tokens of each layer.
+        is_guarded: True if guards check replies or tool results: the values in the entries are not accepted yet.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class Journal(metaclass=Hinted):
         "file",
         "has_layers",
         "inner",
+        "is_guarded",
         "lines",
         "run_id",
         "scope",
@@ -119,6 +121,7 @@ class Journal(metaclass=Hinted):
         self.file: Path | None = None
         self.lines = 0
         self.has_layers = False
+        self.is_guarded = False
         self._version = version
         self._write: Callable[[str, tuple[str, ...]], object] | None = None
         self._pickling_problem = ""
@@ -173,6 +176,7 @@ class Journal(metaclass=Hinted):
             tags=self.tags,
         )
         copied.entries = [*self.entries]
+        copied.is_guarded = self.is_guarded
         copied.inner = {call: journal.copy() for call, journal in self.inner.items()}
         return copied
 
@@ -295,6 +299,8 @@ class Journal(metaclass=Hinted):
         }
         if self.tags:
             names["tags"] = self.tags
+        if self.is_guarded:
+            names["guarded"] = True
         return head_line(names, context)
 
     @classmethod
@@ -361,7 +367,7 @@ class Journal(metaclass=Hinted):
         if scope is not None:
             scope = tuple(scope)
         hashes = dict(head.get("parts", {}))
-        return cls(
+        journal = cls(
             checked_text(head["agent"]),
             checked_text(head["run_id"]),
             context,
@@ -374,6 +380,8 @@ class Journal(metaclass=Hinted):
             ),
             tags=tuple([checked_text(tag) for tag in head.get("tags", ())]),
         )
+        journal.is_guarded = bool(head.get("guarded", False))
+        return journal
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -12,7 +13,8 @@ from agentkit.errors import AgentDefinitionError, GuardError
 from agentkit.models.model import Usage
 from agentkit.output.output_spec import argument_count
 from agentkit.run.parts.verdicts import PASS, Ask, Pass, Replace, Stop, Verdict
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Part, Text
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -23,7 +25,18 @@ if TYPE_CHECKING:
 
     from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Guard", "GuardCheck", "Guards", "Stage", "Subject", "checked_guards", "guard", "guard_check"]
+__all__ = [
+    "Guard",
+    "GuardCheck",
+    "Guards",
+    "Stage",
+    "Subject",
+    "checked_guards",
+    "content_with_text",
+    "guard",
+    "guard_check",
+    "with_text",
+]
 
 Stage: TypeAlias = Literal["input", "output", "tool_call", "tool_result"]
 """Part of a run that a guard checks: the input; the text of each reply, and the answer of a final tool; each tool call;
@@ -193,6 +206,19 @@ def checked_guards(argument: object) -> Guards | None:
     return Guards(guards)
 
 
+def content_with_text(content: str | tuple[Part, ...], text: str) -> str | tuple[Part, ...]:
+    """Return content with another text, and the same media after the text."""
+    if isinstance(content, str):
+        return text
+    return (Text(text), *[part for part in content if not isinstance(part, Text)])
+
+
+def with_text(message: Message, text: str) -> Message:
+    """Return a reply with another text."""
+    # Thinking and opaque data can quote the original text, and their signatures do not fit another text.
+    return replace(message, content=content_with_text(message.content, text), thinking=(), opaque={})
+
+
 async def guard_check(guard: Guard, subject: Subject, key: str, context: ToolContext[Any]) -> GuardCheck:
     """Call a guard, and return its verdict.
 
@@ -254,6 +280,15 @@ def _text_of(subject: Subject) -> str:
     return subject
 
 
+def _is_json(arguments: object) -> bool:
+    """True if a value can be the arguments of a call."""
+    try:
+        json.dumps(arguments, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(arguments, dict)
+
+
 def _checked(guard: Guard, verdict: object) -> Verdict:
     """Return a valid verdict.
 
@@ -266,7 +301,7 @@ def _checked(guard: Guard, verdict: object) -> Verdict:
         return verdict
     if isinstance(verdict, Replace):
         is_text = isinstance(verdict.value, str)
-        is_valid = is_text or (guard.stage == "tool_call" and isinstance(verdict.value, Mapping))
+        is_valid = is_text or (guard.stage == "tool_call" and _is_json(verdict.value))
         if is_valid and not guard.parallel:
             return verdict
     expected = f"{_EXPECTED[guard.stage]}, Ask(reason)"

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
+from agentkit.run.journal.accepted_replies import last_reply
 from agentkit.run.journal.journal import Journal
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunRecord
@@ -263,6 +264,6 @@ def _conversation(record: RunRecord, journal: Journal) -> tuple[Message, ...]:
     # The client knows the calls by the unique ids of the record, the journal has the ids of the model.
     ids = iter([call.call_id for call in record.waiting])
     names = {call.tool for call in record.waiting}
-    replies = [step.answer.message for step in journal.steps() if step.kind == "model"]
-    calls = [replace(call, id=next(ids)) for call in replies[-1].tool_calls if call.name in names]
-    return (*messages, replace(replies[-1], tool_calls=tuple(calls)))
+    reply = last_reply(journal)
+    calls = [replace(call, id=next(ids)) for call in reply.tool_calls if call.name in names]
+    return (*messages, replace(reply, tool_calls=tuple(calls)))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import Paused
+from agentkit.run.journal.accepted_replies import last_reply
 from agentkit.run.parts.decisions import Decision, Denied
 from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -97,7 +98,7 @@ def reply_with_client_calls(paused: Paused, names: Iterable[str]) -> Message:
     client.
     """
     client_tools = frozenset(names)
-    message: Message = [step.answer.message for step in paused.journal.steps() if step.kind == "model"][-1]
+    message = last_reply(paused.journal)
     return replace(message, tool_calls=tuple([call for call in message.tool_calls if call.name in client_tools]))
 
 
