@@ -173,10 +173,12 @@ class _CodeTool:
 
     def tool(self, policy: PolicyOptions) -> Tool:
         """Return the tool."""
-        stubs = "\n\n".join(self._stubs)
+        about = "Python code."
+        if self._stubs:
+            about = "\n\n".join(["Python code. Its functions:", *self._stubs])
         parameters = {
             "type": "object",
-            "properties": {"code": {"type": "string", "description": f"Python code. Its functions:\n\n{stubs}"}},
+            "properties": {"code": {"type": "string", "description": about}},
             "required": ["code"],
             "additionalProperties": False,
         }
