@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agentkit import Agent, ScriptedModel, Session, ToolCall, Trim
 from agentkit.agent_files import load_agent
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Composition, Layers, Template, TextPrompt
-from agentkit.tools import todo_tools, tool
+from agentkit.tools import DynamicToolset, ToolDefinitionError, Toolset, todo_tools, tool
 
 
 def writes(**todos: str) -> ToolCall:
@@ -90,3 +91,24 @@ def test_an_agent_file_has_a_list(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("model: offline\ntodos: true\nclear_results: {keep: 2, without: [write_todos]}\n")
     assert {"write_todos", "read_cleared_result"} <= {*load_agent(file).agent.tools}
+
+
+def test_a_toolset_that_would_lose_its_part_of_the_prompt_is_refused() -> None:
+    changes: list[Callable[[], object]] = [
+        lambda: todo_tools().prefixed("my_"),
+        lambda: todo_tools().approved(),
+        lambda: todo_tools().limited(3),
+        lambda: todo_tools().filtered(lambda each: True),
+        lambda: todo_tools() + Toolset(),
+        lambda: Toolset([todo_tools()]),
+        lambda: Toolset() + Toolset([todo_tools()]),
+        lambda: Agent(ScriptedModel(["x"]), tools=[DynamicToolset(lambda ctx: [todo_tools()])]).run_sync("Hi"),
+    ]
+    for number, change in enumerate(changes):
+        with pytest.raises(ToolDefinitionError):
+            change()
+            pytest.fail(str(number))
+    dynamic = DynamicToolset(lambda ctx: [])
+    composition = Agent(ScriptedModel([]), tools=[dynamic, todo_tools()]).compose("Hi")
+    assert [spec.name for spec in composition.tools] == ["write_todos"]
+    assert {*Agent(ScriptedModel([]), tools=todo_tools()).tools} == {"write_todos"}

@@ -52,9 +52,22 @@ class AgentTools:
         if toolsets:
             self.is_per_step = any(getattr(toolset, "per_step", False) for toolset in toolsets)
         else:
-            self.tools = answer.with_answer_tool(by_name(self.argument))
+            self.tools = answer.with_answer_tool(by_name(self._listed))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[ToolsAndOutput, tuple[Tool, ...]] | None = None
+
+    @property
+    def _listed(self) -> Any:
+        """The argument `tools`, with the tools of context toolsets instead of these toolsets."""
+        if not self.context_toolsets or not isinstance(self.argument, list | tuple):
+            return self.argument
+        listed: list[Any] = []
+        for source in self.argument:
+            if _adds_context(source):
+                listed += source
+            else:
+                listed.append(source)
+        return listed
 
     def added_to(self, ctx: PromptContext) -> PromptContext:
         """Return the context with the parts that the toolsets add, such as the skills that its messages loaded.
@@ -84,7 +97,9 @@ class AgentTools:
         # One after the other, in the task of the run: a separate task could outlive the run.
         for source in _sources(self.argument):
             run_tools = [source]
-            if _creates_tools(source):
+            if _adds_context(source):
+                run_tools = source
+            elif _creates_tools(source):
                 run_tools = await source.at(ctx)
             tools += by_name(run_tools).values()
         tools_by_name = self._answer.with_answer_tool(by_name(tools))
@@ -104,9 +119,13 @@ def _sources(argument: Any) -> list[Any]:
 
 def context_toolsets(argument: Any) -> tuple[ContextToolset, ...]:
     """Return the toolsets in the argument `tools` of an agent that add a part to the context."""
-    # The class is only imported by programs that use it.
-    toolsets = [each for each in _sources(argument) if isinstance(each, Toolset) and hasattr(each, "add_to")]
+    toolsets = [source for source in _sources(argument) if _adds_context(source)]
     return cast("tuple[ContextToolset, ...]", tuple(toolsets))
+
+
+def _adds_context(source: object) -> bool:
+    """True for a `ContextToolset`. The class is only imported by programs that use it."""
+    return isinstance(source, Toolset) and hasattr(source, "add_to")
 
 
 def _creates_tools(source: Any) -> bool:

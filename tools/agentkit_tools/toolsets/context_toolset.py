@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import ClassVar, NoReturn, Unpack
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_tools.toolsets.toolset import Toolset
+from agentkit_tools.calling.tool_policy import PolicyOptions
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.tool import Tool
+from agentkit_tools.toolsets.toolset import ToolLike, Toolset
+from agentkit_tools.toolsets.wrapped_tool import Around
 
 __all__ = ["ContextToolset"]
 
@@ -52,6 +56,31 @@ class ContextToolset(Toolset):
         Raises:
             ToolDefinitionError: No tool has a name in the settings.
         """
+
+    def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> NoReturn:
+        """Refuse the change: a plain toolset would lose the part of the prompt. So do the other methods."""
+        self._refuse()
+
+    def filtered(self, keep: Callable[[Tool], bool]) -> NoReturn:
+        """Refuse the change; see `renamed`."""
+        self._refuse()
+
+    def with_policy(self, **policy: Unpack[PolicyOptions]) -> NoReturn:
+        """Refuse the change; see `renamed`."""
+        self._refuse()
+
+    def wrapped(self, around: Around) -> NoReturn:
+        """Refuse the change; see `renamed`."""
+        self._refuse()
+
+    def __add__(self, other: Iterable[ToolLike]) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ToolDefinitionError(
+            f"{type(self).__name__} adds a part to the prompt, and a changed toolset would lose it: pass it to the "
+            "agent unchanged, in its list of tools"
+        )
 
     def add_to(self, ctx: PromptContext) -> PromptContext:
         """Return the context with the part. Called before each prompt of a run."""

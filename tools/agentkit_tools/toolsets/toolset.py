@@ -52,6 +52,10 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
 
 def _tools_of(item: ToolLike) -> Iterable[Tool]:
     if isinstance(item, Toolset):
+        if hasattr(item, "add_to"):
+            raise ToolDefinitionError(
+                f"{type(item).__name__} adds a part to the prompt: pass it to the agent directly, in its list of tools"
+            )
         return item
     if isinstance(item, Mapping):
         return (Tool.from_provider(item),)
