@@ -193,13 +193,15 @@ def test_streams_and_arguments_are_restored_wherever_they_are_split() -> None:
         placeholder = PLACEHOLDER.findall(composition.messages[-1].text)[0]
         escaped = placeholder.replace("[", "\\u005b").replace("_", "\\u005F")
         return Message(
-            "assistant", "", [ToolCall("c", "mail", f'{{"to": "{escaped}", "text": "[{placeholder}] [X_"}}')]
+            "assistant",
+            "",
+            [ToolCall("c", "mail", f'{{"to": "{escaped}", "text": "[X\\u005b{escaped}[{placeholder}] [X_"}}')],
         )
 
     for size in (1, 2, 3, 5, 7, 100):
         SENT.clear()
         result, streamed = asked(RedactingModel(Echo(size, calls)), f"Mail {MAIL}", tools=[mail])
-        assert [(MAIL, f"[{MAIL}] [X_")] == SENT, size
+        assert [(MAIL, f"[X[{MAIL}[{MAIL}] [X_")] == SENT, size
         assert result.output == streamed == f"[EMAIL_ done sent to {MAIL} [", size
 
 
