@@ -16,11 +16,6 @@ from agentkit.durable import DurableError, RunCancelled, RunNotFound
 from agentkit.errors import RunEnded
 from agentkit.inbox import MessageReceived
 from agentkit.memory import Memory
-from agentkit.run.journal.journal_lines import entry_line
-from agentkit.run.journal.journal_steps import Entry
-from agentkit.run.parts.run_inbox import checked_message
-from agentkit.runs.run_record import RunRecord
-from agentkit.runs.run_store import RunStore
 from tests.raising import raises
 from tests.waiting import LONG, eventually
 
@@ -120,50 +115,6 @@ async def test_a_message_that_arrives_before_the_end_is_stored_is_received(worki
     ended = await (await agent.start("Go.")).result(timeout=LONG)
     assert [message.text for message in ended.messages] == ["Go.", "One.", "One more.", "Two."]
     assert ended.output == "Two."
-
-
-def test_a_message_is_received_once_by_the_attempts_of_a_run() -> None:
-    """A process that is killed after it read a message, and before or after its line was stored."""
-    store = RunStore()
-    store.add(RunRecord(run_id="r", agent="a", state="queued", created_at=0, updated_at=0), "{}\n")
-    store.messages.send("r", checked_message("b?"))
-    first = store.begin_attempt("r")
-    assert first is not None
-    (read,) = store.messages.unread("r")
-    store.requeue_interrupted()
-    second = store.begin_attempt("r")
-    assert second is not None
-    assert (first.unread, second.unread, store.messages.unread("r")) == (1, 1, [read])
-    line = entry_line(Entry("Receive", (read,)))
-    with pytest.raises(DurableError):
-        store.add_lines(first, [(line, ())])
-    store.add_lines(second, [(line, ())])
-    assert (second.unread, store.messages.unread("r")) == (0, [])
-    store.requeue_interrupted()
-    third = store.begin_attempt("r")
-    assert third is not None
-    assert third.unread == 0
-    record = store.get("r")
-    store.messages.send("r", checked_message("c?"))
-    finished = RunRecord(**{**_fields(record), "state": "finished"})
-    assert not store.end_attempt(third, finished)
-    assert store.end_attempt(third, RunRecord(**{**_fields(record), "state": "failed"}))
-    assert len(store.messages.unread("r")) == 1
-
-
-def _fields(record: RunRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in RunRecord.__dataclass_fields__}
-
-
-def test_a_run_that_waits_for_weeks_has_a_bounded_number_of_messages() -> None:
-    store = RunStore()
-    store.add(RunRecord(run_id="r", agent="a", state="waiting", created_at=0, updated_at=0), "{}\n")
-    with pytest.raises(DurableError) as full:
-        for number in range(1_000):
-            store.messages.send("r", checked_message(str(number)))
-    assert full.value.value == len(store.messages.unread("r"))
-    store.delete("r")
-    assert store.messages.unread("r") == []
 
 
 async def test_the_reason_of_a_cancellation_is_in_the_session(working: Working, tmp_path: Path) -> None:
