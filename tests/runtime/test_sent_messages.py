@@ -159,6 +159,19 @@ async def test_what_a_failed_run_did_not_receive_stays_unread_and_the_next_attem
     assert inbox.unread == ()
 
 
+async def test_a_message_after_the_last_step_is_refused_before_the_run_has_ended() -> None:
+    inbox, refused = Inbox(), list[RunEnded]()
+
+    def listen(event: Any) -> None:
+        if isinstance(event, RunFinished):
+            with pytest.raises(RunEnded) as error:
+                inbox.send("Too late.")
+            refused.append(error.value)
+
+    await Agent(ScriptedModel(["One."])).run("Count.", inbox=inbox, on_event=listen)
+    assert (len(refused), inbox.unread) == (1, ())
+
+
 async def test_a_listener_that_fails_loses_no_message() -> None:
     inbox = Inbox()
     inbox.send("And b?")
