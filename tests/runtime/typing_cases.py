@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, assert_type
@@ -29,6 +29,7 @@ from agentkit.durable import RunHandle, Runs
 from agentkit.memory import Memory
 from agentkit.models import Model
 from agentkit.prompts import BasePrompt, Layers, MemoPrompt, Size, Template, TextPrompt, WrapPrompt
+from agentkit.run.engine.run_stream import RunStream
 
 
 class City(BaseModel):
@@ -150,7 +151,7 @@ async def outputs(model: Model) -> None:
 
 async def events(model: Model) -> None:
     stream = Agent(model, output=City).stream("hi")
-    assert_type(stream, AsyncGenerator[Event[City], None])
+    assert_type(stream, RunStream[Event[City]])
     async for event in stream:
         if isinstance(event, RunFinished):
             assert_type(event.result.output, City)
