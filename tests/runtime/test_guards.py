@@ -488,6 +488,22 @@ def test_a_guard_that_calls_its_own_agent_ends_the_run() -> None:
         agents[0].run_sync("Hi")
 
 
+def test_an_interrupt_in_a_guard_ends_the_program_and_not_only_the_run() -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt
+
+    for parallel in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            answers("Yes.", guards=[guard("input", parallel=parallel)(interrupt)]).run_sync("Hi")
+
+
+def test_an_overridden_agent_has_the_guards_of_the_block() -> None:
+    agent = answers("a", "b", guards=[])
+    with agent.override(guards=[gives(Stop())]), pytest.raises(GuardStopped):
+        agent.run_sync("Hi")
+    assert agent.run_sync("Hi").output == "a"
+
+
 def test_guards_that_were_removed_do_not_stop_a_resumed_run() -> None:
     journal = answers(PAY, "Done.", guards=[gives(None, "tool_call"), gives(None)]).run_sync("Hi").journal
     cut = Journal.loads("".join(journal.dumps().splitlines(keepends=True)[:-2]))

@@ -18,7 +18,7 @@ from agentkit_prompts.context.parts import Part, Text
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
-from agentkit_tools.errors import describe_error
+from agentkit_tools.errors import describe_error, ends_run
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -235,6 +235,8 @@ async def guard_check(guard: Guard, subject: Subject, key: str, context: ToolCon
                 error = TypeError("the output of the agent is None")
     else:
         verdict, error = await _result(guard, subject, context)
+    if error is not None and ends_run(error):
+        raise error
     if isinstance(error, DeadlineError):
         raise GuardError(guard.name, guard.stage, f"took longer than {guard.timeout:g} seconds") from None
     if error is not None:
