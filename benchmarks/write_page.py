@@ -28,6 +28,7 @@ SCRIPTS = {
     "tools": "Tools",
     "memory": "Memory",
     "recall_time": "Recall",
+    "memory_growth": "Growth of a memory",
     "adapters": "Adapters of models",
     "server": "Server",
     "icl": "Evaluation prompts",

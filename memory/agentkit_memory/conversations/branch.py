@@ -13,7 +13,7 @@ from agentkit_memory.conversations.message_rows import MAIN, MAX_SEQ, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise_all
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.prepared import PreparedInsert
+from agentkit_memory.database.prepared import PreparedWrite
 from agentkit_memory.database.rows import column_problem, corrupt_row, sound_rows
 from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
 from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
@@ -36,8 +36,8 @@ _UNCHANGED = update(branches).where(
     branches.c.head_seq == bindparam("expected"),
     branches.c.edits == bindparam("seen"),
 )
-_SWAP = _UNCHANGED.values(head_seq=bindparam("head"))
-_ADD = PreparedInsert(dict.fromkeys(("sqlite", "postgresql"), insert(messages)))
+_SWAP = PreparedWrite(_UNCHANGED.values(head_seq=bindparam("head")))
+_ADD = PreparedWrite(insert(messages))
 _STORED = (
     select(*messages.c["seq", "key", "body", "created_at"])
     .where(messages.c.branch_id == bindparam("branch"), messages.c.seq.between(bindparam("first"), bindparam("last")))
@@ -408,7 +408,7 @@ class Branch:
             is_again = next(tries) > 0
             if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
                 return False
-            if connection.execute(_SWAP, swap).rowcount != 1:
+            if _SWAP.execute(connection, [swap]) != 1:
                 return is_again and self._are_stored(connection, rows)
             _ADD.execute(connection, rows)
             record_calls(connection, self.id, self.shared, expected, added)

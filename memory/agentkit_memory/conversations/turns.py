@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal
 
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.prepared import PreparedInsert
+from agentkit_memory.database.prepared import PreparedWrite
 from agentkit_memory.database.rows import decode_rows, raw_texts
 from agentkit_memory.database.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
@@ -83,7 +83,7 @@ _MESSAGES = (
     )
     .order_by(messages.c.seq)
 )
-_ADD_ITEMS = PreparedInsert(upserts(items))
+_ADD_ITEMS = PreparedWrite(upserts(items))
 _NEXT = select(func.min(messages.c.seq)).where(
     messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
 )

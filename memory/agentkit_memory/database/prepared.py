@@ -1,4 +1,4 @@
-"""Statements whose SQL is compiled once: `Prepared`, a SELECT, and `PreparedInsert`, an INSERT of many rows.
+"""Statements whose SQL is compiled once: `Prepared`, a SELECT, and `PreparedWrite`, an INSERT or UPDATE of rows.
 
 SQLAlchemy takes longer for a small row, or a query of a few rows, than the database.
 """
@@ -11,9 +11,9 @@ from operator import itemgetter
 from sqlite3 import Connection as SQLiteConnection
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Select, union_all
+from sqlalchemy import Connection, Insert, Select, Update, union_all
 
-__all__ = ["Prepared", "PreparedInsert"]
+__all__ = ["Prepared", "PreparedWrite"]
 
 
 class Prepared:
@@ -47,32 +47,34 @@ class Prepared:
         return connection.exec_driver_sql(compiled.sql, compiled.arguments(arguments)).all()
 
 
-class PreparedInsert:
-    """An INSERT of rows with the same columns, by dialect.
+class PreparedWrite:
+    """An INSERT or an UPDATE, for all dialects or by dialect, that is executed once per row.
 
-    The values of the columns, at least two, are its only parameters: constants are literals.
+    The values of a row, at least two, are its only parameters: constants are literals.
     """
 
-    def __init__(self, inserts: Mapping[str, Insert]) -> None:
-        self._inserts = inserts
+    def __init__(self, statement: Insert | Update | Mapping[str, Insert]) -> None:
+        self._statement = statement
         self._compiled: dict[tuple[str, ...], tuple[str, itemgetter[tuple[Any, ...]]]] = {}
 
-    def execute(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
-        """Insert the rows, whose columns are the keys of the first row."""
-        if not rows:
-            return
-        statement = self._inserts[connection.dialect.name]
+    def execute(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> int:
+        """Execute the statement for the rows, which have the keys of the first row; return the number of rows."""
+        statement = self._statement
+        if isinstance(statement, Mapping):
+            statement = statement[connection.dialect.name]
         # The drivers of servers have parameters by name, as the rows have.
         if not connection.dialect.positional:
-            connection.execute(statement, rows)
-            return
-        columns = tuple(rows[0])
-        compiled = self._compiled.get(columns)
+            return connection.execute(statement, rows).rowcount
+        names = tuple(rows[0])
+        compiled = self._compiled.get(names)
         if compiled is None:
+            columns = None
+            if isinstance(statement, Insert):
+                columns = names
             sql = statement.compile(dialect=connection.dialect, column_keys=columns)
-            compiled = self._compiled[columns] = str(sql), itemgetter(*(sql.positiontup or ()))
+            compiled = self._compiled[names] = str(sql), itemgetter(*(sql.positiontup or ()))
         text, ordered = compiled
-        connection.exec_driver_sql(text, [*map(ordered, rows)])
+        return connection.exec_driver_sql(text, [*map(ordered, rows)]).rowcount
 
 
 class _CompiledSql:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.prepared import PreparedInsert
+from agentkit_memory.database.prepared import PreparedWrite
 from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -76,7 +76,7 @@ _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == F
 # The problem is cleared too, since it may quote the old text.
 _NO_FAILURE: dict[str, Any] = {"attempts": literal_column("0"), "problem": null()}
 _NEXT = {"want": func.abs(_state.want) + literal_column("1"), **_NO_FAILURE}
-_ADD = PreparedInsert(upserts(vector_state, _NEXT))
+_ADD = PreparedWrite(upserts(vector_state, _NEXT))
 _WITHDRAW = (
     update(vector_state)
     .where(_state.item_id == bindparam("item"), _state.want > 0)

@@ -1,0 +1,163 @@
+"""W7: growth of a memory beside a full-text table (FTS5) of SQLite: building, bytes, recall and opening.
+
+Both have the same texts of 25 words, written in the same transactions, and the same questions. `--sizes 10000,100000`
+are the numbers of turns. The folder of temporary files should be in memory: no disk is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from harness import Figure, main
+
+from agentkit_memory import Memory
+from agentkit_prompts.context.messages import Message
+from memory import sentence
+
+CONVERSATIONS = 20
+BULK = 10
+"""Messages of an append, if not one."""
+QUESTIONS = 40
+MAX_BUILDING, MAX_BYTES, MAX_OPENING, MAX_MIB = 3.0, 900, 3.0, 500
+"""Goals: times the limit, bytes per turn, times an empty store, MiB of a process that only recalls."""
+_RECALL = """
+import resource, sys
+from agentkit_memory import Memory
+with Memory(sys.argv[1]) as memory:
+    for question in sys.argv[2:]:
+        memory.recall(question, limit=10)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def texts_of(count: int) -> list[str]:
+    random_ = random.Random(5)
+    return [sentence(random_, 25) for _ in range(count)]
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def build(folder: Path, texts: Sequence[str], step: int) -> None:
+    """Append messages to twenty conversations, `step` at once, and index them."""
+    with Memory(folder) as memory:
+        share = max(1, len(texts) // CONVERSATIONS)
+        for first in range(0, len(texts), share):
+            session = memory.session(f"s{first}")
+            own = texts[first : first + share]
+            for start in range(0, len(own), step):
+                session.append(*[Message("user", text) for text in own[start : start + step]])
+        memory.worker().drain()
+        memory.recall("x")
+
+
+def build_table(file: Path, texts: Sequence[str], step: int) -> None:
+    """Insert texts into a full-text table, `step` per transaction."""
+    connection = connected(file)
+    connection.execute("CREATE VIRTUAL TABLE turns USING fts5(text, scope UNINDEXED)")
+    for start in range(0, len(texts), step):
+        with connection:
+            rows = [(text,) for text in texts[start : start + step]]
+            connection.executemany("INSERT INTO turns VALUES (?, 1)", rows)
+    connection.close()
+
+
+def connected(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes that a file, or the files of a folder, take on a disk."""
+    return sum(file.stat().st_blocks * 512 for file in [path, *path.rglob("*")] if file.is_file())
+
+
+def growth(sizes: Sequence[int], _: int) -> Iterator[Figure]:
+    """Measure each size once: building takes minutes."""
+    for count in sizes:
+        texts = texts_of(count)
+        for step in (1, BULK):
+            with tempfile.TemporaryDirectory() as folder:
+                ours, table = Path(folder, "memory"), Path(folder, "table.db")
+                limit = cpu_seconds(partial(build_table, table, texts, step)) / count
+                seconds = cpu_seconds(partial(build, ours, texts, step)) / count
+                title = f"W7 build {count:,}, by {step}"
+                yield Figure(title, "FTS5", limit * 1e6, "µs")
+                figure = Figure(title, "ours", seconds * 1e6, "µs", seconds / limit)
+                yield figure.with_goal(f"at most x{MAX_BUILDING:g}", seconds / limit <= MAX_BUILDING)
+                if step == BULK:
+                    yield from bytes_per_turn(count, ours, table)
+                    yield from recalls(count, ours, table)
+                    yield from openings(count, ours)
+
+
+def bytes_per_turn(count: int, ours: Path, table: Path) -> Iterator[Figure]:
+    title, size = f"W7 bytes per turn, {count:,}", size_of(ours) / count
+    yield Figure(title, "FTS5", size_of(table) / count, "bytes")
+    yield Figure(title, "ours", size, "bytes").with_goal(f"at most {MAX_BYTES}", size <= MAX_BYTES)
+
+
+def recalls(count: int, ours: Path, table: Path) -> Iterator[Figure]:
+    """Recall ten turns per question; the full-text table returns the best ten by BM25."""
+    random_ = random.Random(7)
+    questions = [sentence(random_, 6) for _ in range(QUESTIONS)]
+    connection = connected(table)
+    best = "SELECT rowid FROM turns WHERE turns MATCH ? AND scope = 1 ORDER BY bm25(turns) LIMIT 10"
+
+    def search(question: str) -> object:
+        return connection.execute(best, (" OR ".join(question.split()),)).fetchall()
+
+    with Memory(ours) as memory:
+        samples: dict[str, list[float]] = {"FTS5": [], "ours": []}
+        memory.recall("x")
+        for question in questions:
+            samples["FTS5"].append(cpu_seconds(partial(search, question)))
+            samples["ours"].append(cpu_seconds(partial(memory.recall, question, limit=10)))
+    connection.close()
+    limit, seconds = median(samples["FTS5"]), median(samples["ours"])
+    title = f"W7 recall, {count:,} turns"
+    yield Figure(title, "FTS5", limit * 1e3, "ms")
+    yield Figure(title, "ours", seconds * 1e3, "ms", seconds / limit).with_goal("at most x1", seconds <= limit)
+    command = [sys.executable, "-c", _RECALL, str(ours), *questions]
+    peak = float(subprocess.check_output(command, text=True))
+    yield Figure(title, "ours, peak", peak, "MiB").with_goal(f"at most {MAX_MIB}", peak <= MAX_MIB)
+
+
+def openings(count: int, ours: Path) -> Iterator[Figure]:
+    """Open a store and recall once; the limit is a store with one turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = Path(folder)
+        build(small, ["one turn"], 1)
+        limit, seconds = [
+            median([cpu_seconds(partial(first_recall, each)) for _ in range(5)]) for each in (small, ours)
+        ]
+    title, ratio = f"W7 opening, {count:,} turns", seconds / limit
+    yield Figure(title, "one turn", limit * 1e3, "ms")
+    yield Figure(title, "ours", seconds * 1e3, "ms", ratio).with_goal(f"at most x{MAX_OPENING:g}", ratio <= MAX_OPENING)
+
+
+def first_recall(folder: Path) -> None:
+    with Memory(folder) as memory:
+        memory.recall("bato1 kosk1")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--sizes", default="10000,100000")
+    options, sys.argv[1:] = parser.parse_known_args()
+    main(__doc__, {"growth": partial(growth, [int(each) for each in options.sizes.split(",")])})
