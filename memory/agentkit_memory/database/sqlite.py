@@ -49,7 +49,8 @@ class SQLiteFile:
         self._open: dict[Connection, ConnectionPoolEntry | None] = {}
         url = URL.create("sqlite", database=str(path))
         options = {"timeout": timeout, "isolation_level": None, "check_same_thread": False}
-        self.engine = create_engine(url, connect_args=options)
+        # The number of connections has no limit: a recall has a connection while it waits for its permit to compute.
+        self.engine = create_engine(url, connect_args=options, max_overflow=-1)
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "close", self._forget)
 

@@ -96,11 +96,11 @@ WITH hits AS MATERIALIZED (
         SELECT id, weights[width_bucket(asked.key, keys)] AS weight
         FROM {table} WHERE keys @> ARRAY[asked.key] AND scope + 0 = asked.scope OFFSET 0) AS point),
 rarities AS MATERIALIZED (
-    SELECT term, ln(1 + (total - count(*) + half) / (count(*) + half)) AS rarity
-    FROM hits, (SELECT CAST(count(*) AS float8) AS total, CAST(0.5 AS float8) AS half
-                FROM {table} WHERE scope = ANY(CAST(:scopes AS bigint[]))) AS scopes
-    GROUP BY term, total, half)
-SELECT CAST(id AS text), CAST(sum(part * rarity) AS real) AS score FROM hits JOIN rarities USING (term)
+    SELECT term, ln(1 + (total - holding + 0.5) / (holding + 0.5)) AS rarity
+    FROM (SELECT term, CAST(count(*) AS float8) AS holding FROM hits GROUP BY term) AS terms,
+         (SELECT CAST(count(*) AS float8) AS total FROM {table}
+          WHERE scope = ANY(CAST(:scopes AS bigint[]))) AS points)
+SELECT CAST(id AS text) AS name, CAST(sum(part * rarity) AS real) AS score FROM hits JOIN rarities USING (term)
 WHERE {among} GROUP BY id ORDER BY score DESC, id LIMIT :limit
 """
 # All vectors of the scopes are compared: a graph (HNSW) ignores scopes, and pays only for scopes of 100,000 vectors.

@@ -225,8 +225,12 @@ class Search:
             return []
 
     def _waiting_for(self, index: VectorIndex) -> AbstractContextManager[None]:
-        """Return a context that releases the permit while the recall waits for an index on a server."""
-        if index.shared:
+        """Return a context that releases the permit while the recall waits for an index on a server.
+
+        With PostgreSQL, a recall keeps its permit: it has one of few connections, and the recalls with the released
+        permits would wait for a connection while this recall waits for a permit.
+        """
+        if index.shared and self.sources.indexes.database.is_sqlite:
             return self.sources.permit.released()
         return nullcontext()
 

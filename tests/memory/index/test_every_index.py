@@ -1,7 +1,7 @@
 """The contract of `VectorIndex`: every index finds, scores, forgets and verifies alike.
 
-AGENTKIT_QDRANT_URL is the address of a Qdrant server on which the tests run too. They create collections and delete
-them again.
+AGENTKIT_QDRANT_URL is the address of a Qdrant server on which the tests run too, with the key AGENTKIT_QDRANT_KEY. They
+create collections, and delete these again.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_every_index_scores_by_bm25_and_cosine(opener: IndexOpener) -> None:
     ]
     index = opener("space", 3)
     index.upsert(points)
-    for read in ([scopes[0]], [scopes[3]], [scopes[0], scopes[2]], scopes):
+    for read in ([scopes[0]] * 2, [scopes[3]], [scopes[0], scopes[2]], scopes):
         texts = [" ".join(draw.sample(words, 3)), words[0], f"{words[1]} {words[1]} {words[2]}", "unknown"]
         for asked in map(query_vector, texts):
             differs = differences(index.query_sparse(asked, read, 20), bm25(points, asked, read))

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.effort import spread
 from tests.memory.index.qdrant_rest import Server
 from tests.raising import raises
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 ONE = "00000000-0000-4000-8000-000000000001"
 
@@ -68,6 +69,20 @@ def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
         two.ingest(docs)
         assert (one.recall("zebra"), len(one.recall("quagga"))) == ((), 1)
         assert one.admin.verify().ok
+
+
+def test_more_recalls_than_connections_do_not_block_each_other(
+    either: Memory, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recall that has a connection and waits for the index, and a recall that waits for a connection."""
+    monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", LONG)
+    with Memory(StoreProbe(either).target, index=server.address, keep_recalls=0) as memory:
+        memory.facts.add("zebra")
+        memory.worker().drain()
+        server.delay = 0.01
+        with ThreadPoolExecutor(90) as pool:
+            recalls = list(pool.map(lambda _: memory.recall("zebra"), range(90)))
+    assert [recall.degraded for recall in recalls if recall.degraded or not recall.knowledge] == []
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import IndexWorker
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.opening import edge_indexes
+from agentkit_memory.index.opening import edge_indexes, index_opener
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
@@ -56,10 +56,12 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, now: list[float]) -
     opened.close()
 
 
-@pytest.fixture(params=["edge", "qdrant"])
+@pytest.fixture(params=["edge", "qdrant", "postgresql-index"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, int], VectorIndex]:
     if request.param == "edge":
         return edge_indexes(tmp_path / "index")
+    if request.param == "postgresql-index":
+        return index_opener(request.getfixturevalue("fresh_postgres"))
     server = Server(":memory:")
     return lambda space, dimensions: QdrantIndex(server, space, dimensions, shared=True)
 
