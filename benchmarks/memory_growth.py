@@ -1,4 +1,4 @@
-"""W7: growth of a memory beside a full-text table (FTS5) of SQLite: building, bytes, recall and opening.
+"""W7: growth of a memory, next to a full-text table (FTS5) of SQLite: building, bytes, recall and opening.
 
 Both have the same texts of 25 words, written in the same transactions, and the same questions. `--sizes 10000,100000`
 are the numbers of turns. The folder of temporary files should be in memory: no disk is measured.

@@ -9,18 +9,19 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from agentkit.memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.residue import may_hold, parts_of
+from agentkit_memory.index import indexes
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
@@ -173,6 +174,34 @@ def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path) -> None:
         assert memory.ingest(docs).pending == 5
         assert embedder.asked == ["zebra"]
         assert memory.recall("zebra", policy="dense")[0].text == "zebra"
+
+
+def test_a_batch_of_a_long_backlog_takes_no_more_steps_than_a_batch_of_a_short_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "WORTH_INDEXING", 20)
+    steps: list[int] = []
+    for waiting in (100, 1000):
+        with Memory(home / str(waiting)) as memory:
+            memory.session("s").append(*said(*range(waiting)))
+            worker = memory.worker()
+            while worker.step("turns"):
+                pass
+            worker.step("index")
+            ticks: list[int] = []
+
+            def tick(ticks: list[int] = ticks) -> None:
+                ticks.append(1)
+
+            def count(connection: Connection, *_: object, tick: Callable[[], None] = tick) -> None:
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, sqlite3.Connection)
+                driver.set_progress_handler(tick, 10)
+
+            event.listen(StoreProbe(memory).engine, "before_cursor_execute", count)
+            assert worker.step("index")
+            steps.append(len(ticks))
+    assert steps[1] < 1.5 * steps[0]
 
 
 def interleave(home: Path, seed: int) -> list[Scope]:
