@@ -260,6 +260,12 @@ class RunDatabase:
         except DATABASE_ERRORS as error:
             raise database_error(error, self.name, self.name) from error
 
+    def close(self) -> None:
+        """Close the connections."""
+        # SQLite crashes if a connection is closed while another thread uses it, such as a cancelled background task.
+        with self._lock:
+            self.engine.dispose()
+
     def time(self) -> float:
         """Return seconds since 1970 by the clock of the database, which is the clock of all shared rows."""
         return self.work(self.time_in)

@@ -133,7 +133,7 @@ class RunStore(RunReader):
     def close(self) -> None:
         """Close the connections and the file; an engine of the caller stays open. Closing twice is allowed."""
         if self._owned is not None:
-            self._owned.dispose()
+            self.database.close()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None

@@ -20,7 +20,7 @@ from agentkit.errors import ApprovalError, JournalError
 from agentkit.models.model import Usage
 from agentkit.prompts import PromptContext, UserInput
 from agentkit.runs import conversions, run_reader, run_store
-from agentkit.runs.run_errors import AttemptEnded, DatabaseUnavailable, RunNotFound, RunStoreError
+from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_matching import matches, sort_value
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
 from agentkit.runs.run_retention import Retention
@@ -437,3 +437,23 @@ def test_the_newest_runs_of_a_tenant_are_read_by_an_index(tmp_path: Path) -> Non
         query = "EXPLAIN QUERY PLAN SELECT * FROM agentkit_runs WHERE tenant = 'acme' ORDER BY number DESC LIMIT 100"
         steps = [step for *_, step in file.execute(query)]
     assert len(steps) == 1 and "USING INDEX" in steps[0] and "TEMP B-TREE" not in steps[0]
+
+
+def test_a_store_in_memory_is_closed_after_the_statements_of_other_threads() -> None:
+    """SQLite crashes the process if a connection is closed while another thread uses it."""
+    for _ in range(5):
+        store, closed = RunStore(), threading.Event()
+
+        def read(store: RunStore = store, closed: threading.Event = closed) -> None:
+            with suppress(DatabaseDamaged, DatabaseUnavailable):  # a new connection has an empty database
+                while not closed.is_set():
+                    store.page(RunsWanted())
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.02)
+        store.close()
+        closed.set()
+        for thread in threads:
+            thread.join()
