@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,6 +194,60 @@ async def test_output_is_cut_and_a_gigabyte_of_it_ends_at_the_time_limit(sandbox
     assert len(endless.output) < 1100
 
 
+SHOWN = {
+    "print('a')\nwhile True: pass": ("a\n", ""),
+    "print('a')\nimport os\nos._exit(0)": ("a\n", ""),
+    "print('a')\n10**5000": ("a\n", "<int without a text: ValueError>"),
+    "x = []\nfor _ in range(3000): x = [x]\nx": ("", "<list without a text: RecursionError>"),
+}
+
+
+async def test_what_code_printed_is_in_the_result_of_code_that_is_stopped_or_has_no_text(sandbox: Sandbox) -> None:
+    results = {code: await sandbox.run(job(code), double) for code in SHOWN}
+    assert {code: (result.output, result.value) for code, result in results.items()} == SHOWN
+
+
+MESSAGES = """
+import os, time
+for number in range(3, 20):
+    try:
+        os.write(number, {!r})
+    except OSError:
+        pass
+"""
+CALL = MESSAGES.format(b'{"calls": [["double", [], {}]]}\n')
+UNREAD = [
+    (CALL + "time.sleep(1000)", 1_000_000, "after 0.3 seconds"),
+    (CALL + "os.closerange(0, 99)\ntime.sleep(1000)", 100_000, "ended without a result|signal 9"),
+    ("while True:\n    " + MESSAGES.format(b'{"calls": []}\n').replace("\n", "\n    "), 1, "invalid data"),
+]
+
+
+@pytest.mark.parametrize(("code", "chars", "error"), UNREAD)
+async def test_code_that_reads_no_answers_ends_at_its_time_limit(code: str, chars: int, error: str) -> None:
+    async def large(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
+        return [SandboxAnswer("x" * chars) for _ in calls]
+
+    async with asyncio.timeout(30):
+        assert re.search(error, (await ProcessSandbox().run(job(code), large)).error)
+
+
+async def test_arguments_that_are_no_json_are_errors_of_their_call(sandbox: Sandbox) -> None:
+    code = "import asyncio\nasync def call():\n    try:\n        await double({(1, 2): 3})\n    except TypeError:\n"
+    code += "        return 'refused'\nawait asyncio.gather(double(1), call(), double(2))"
+    assert (await sandbox.run(job(code), double)).value == '[[2, 2], "refused", [4, 2]]'
+
+
+async def test_a_script_has_its_path_and_imports_modules_next_to_it() -> None:
+    files = {"scripts/tools.py": b"def double(x): return 2 * x", "scripts/data.txt": b"4"}
+    code = "import sys, tools\nfrom pathlib import Path\nraw = (Path(__file__).parent / 'data.txt').read_text()\n"
+    code += "print(sys.argv, tools.double(int(raw)), __name__)\n1 / 0"
+    script = SandboxJob(code, files=files, arguments=("a",), file="scripts/fill.py")
+    result = await ProcessSandbox().run(script, double)
+    assert result.output == "['scripts/fill.py', 'a'] 8 __main__\n"
+    assert result.error.startswith('Traceback (most recent call last):\n  File "fill.py", line 5')
+
+
 async def test_the_time_of_calls_is_not_the_time_of_the_code(sandbox: Sandbox) -> None:
     async def slow(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
         await asyncio.sleep(0.5)
@@ -231,5 +286,5 @@ def test_invalid_limits_and_paths_are_refused_with_all_problems() -> None:
     with pytest.raises(SandboxError, match=r"seconds.*memory_mb"):
         SandboxLimits(seconds=0, memory_mb=True)
     for path in ("/etc/x", "../x", "", "a/../../x"):
-        with pytest.raises(SandboxError):
-            SandboxJob("1", files={path: b""})
+        with pytest.raises(SandboxError, match=r"; files: "):
+            SandboxJob("1", files={path: b""}, file=path)

@@ -22,7 +22,6 @@ from agentkit_tools.sandboxes.sandbox import (
 
 __all__ = ["MontySandbox"]
 
-_FILE = "code.py"
 _MAX_SUSPENSIONS = 100_000
 """Maximum calls and look-ups of names of one execution; the runtime limits calls of tools itself."""
 _MEGABYTE = 1024 * 1024
@@ -81,7 +80,7 @@ class MontySandbox:
         try:
             async with AsyncExitStack() as stack:
                 await _enter(stack, pool)
-                session = pool.checkout(script_name=_FILE, limits=resources, os_policy=policy)
+                session = pool.checkout(script_name=job.file, limits=resources, os_policy=policy)
                 await _enter(stack, session)
                 snapshot = await session.feed_start(job.code, **options)
                 value = await _value(monty, snapshot, job.functions, answer)
@@ -93,7 +92,7 @@ class MontySandbox:
             return SandboxResult(output.text(), error=problem)
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             host.check()
-            text = error.display("traceback").replace(_SCRIPT, _FILE)
+            text = error.display("traceback").replace(_SCRIPT, job.file)
             return SandboxResult(output.text(), error=text[-limits.output_chars :])
         except monty.MontyError as error:
             return SandboxResult(output.text(), error=str(error)[: limits.output_chars])
@@ -139,7 +138,13 @@ async def _value(monty: Any, snapshot: Any, names: Collection[str], answer: Answ
                 # The code waits for this call only: one exchange with the worker instead of two.
                 snapshot = await snapshot.resume_auto()
             else:
-                calls[snapshot.call_id] = SandboxCall(snapshot.function_name, *_json_arguments(snapshot))
+                try:
+                    call = SandboxCall(snapshot.function_name, *_json_arguments(snapshot))
+                except (TypeError, ValueError, RecursionError) as error:
+                    problem = {"exc_type": type(error).__name__, "message": str(error)}
+                    snapshot = await snapshot.resume(problem)
+                    continue
+                calls[snapshot.call_id] = call
                 snapshot = await snapshot.resume({"future": ...})
     return snapshot.output
 
@@ -173,7 +178,10 @@ def _shown(value: Any, limit: int) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
-        text = repr(value)
+        try:
+            text = repr(value)
+        except (ValueError, RecursionError) as error:  # such as a large integer
+            text = f"<{type(value).__name__} without a text: {type(error).__name__}>"
     if len(text) > limit:
         text = text[:limit] + " [cut]"
     return text

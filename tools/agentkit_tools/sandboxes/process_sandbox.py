@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.sandboxes.sandbox import (
@@ -26,6 +27,7 @@ from agentkit_tools.sandboxes.sandbox import (
 
 __all__ = ["ProcessSandbox"]
 
+_T = TypeVar("_T")
 _PROGRAM = Path(__file__).with_name("sandboxed_process.py")
 _MAX_LINE = 8_000_000
 """Maximum bytes of the calls that the code makes at once, and of its result."""
@@ -71,22 +73,26 @@ class ProcessSandbox:
                 *(sys.executable, "-P", "-S", "-s", "-B", str(_PROGRAM)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
                 cwd=folder,
                 # The same order of sets in each execution: a resumed run executes the code again.
                 env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
                 start_new_session=True,
                 limit=_MAX_LINE,
             )
+            printed = _Printed(process, job.limits.output_chars)
             try:
-                return await _Execution(process, job, answer).result(self._start_line(job))
+                result = await _Execution(process, job, answer).result(self._start_line(job))
             finally:
                 await _end(process)
+                text = await printed.text()
+            return replace(result, output=text)
 
     def _start_line(self, job: SandboxJob) -> bytes:
         """Return the first message for the process: its length in a line, then the job."""
         data = {
             "code": job.code,
+            "file": job.file,
             "functions": job.functions,
             "files": {name: base64.b64encode(content).decode() for name, content in job.files.items()},
             "arguments": job.arguments,
@@ -101,6 +107,28 @@ class ProcessSandbox:
 
 class _Invalid(Exception):
     """A message of the process is invalid."""
+
+
+class _Printed:
+    """The text that the process prints, read while it runs: a process that is killed has printed text too."""
+
+    def __init__(self, process: asyncio.subprocess.Process, limit: int) -> None:
+        assert process.stderr is not None
+        self._stream = process.stderr
+        self._limit = limit + 100  # with the note on text that was dropped
+        self._data = bytearray()
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        while data := await self._stream.read(1 << 16):
+            # A character has up to 4 bytes. The code can write more than our program does.
+            self._data += data[: max(4 * self._limit - len(self._data), 0)]
+
+    async def text(self) -> str:
+        """Return the text, after the end of the process."""
+        await asyncio.wait([self._reading], timeout=_GRACE)
+        self._reading.cancel()
+        return self._data.decode("utf-8", "replace")[: self._limit]
 
 
 class _Execution:
@@ -124,7 +152,7 @@ class _Execution:
             SandboxError: The process could not be started.
         """
         try:
-            await self._send(start)
+            await self._send(start, _START_SECONDS)
             data = await self._read(_START_SECONDS)
             if data is None or "ready" not in data:
                 raise _start_error(data)
@@ -150,15 +178,23 @@ class _Execution:
             if "result" in data:
                 self._result = self._read_result(data["result"])
                 return None
+            if not data["calls"]:
+                raise ValueError  # our program sends no such message, which would cost the code no time
             return [_read_call(row, self._job.functions) for row in data["calls"]]
         except (LookupError, TypeError, ValueError) as error:
             raise _Invalid from error
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, data: bytes, seconds: float | None = None) -> None:
+        """Send a message within `seconds`, as `_read`.
+
+        Raises:
+            TimeoutError: The process did not read.
+        """
         # A process that ended cannot read: the next message reports its end.
         with contextlib.suppress(ConnectionError):
             self._input.write(data)
-            await self._input.drain()
+            if self._input.transport.get_write_buffer_size() > 0:
+                await self._within(seconds, self._input.drain())
 
     async def _read(self, seconds: float | None = None) -> Mapping[str, Any] | None:
         """Return the next message; None if the process ended.
@@ -170,13 +206,8 @@ class _Execution:
             TimeoutError: The time limit was exceeded.
             _Invalid: The message is too long, or no JSON object.
         """
-        clock = asyncio.get_running_loop().time
-        began = clock()
         try:
-            async with asyncio.timeout(self._left if seconds is None else seconds):
-                line = await self._output.readline()
-            if seconds is None:
-                self._left -= clock() - began
+            line = await self._within(seconds, self._output.readline())
             if not line.endswith(b"\n"):
                 return None
             data = json.loads(line)
@@ -186,16 +217,29 @@ class _Execution:
             raise _Invalid
         return data
 
+    async def _within(self, seconds: float | None, action: Awaitable[_T]) -> _T:
+        """Await an exchange within `seconds`; None for the rest of the seconds of the code, which it uses."""
+        if seconds is not None:
+            async with asyncio.timeout(seconds):
+                return await action
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with asyncio.timeout(self._left):
+            result = await action
+        self._left -= clock() - began
+        return result
+
     def _read_result(self, data: Any) -> SandboxResult:
-        texts = [data["output"], data["value"], data["error"]]
+        texts = [data["value"], data["error"]]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
         limit = self._job.limits.output_chars + 100
-        return SandboxResult(*[text[:limit] for text in texts])
+        value, error = [text[:limit] for text in texts]
+        return SandboxResult(value=value, error=error)
 
     async def _end_reason(self) -> str:
         """Return the reason why the process ended without a result."""
-        self._input.close()
+        _close_input(self._process)
         status = await self._process.wait()
         if status == 128 + signal.SIGXCPU:
             return f"the code was stopped: it used more than {self._job.limits.seconds:g} seconds"
@@ -222,8 +266,7 @@ def _start_error(data: Mapping[str, Any] | None) -> SandboxError:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End a process: its supervisor kills the code when the connection is closed."""
-    assert process.stdin is not None
-    process.stdin.close()
+    _close_input(process)
     waiting = asyncio.ensure_future(process.wait())
     try:
         async with asyncio.timeout(_GRACE):
@@ -235,6 +278,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         raise
     finally:
         waiting.cancel()
+
+
+def _close_input(process: asyncio.subprocess.Process) -> None:
+    """Close the input, also if the process does not read the answers that are left."""
+    assert process.stdin is not None
+    process.stdin.close()
+    if process.stdin.transport.get_write_buffer_size() > 0:
+        process.stdin.transport.abort()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -91,6 +91,9 @@ class SandboxJob:
     arguments: tuple[str, ...] = ()
     """Arguments of a script, `sys.argv[1:]`."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    file: str = "code.py"
+    """Path of the code, for tracebacks, `__file__` and `sys.argv[0]`. A script imports the modules of `files` next to
+    it."""
 
     def __post_init__(self) -> None:
         check_types(
@@ -101,9 +104,12 @@ class SandboxJob:
             files=(self.files, Mapping, "contents by path"),
             arguments=(self.arguments, tuple, "a tuple of texts"),
             limits=(self.limits, SandboxLimits, "SandboxLimits"),
+            file=(self.file, str, "a path"),
         )
         problems = [f"functions: {name!r:.80} is not a name" for name in self.functions if not _is_name(name)]
         problems += [f"arguments: {text!r:.80} is not a text" for text in self.arguments if not isinstance(text, str)]
+        if not _is_inside(self.file):
+            problems.append(f"file: expected a relative path, such as scripts/fill.py, got {self.file!r:.80}")
         for path, content in self.files.items():
             if not _is_inside(path):
                 problems.append(f"files: expected a relative path, such as data/rows.csv, got {path!r:.80}")

@@ -29,8 +29,6 @@ from typing import Any
 
 __all__: list[str] = []  # a program
 
-_FILE = "code.py"
-"""Name of the code in tracebacks."""
 _NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000
 """New namespaces of users, mounts, network, processes, IPC and host names."""
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
@@ -170,24 +168,31 @@ def _limit(job: dict[str, Any]) -> None:
 
 
 class _Output:
-    """Text stream that keeps the first characters, and drops the rest."""
+    """Text stream that sends the first characters to the host at once, and drops the rest."""
 
     encoding, errors = "utf-8", "replace"
 
-    def __init__(self, limit: int) -> None:
-        self._texts: list[str] = []
+    def __init__(self, limit: int, descriptor: int) -> None:
         self._left = limit
-        self.is_cut = False
+        self._descriptor = descriptor
+        self._is_cut = False
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if len(text) > self._left:
-            self.is_cut = True
-        if self._left > 0 and text:
-            self._texts.append(text[: self._left])
-            self._left -= len(self._texts[-1])
+        if text and not self._is_cut:
+            # At once: the code can be killed, and its printed text shows the reason.
+            self._send(text[: self._left])
+            if len(text) > self._left:
+                self._is_cut = True
+                self._send("\n[The rest of the output was dropped.]")
+            self._left -= len(text)
         return len(text)
+
+    def _send(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        while data:
+            data = data[os.write(self._descriptor, data) :]
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -201,12 +206,6 @@ class _Output:
 
     def writable(self) -> bool:
         return True
-
-    def text(self) -> str:
-        text = "".join(self._texts)
-        if self.is_cut:
-            text += "\n[The rest of the output was dropped.]"
-        return text
 
 
 class _Host:
@@ -268,32 +267,35 @@ def _shown(value: Any, limit: int) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
-        text = repr(value)
+        try:
+            text = repr(value)
+        except Exception as error:  # of any class of the code
+            text = f"<{type(value).__name__} without a text: {type(error).__name__}>"
     if len(text) > limit:
         text = text[:limit] + " [cut]"
     return text
 
 
-async def _execute(code: str, names: dict[str, Any]) -> Any:
+async def _execute(code: str, file: str, names: dict[str, Any]) -> Any:
     """Execute code, and return the value of its last expression."""
-    tree = parse(code, _FILE)
+    tree = parse(code, file)
     last = None
     if tree.body and isinstance(tree.body[-1], Expr):
         last = Expression(tree.body.pop().value)  # type: ignore[attr-defined]
     for node, mode in ((Module(tree.body, tree.type_ignores), "exec"), (last, "eval")):
         if node is None:
             continue
-        value = eval(compile(node, _FILE, mode, PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), names)
+        value = eval(compile(node, file, mode, PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), names)
         # Code with `await` is a coroutine; so is the value if the code omits `await`.
         while isawaitable(value):
             value = await value
     return value if last is not None else None
 
 
-def _trace(error: BaseException, folder: str) -> str:
+def _trace(error: BaseException, file: str, folder: str) -> str:
     """Return a traceback without the frames of this program and without paths of the host."""
     trace = traceback.TracebackException.from_exception(error, limit=-30)
-    own = [number for number, frame in enumerate(trace.stack) if frame.filename == _FILE]
+    own = [number for number, frame in enumerate(trace.stack) if frame.filename == file]
     # Frames before the code belong to this program.
     trace.stack = traceback.StackSummary.from_list(trace.stack[min(own, default=len(trace.stack)) :])
     _remove_paths(trace)
@@ -313,40 +315,40 @@ def _remove_paths(trace: traceback.TracebackException) -> None:
             _remove_paths(inner)
 
 
-def _main(job: dict[str, Any], host: _Host) -> dict[str, Any]:
+def _main(job: dict[str, Any], host: _Host, printing: int) -> dict[str, Any]:
     """Execute the code of a job, and return the result."""
-    limit, folder = job["output_chars"], os.getcwd()
+    limit, file, folder = job["output_chars"], job["file"], os.getcwd()
     for name, data in job["files"].items():
         parent = os.path.dirname(name)
         if parent:
             os.makedirs(parent, exist_ok=True)
-        with open(name, "wb") as file:
-            file.write(base64.b64decode(data))
-    output = _Output(limit)
-    sys.stdout = sys.stderr = output
-    sys.argv = [_FILE, *job["arguments"]]
-    sys.path.insert(0, folder)
-    linecache.cache[_FILE] = (len(job["code"]), None, job["code"].splitlines(keepends=True), _FILE)
+        with open(name, "wb") as stream:
+            stream.write(base64.b64decode(data))
+    sys.stdout = sys.stderr = _Output(limit, printing)
+    sys.argv = [file, *job["arguments"]]
+    path = os.path.join(folder, file)
+    sys.path.insert(0, os.path.dirname(path))  # modules next to a script, as for `python script.py`
+    linecache.cache[file] = (len(job["code"]), None, job["code"].splitlines(keepends=True), file)
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     names = vars(module)
     names.update({name: host.function(name) for name in job["functions"]})
-    names["asyncio"] = asyncio
+    names.update({"asyncio": asyncio, "__file__": path})
     random.seed(job["code"])
     value = error = ""
     try:
-        value = _shown(host._loop.run_until_complete(_execute(job["code"], names)), limit)
+        value = _shown(host._loop.run_until_complete(_execute(job["code"], file, names)), limit)
     except SystemExit as ended:
         if ended.code not in (None, 0):
             error = f"SystemExit: {ended.code}"[:limit]
     except MemoryError:
         error = f"MemoryError: the code needs more than {job['memory_mb']} megabytes"
     except BaseException as raised:
-        error = _trace(raised, folder)[-limit:]
-    return {"output": output.text(), "value": value, "error": error}
+        error = _trace(raised, file, folder)[-limit:]
+    return {"value": value, "error": error}
 
 
-def _run_code(job: dict[str, Any], reading: int, writing: int) -> None:
+def _run_code(job: dict[str, Any], reading: int, writing: int, printing: int) -> None:
     """Isolate the process of the code, execute the code and write its result."""
     # If the supervisor is killed, the process of the code is killed too.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -364,7 +366,7 @@ def _run_code(job: dict[str, Any], reading: int, writing: int) -> None:
         return
     os.environ.clear()
     host.write({"ready": True})
-    result = _main(job, host)
+    result = _main(job, host, printing)
     host.write({"result": result})
 
 
@@ -386,7 +388,7 @@ def _supervise() -> int:
             return 1
         data += piece
     job = json.loads(data)
-    reading, writing = os.dup(0), os.dup(1)
+    reading, writing, printing = os.dup(0), os.dup(1), os.dup(2)
     null = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
         os.dup2(null, number)
@@ -402,12 +404,12 @@ def _supervise() -> int:
         os.close(null)
         status = 1
         try:
-            _run_code(job, reading, writing)
+            _run_code(job, reading, writing, printing)
             status = 0
         finally:
             os._exit(status)
-    os.close(writing)
-    os.close(reading)
+    for number in (reading, writing, printing):
+        os.close(number)
     poll = select.poll()
     poll.register(0, 0)  # only the end of the connection is reported
     poll.poll()

@@ -36,7 +36,8 @@ async def run_script(files: SkillFiles, script: str, arguments: Sequence[str], s
         code = contents[script].decode()
     except UnicodeDecodeError:
         raise ToolFailure(f"script {script!r:.200} of the skill is not text") from None
-    return result_text(await sandbox.run(SandboxJob(code, files=contents, arguments=tuple(arguments)), refuse_calls))
+    job = SandboxJob(code, files=contents, arguments=tuple(arguments), file=script)
+    return result_text(await sandbox.run(job, refuse_calls))
 
 
 def _contents(files: SkillFiles) -> dict[str, bytes]:
