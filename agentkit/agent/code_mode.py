@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from pydantic_core import to_jsonable_python
@@ -95,6 +96,11 @@ def code_mode(
             f"code_mode: sandbox: expected a sandbox, such as MontySandbox() or ProcessSandbox(), got {sandbox!r:.60}",
             names=["sandbox"],
         )
+    if limits is not None and not isinstance(limits, SandboxLimits):
+        raise ToolDefinitionError(
+            f"code_mode: limits: expected SandboxLimits, such as SandboxLimits(seconds=5), got {limits!r:.60}",
+            names=["limits"],
+        )
     checked("code_mode", "stub_tokens", stub_tokens, 100)
     toolsets = context_toolsets(tools)
     if toolsets:
@@ -154,7 +160,8 @@ class _CodeTool:
         if any(tool.spec.trust == "untrusted" for tool in tools):
             self._trust = "untrusted"
         if len(self._stubs) < len(self._functions):
-            self._functions += tool_functions([self._search_tool(tools)])
+            (search,) = tool_functions([self._search_tool(tools)])
+            self._functions.append(replace(search, name=SEARCH_FUNCTION))
             self._stubs.append(self._functions[-1].stub)
         self._by_name = {function.name: function for function in self._functions}
         inner = AgentTools([_InnerTool(each.tool) for each in self._functions], _CHAIN.answer)
@@ -200,7 +207,10 @@ class _CodeTool:
 
         hidden = len(self._functions) - len(self._stubs)
         about = f"Return the definitions of functions that fit a query; {hidden:,} functions are not shown here."
-        return Tool(search_functions, name=SEARCH_FUNCTION, description=about)
+        name = SEARCH_FUNCTION
+        while name in {tool.name for tool in tools}:
+            name += "_"
+        return Tool(search_functions, name=name, description=about)
 
     async def _execute(self, context: ToolContext[Any], code: str) -> Any:
         """Execute code as a run whose model is the code."""

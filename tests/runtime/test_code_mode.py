@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,18 @@ def test_functions_over_the_budget_are_found_by_the_code() -> None:
     assert next(row.tokens for row in answer.composition.explain() if row.layer == "tools") < 900
 
 
+def test_names_of_the_program_are_free_for_tools() -> None:
+    names = ["__builtins__", "search_functions", "search_functions_", "asyncio"]
+    tools = [tool(name=name, description=f"Return {name}.")(lambda name=name: name) for name in names]
+    many = [tool(name=f"t{number}", description="Return 1. " * 30)(lambda: 1) for number in range(9)]
+    shown = agent(tools=[*tools, *many], stub_tokens=300).compose("?").context.tools[0].parameters
+    functions = re.findall(r"async def (\w+)", shown["properties"]["code"]["description"])
+    assert functions[:4] == ["__builtins___", "search_functions_2", "search_functions_", "asyncio_"]
+    assert functions[-1] == "search_functions"
+    code = "[await search_functions_2(), await search_functions_(), len(await search_functions('Return 1'))]"
+    assert result(code, tools=[*tools, *many], stub_tokens=300) == 'Value: ["search_functions", "search_functions_", 5]'
+
+
 def test_toolsets_that_create_tools_for_each_run_are_functions_too() -> None:
     outer = agent("await stock('lamp')", tools=[DynamicToolset(lambda context: [stock]), price])
     assert outer.run_sync("?").messages[2].text == "Value: 3"
@@ -251,6 +264,8 @@ def test_invalid_tools_and_sandboxes_are_refused() -> None:
         with pytest.raises(ToolDefinitionError) as error:
             code_mode(tools, sandbox=MontySandbox())
         assert error.value.names
+    with pytest.raises(ToolDefinitionError, match="SandboxLimits"):
+        code_mode([stock], sandbox=MontySandbox(), limits={"seconds": 1})  # type: ignore[arg-type]
     for sandbox in (None, MontySandbox, "monty"):
         with pytest.raises(ToolDefinitionError):
             code_mode([stock], sandbox=sandbox)  # type: ignore[arg-type]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentkit import Agent, ScriptedModel, Session, ToolCall, Trim
+from agentkit import Agent, Journal, ScriptedModel, Session, ToolCall, Trim
 from agentkit.agent_files import AgentFileError, load_agent
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Layers, LoadedSkillsPrompt, SkillsPrompt, UnshownWarning
+from agentkit.sandbox import MontySandbox
 from agentkit.tools import SkillFolder
 from tests.tools.skills.test_skill_folder import skill
 
@@ -52,6 +54,34 @@ def test_a_resumed_run_shows_what_it_loaded(folder: Path) -> None:
     cut = type(journal).loads("\n".join(journal.dumps().splitlines()[:-1]))
     again = Agent(ScriptedModel(["Done."]), tools=[SkillFolder(folder)])
     assert "Print a label." in str(again.resume_sync(cut).composition.messages)
+
+
+def test_a_script_runs_after_its_skill_was_loaded_also_after_compaction_and_resuming(folder: Path) -> None:
+    (folder / "returns" / "label.py").write_text("print('a label')")
+    script = ToolCall(name="run_skill_script", arguments={"name": "returns", "script": "label.py"})
+    skills = SkillFolder(folder, sandbox=MontySandbox())
+
+    def agent(*replies: Any) -> Agent:
+        return Agent(ScriptedModel([*replies]), "You help.", tools=[skills], compaction=Trim(tokens=800, keep=0))
+
+    def results(result: Any) -> list[str]:
+        return [message.text for message in result.messages if message.name == "run_skill_script"]
+
+    session = Session("s")
+    early = agent(script, [loads("returns"), script], script, "Done.").run_sync("Hi", session=session)
+    assert ["is not loaded" in text for text in results(early)] == [True, True, False]
+    assert results(early)[2] == "a label"
+    for _ in range(3):
+        agent("word " * 400).run_sync("Hi", session=session)
+    later = agent(script, "Done.").run_sync("Hi", session=session)
+    assert "are in the prompt now" not in str(later.composition.messages)
+    assert results(later) == ["a label"]
+    entries = agent(script, [loads("returns"), script], script, "Done.").run_sync("Hi").journal.dumps().splitlines()
+    for end in range(1, len(entries)):
+        cut = Journal.loads("\n".join([*entries[:end], ""]))
+        replies = [script, [loads("returns"), script], script, "Done."]
+        requests = sum('"CallModel"' in entry for entry in entries[:end])
+        assert results(agent(*replies[requests:]).resume_sync(cut)) == results(early)
 
 
 def test_layers_must_show_skills(folder: Path) -> None:

@@ -119,6 +119,13 @@ class ToolCalls:
             sources = tuple(dict.fromkeys([*sources, *self._setup.outer.untrusted]))
         return sources
 
+    @property
+    def loaded_skills(self) -> tuple[str, ...]:
+        """Names of the skills whose instructions are in the prompt of this step."""
+        if self._round.composition is None:
+            return ()
+        return tuple([skill.name for skill in self._round.composition.context.loaded_skills])
+
     async def decide(self, call_id: str, form: ToolCall, *, can_repeat: bool) -> Mapping[str, Any] | None:
         """Return the arguments with which a person approved a form of a running call; None if it was denied."""
         from agentkit.run.engine.form_decisions import decide_form

@@ -124,6 +124,18 @@ def test_arguments_of_other_types_are_refused(tmp_path: Path) -> None:
         SkillFolder(3)  # type: ignore[arg-type]
     with pytest.raises(ToolDefinitionError):
         SkillFolder(tmp_path, list_tokens=3)
+    with pytest.raises(ToolDefinitionError, match="trusted"):
+        SkillFolder(tmp_path, trusted="no")  # type: ignore[arg-type]
+
+
+async def test_a_loaded_skill_lists_200_files_and_has_all_files(tmp_path: Path) -> None:
+    path = skill(tmp_path, "one", **{f"file{number:03}": "text" for number in range(205)})
+    (path / "zz.py").write_text("print(len(open('file204').read()))")
+    skills = SkillFolder(tmp_path, sandbox=MontySandbox())
+    loaded = await call(skills, "load_skill", name="one")
+    assert len(loaded.value["files"]) == 200
+    assert "6 further files" in loaded.value["note"]
+    assert (await call(skills, "run_skill_script", name="one", script="zz.py")).message.text == "4"
 
 
 async def test_a_long_list_is_cut_to_its_tokens_and_searched(tmp_path: Path) -> None:

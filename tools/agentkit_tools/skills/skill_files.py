@@ -22,8 +22,8 @@ FILE = "SKILL.md"
 _MAX_BYTES = 200_000
 """Maximum size of `SKILL.md`: its text becomes part of each prompt."""
 _MAX_SKILLS = 5_000
-_MAX_FILES = 200
-"""Maximum other files of a skill that are listed."""
+_MAX_FILES = 2_000
+"""Maximum other files of a skill; further files are ignored."""
 _KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 _EXPECTED = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -26,6 +26,7 @@ from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
 from agentkit_tools.skills.skill_files import SkillFiles, read_skills
 from agentkit_tools.tool import Tool
+from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.context_toolset import ContextToolset
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ _HEADING_TOKENS = 40
 _MAX_FILE_BYTES = 80_000
 """Maximum size of another file, below the default maximum of a tool result."""
 _MAX_FOUND = 10
+_MAX_LISTED = 200
+"""Maximum other files of a loaded skill that are listed."""
 
 
 class SkillFolder(ContextToolset):
@@ -50,11 +53,11 @@ class SkillFolder(ContextToolset):
 
     Pass the folder to an agent as one of its tools. The prompt then lists names and descriptions (`SkillsPrompt`). The
     model loads a skill with the tool `load_skill`, and the next prompts of the conversation contain its instructions
-    (`LoadedSkillsPrompt`), also after compaction. With a file name, the tool returns another file of a loaded skill. If
+    (`LoadedSkillsPrompt`), also after compaction. With a file name, the tool returns another file of the skill. If
     the list is too long for `list_tokens`, descriptions are cut, and the tool `find_skills` searches all skills.
 
     The files are read once. Links to files outside of the folder are refused. With a sandbox, the tool
-    `run_skill_script` executes Python scripts of a skill with the files of the skill; otherwise, no script runs.
+    `run_skill_script` executes Python scripts of a loaded skill with the files of the skill; otherwise, no script runs.
 
     Args:
         folder: Folder whose subfolders have a file `SKILL.md`.
@@ -64,7 +67,8 @@ class SkillFolder(ContextToolset):
 
     Raises:
         PromptFilesError: The folder has no skill, or skills are invalid. The error lists all invalid skills.
-        ToolDefinitionError: `folder` is not a path, `sandbox` is no sandbox, or `list_tokens` is below 100.
+        ToolDefinitionError: `folder` is not a path, `trusted` is not True or False, `sandbox` is no sandbox, or
+            `list_tokens` is below 100.
     """
 
     __slots__ = ("__dict__", "_files", "_sandbox", "shown")
@@ -89,6 +93,10 @@ class SkillFolder(ContextToolset):
     ) -> None:
         if not isinstance(folder, str | os.PathLike):
             raise ToolDefinitionError(f"SkillFolder: expected the path of a folder, got {type(folder).__name__}")
+        if not isinstance(trusted, bool):
+            raise ToolDefinitionError(
+                f"SkillFolder: trusted: expected True or False, got {trusted!r:.40}", names=["trusted"]
+            )
         checked("SkillFolder", "list_tokens", list_tokens, 100)
         if sandbox is not None and (isinstance(sandbox, type) or not callable(getattr(sandbox, "run", None))):
             raise ToolDefinitionError(
@@ -152,19 +160,28 @@ class SkillFolder(ContextToolset):
         if file:
             return {"file": file, "text": _text_of(files, file)}
         note = "The instructions of the skill are in the prompt now."
-        return {"loaded": name, "files": list(files.names), "note": note}
+        hidden = len(files.names) - _MAX_LISTED
+        if hidden > 0:
+            note += f" {hidden:,} further files are not listed here."
+        return {"loaded": name, "files": list(files.names[:_MAX_LISTED]), "note": note}
 
     async def _run(
         self,
+        context: ToolContext[Any],
         name: Annotated[str, "Name of the skill."],
         script: Annotated[str, "Path of the script in the skill, such as scripts/fill.py."],
         arguments: Annotated[list[str], "Arguments of the script."] = [],  # noqa: B006
     ) -> str:
-        """Run a Python script of a skill in a sandbox, in the folder of the skill, and return its output."""
+        """Run a Python script of a loaded skill in a sandbox, with the files of the skill, and return its output."""
         from agentkit_tools.skills.skill_scripts import run_script
 
         assert self._sandbox is not None
-        return await run_script(self._skill(name), script, arguments, self._sandbox)
+        files = self._skill(name)
+        if context.run is not None and name not in context.run.loaded_skills:
+            raise ToolFailure(
+                f"skill {name!r} is not loaded: call {LOAD_TOOL} with its name, then read how the script is used"
+            )
+        return await run_script(files, script, arguments, self._sandbox)
 
     def _skill(self, name: str) -> SkillFiles:
         files = self._files.get(name)

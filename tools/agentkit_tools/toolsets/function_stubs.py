@@ -22,7 +22,7 @@ from agentkit_tools.tool import Tool
 __all__ = ["ToolFunction", "arguments_text", "stubs_within", "tool_functions"]
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
-_RESERVED = frozenset((*dir(builtins), "asyncio", "json", "math", "re", "self"))
+_RESERVED = frozenset((*dir(builtins), "__builtins__", "__file__", "asyncio", "json", "math", "re", "self"))
 _NOT_WORD = re.compile(r"\W+")
 _MAX_DEPTH = 4
 """Maximum depth of types in a stub; deeper values are `Any`."""
