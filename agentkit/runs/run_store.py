@@ -117,6 +117,9 @@ class RunStore(RunReader):
         try:
             super().__init__(RunDatabase(engine, name))
         except RunStoreError as error:
+            if self._owned is not None:
+                self._owned.dispose()
+                self._owned = None
             self.close()
             # An error of the format or of the content is complete, and the caller of an engine handles its outages.
             if isinstance(error, DatabaseDamaged) or not isinstance(error, DatabaseUnavailable):
