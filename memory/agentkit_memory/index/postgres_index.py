@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
@@ -19,11 +20,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from agentkit_memory.database.driver_errors import code_of, translate
+from agentkit_memory.database.migrate import rows_of
 from agentkit_memory.database.postgres import PostgresServer
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
 from agentkit_memory.index.vector_index import Hit, Point, as_floats
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
+from agentkit_prompts.system.acting_objects import acting_objects
 
 __all__ = ["PostgresIndex"]
 
@@ -128,9 +131,14 @@ class _Tables(NamedTuple):
     schema: str = ""
     """Quoted schema of pgvector; empty without dense vectors."""
 
+    @property
+    def name(self) -> str:
+        """Name of the table of points."""
+        return f"agentkit_index_{self.number}"
+
     def statement(self, template: str, **values: object) -> TextClause:
         """Return a statement for these tables."""
-        names = {"table": f"agentkit_index_{self.number}", "schema": self.schema, "vector": f"{self.schema}.vector"}
+        names = {"table": self.name, "schema": self.schema, "vector": f"{self.schema}.vector"}
         return text(template.format(**names, **values))
 
 
@@ -139,7 +147,7 @@ class PostgresIndex:
 
     Raises:
         IndexUnavailable: The server is not available, or the user may not create tables.
-        IndexBroken: pgvector is missing or too old, or the tables have other dimensions.
+        IndexBroken: pgvector is missing or too old; or the tables have other dimensions, or a trigger or rule.
     """
 
     shared = True
@@ -297,7 +305,21 @@ class PostgresIndex:
                 name=self.space,
                 value=row.dimensions,
             )
-        return _Tables(row.number, row.id, self._pgvector(connection))
+        tables = _Tables(row.number, row.id, self._pgvector(connection))
+        self._check_objects(connection, tables)
+        return tables
+
+    def _check_objects(self, connection: Connection, tables: _Tables) -> None:
+        """Refuse tables with triggers or rules of another author, which would run with the rights of this user."""
+        names = {"agentkit_indexes", tables.name, f"{tables.name}_dense"}
+        objects = acting_objects(partial(rows_of, connection), names, is_sqlite=False)
+        if objects:
+            raise IndexBroken(
+                f"{self._where}: {', '.join(map(str, objects)):.600} would act on reads or writes of the index, and "
+                "agentkit creates no such object; if you trust the database, remove it: "
+                f"{'; '.join([each.removal for each in objects]):.600}",
+                name=objects[0].name,
+            )
 
     def _create(self, connection: Connection) -> _Tables:
         """Create the tables of the space, unless another process has created them, and return them."""

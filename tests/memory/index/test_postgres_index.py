@@ -239,6 +239,19 @@ def test_an_index_is_opened_and_written_by_many_at_once(fresh_postgres: str) -> 
             use()
 
 
+def test_tables_with_a_trigger_or_a_rule_are_refused(fresh_postgres: str) -> None:
+    index_opener(fresh_postgres)("space", 2).close()
+    run(fresh_postgres, "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    for table in ("agentkit_indexes", "agentkit_index_1", "agentkit_index_1_dense"):
+        run(fresh_postgres, f"CREATE TRIGGER spy BEFORE DELETE ON {table} EXECUTE FUNCTION act()")
+        with raises(IndexBroken, name="spy"):
+            index_opener(fresh_postgres)("space", 2)
+        run(fresh_postgres, f"DROP TRIGGER spy ON {table}")
+    run(fresh_postgres, "CREATE RULE spy AS ON DELETE TO agentkit_index_1 DO INSTEAD NOTHING")
+    with raises(IndexBroken, name="spy"):
+        index_opener(fresh_postgres)("space", 2)
+
+
 def test_points_are_read_in_pages(fresh_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_memory.index.postgres_index._PAGE", 4)
     index = index_opener(fresh_postgres)("space", 0)
