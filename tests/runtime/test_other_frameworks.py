@@ -15,7 +15,7 @@ from agentkit import Agent, Message, ScriptedModel, Session, ToolCall
 from agentkit.agent_files import load_agent
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.memory import Memory
-from agentkit.prompts import ContextError, Document, MessageError, PromptContext
+from agentkit.prompts import ContextError, Document, MessageError, PromptContext, PromptError
 from agentkit.tools import Tool, ToolContext, ToolDefinitionError, Toolset
 from tests.raising import raises
 
@@ -439,6 +439,51 @@ async def test_a_tool_of_langchain_receives_the_id_of_its_call() -> None:
     tool = LangChainTool()
     await result_of(tool)
     assert tool.calls == [{"name": "weather", "args": {"city": "Bern"}, "id": "c1", "type": "tool_call"}]
+
+
+class Record(BaseModel):
+    """A class of pydantic is iterable: it yields its fields."""
+
+    name: str = "weather"
+
+
+class ListRecord(Record):
+    def __iter__(self) -> Any:
+        return iter([Message("user", "Hi")])
+
+
+def test_a_single_object_is_not_a_list_of_its_fields() -> None:
+    takers: list[Any] = [
+        lambda given: Agent(ScriptedModel([]), tools=given),
+        lambda given: Toolset(given),
+        lambda given: Session(conversation=given),
+        lambda given: PromptContext("When?", documents=given),
+        lambda given: PromptContext(given),
+        lambda given: Agent(ScriptedModel([]), memory=lambda query: given).run_sync("When?"),
+    ]
+    for number, take in enumerate(takers):
+        with pytest.raises((ToolDefinitionError, PromptError, TypeError)) as caught:
+            take(Record())
+            pytest.fail(str(number))
+        assert "tuple" not in str(caught.value), number
+    assert len(Session(conversation=ListRecord()).conversation) == 1  # type: ignore[arg-type]
+
+
+KITS: dict[str, Any] = {
+    "tools=[*toolkit.get_tools()]": SimpleNamespace(get_tools=list),
+    "tools=[*spec.to_tool_list()]": SimpleNamespace(to_tool_list=list),
+    "tools=[*toolset.tools.values()]": SimpleNamespace(tools={}, get_tools=list, call_tool=list),
+    "tools=[*toolset.tools_by_name.values()]": SimpleNamespace(tools_by_name={}),
+    "DynamicToolset": SimpleNamespace(get_tools=list, call_tool=list),
+}
+
+
+def test_an_object_with_tools_is_refused_with_the_way_to_pass_them() -> None:
+    for advice, kit in KITS.items():
+        for given in (kit, [kit]):
+            with pytest.raises(ToolDefinitionError) as caught:
+                Agent(ScriptedModel([]), tools=given)
+            assert advice in str(caught.value)
 
 
 def test_return_direct_ends_the_run() -> None:

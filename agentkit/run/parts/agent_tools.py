@@ -9,6 +9,7 @@ from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
 from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.lists import is_list
 from agentkit_tools import Toolset
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import by_name
@@ -38,9 +39,8 @@ class AgentTools:
     __slots__ = ("_answer", "_declared", "argument", "context_toolsets", "is_per_run", "is_per_step", "specs", "tools")
 
     def __init__(self, argument: Any, answer: AnswerReader) -> None:
-        # Text and mappings are iterable too; they stay unchanged for `by_name`, whose error shows the value.
-        is_plain = isinstance(argument, list | tuple | str | Mapping)
-        if not is_plain and not hasattr(argument, "at") and isinstance(argument, Iterable):
+        # Text, mappings and records are iterable too; they stay unchanged for `by_name`, whose error shows the value.
+        if not isinstance(argument, list | tuple) and not hasattr(argument, "at") and is_list(argument):
             argument = tuple(argument)
         self.argument: Any = argument
         self._answer = answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
@@ -14,6 +14,7 @@ from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.errors import brief
+from agentkit_prompts.lists import is_list
 from agentkit_prompts.options import Count, options
 from agentkit_prompts.tree.layers import Layers
 
@@ -119,7 +120,7 @@ def _checked_result(result: Any, memory: RecallSource, roles: Sequence[Speaker])
     if inspect.iscoroutine(result):
         result.close()  # without a warning that it was never awaited
         raise TypeError(f"{name_of(memory)} is async: recall runs in a thread, define it as a synchronous function")
-    if not isinstance(result, Iterable):
+    if not is_list(result):
         raise TypeError(f"{name_of(memory)}: expected Documents, in a list, got {type(result).__name__}")
     documents: list[Document] = []
     messages: list[RecalledMessage] = []

@@ -14,6 +14,7 @@ from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
 from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
+from agentkit_prompts.lists import is_list
 from agentkit_prompts.names import nearest
 
 __all__ = [
@@ -50,7 +51,7 @@ _FIELDS = {
 
 def _items(value: Any, place: str, expected: str, problems: Problems) -> list[Any]:
     """Return the items of an iterable; empty, with a problem, for text, a mapping or any other value."""
-    if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
+    if is_list(value):
         return list(value)
     problems.append(Problem(place, f"expected a sequence of {expected}, got {type(value).__name__}"))
     return []

@@ -121,6 +121,17 @@ def test_a_result_that_fits_no_file_is_returned(tmp_path: Path) -> None:
         assert result.messages[2].text == "x" * 500
 
 
+def test_the_answer_of_a_final_tool_is_complete() -> None:
+    @tool(final=True)
+    def answer() -> str:
+        """Answer."""
+        return "x" * 500
+
+    files = ScratchFiles()
+    agent = Agent(ScriptedModel([call("answer")]), tools=files.saving([answer], over=10))
+    assert agent.run_sync("Hi").output == "x" * 500
+
+
 def test_files_in_memory_are_limited() -> None:
     files = ScratchFiles(max_bytes=10)
     calls = [call("write_file", path=f"{number}", content="x" * 10) for number in range(51)]

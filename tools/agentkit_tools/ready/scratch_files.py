@@ -22,7 +22,7 @@ from agentkit_tools.ready.memory_folder import MemoryFolder
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.toolset import ToolLike, Toolset
-from agentkit_tools.toolsets.wrapped_tool import Proceed
+from agentkit_tools.toolsets.wrapped_tool import Proceed, WrappedTool
 from agentkit_tools.toolsets.wrappers import LatestEntries, Length, Start, part_of_text
 
 __all__ = ["ScratchFiles"]
@@ -89,7 +89,8 @@ class ScratchFiles(Toolset):
     def saving(self, tools: Iterable[ToolLike], *, over: int = 8_000, start: int = 1_000) -> Toolset:
         """Return tools whose long results become files: the model receives the name and the start of the file.
 
-        A result that fits no file, such as a result above the maximum size, is returned unchanged.
+        The result of a final tool is returned unchanged, and a result that fits no file, such as a result above the
+        maximum size.
 
         Args:
             tools: The tools, such as agents as tools.
@@ -116,7 +117,8 @@ class ScratchFiles(Toolset):
             note = f"[The result has {len(text):,} characters. Read more of it with {more}.]"
             return replace(result, content=f"{text[:start]}\n{note}", whole=None)
 
-        return Toolset(tools).wrapped(around)
+        # The result of a final tool is the answer of the run, which must be complete.
+        return Toolset([tool if tool.policy.final else WrappedTool(tool, around) for tool in Toolset(tools)])
 
     def _save(self, context: ToolContext[Any], path: str, text: str) -> None:
         data = text.encode("utf-8", "replace")

@@ -14,7 +14,7 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import is_callable
 from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.schemas.foreign_shapes import library_of
+from agentkit_tools.schemas.foreign_shapes import library_of, tools_advice
 
 __all__ = [
     "NamedFunction",
@@ -67,7 +67,8 @@ def inner_function(function: Any) -> Any:
                 f"an object of {type(inner).__name__} is not a function; use agent.as_tool(name=..., description=...)",
                 names=["function"],
             )
-        raise ToolDefinitionError(f"the function of a tool must be callable, got {inner!r}", names=["function"])
+        text = f"the function of a tool must be callable, got {inner!r:.200}{tools_advice(inner)}"
+        raise ToolDefinitionError(text, names=["function"])
     if not hasattr(inner, "__name__") and not isinstance(inner, type):
         inner = type(inner).__call__
     return inner

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast, overload
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.hints import hinted
+from agentkit_prompts.lists import is_list
 from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.foreign_shapes import tools_advice
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 
@@ -31,10 +33,9 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     Raises:
         ToolDefinitionError: Two tools have the same name, or an item is not a tool. The message lists all such names.
     """
-    # Lists and tuples first: `isinstance` with an abstract class is slow.
-    is_plain = isinstance(tools, list | tuple)
-    if not is_plain and (isinstance(tools, str | Mapping) or not isinstance(tools, Iterable)):
-        raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
+    if not is_list(tools):
+        advice = tools_advice(tools)
+        raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}{advice}")
     tools_by_name: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError, Problem, Problems
+from agentkit_prompts.lists import is_list
 
 __all__ = ["items_of", "placed_messages"]
 
@@ -16,7 +17,7 @@ def items_of(value: object, where: str) -> list[object]:
     Raises:
         MessageError: The value is not a list.
     """
-    if isinstance(value, str | bytes | Message | Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, Message) or not is_list(value):
         problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
         raise MessageError(str(problem), problems=[problem])
     return list(value)

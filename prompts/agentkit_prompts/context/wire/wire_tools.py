@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.json_problems import text_of_json
 from agentkit_prompts.errors import Problem, Problems, PromptError
+from agentkit_prompts.lists import is_list
 
 __all__ = ["openai_tool", "read_tools"]
 
@@ -40,7 +41,7 @@ def read_tools(tools: object, problems: Problems, *, needs_name: bool = True) ->
         problems: List to which problems are added.
         needs_name: True if a tool without a name is a problem.
     """
-    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+    if not is_list(tools):
         problems.append(Problem("tools", f"expected a list of tools, got {type(tools).__name__}"))
         return []
     copies: list[dict[str, Any]] = []
