@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import field
@@ -24,6 +25,7 @@ from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_notices import Notice, RunNotices
 from agentkit.runs.run_store import RunStore
 from agentkit.server.endpoints.runs_api import run_form
+from agentkit_prompts.errors import check_types
 from agentkit_prompts.options import Text, options
 
 if TYPE_CHECKING:
@@ -40,14 +42,27 @@ _PAUSES = (5.0, 60.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000.0)
 _CLAIM_SECONDS = 60.0
 _REQUEST_SECONDS = 15.0
 _REGISTER_SECONDS = 3_600.0
+_MAX_ADDRESS = 2_000
+"""Maximum characters of an address."""
 _GONE = 410
 """Status with which a receiver refuses all further attempts."""
 
 
 def _address(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("expected an address such as https://example.com/hooks")
+    from httpx2 import URL, InvalidURL
+
+    wrong = ValueError(f"expected an address such as https://example.com/hooks, up to {_MAX_ADDRESS:,} characters")
+    if len(text) > _MAX_ADDRESS or re.search(r"\s", text):
+        raise wrong
+    try:
+        URL(text)
+        parts = urlsplit(text)
+        # Reading the port checks it.
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (InvalidURL, ValueError):
+        raise wrong from None
+    if not is_valid:
+        raise wrong
     if parts.username or parts.password:
         raise ValueError("expected an address without a password: receivers check the signature")
     return text
@@ -61,6 +76,12 @@ def _secret(text: str) -> str:
     if len(key) < 16:
         raise ValueError("expected a secret of at least 16 bytes, such as from `openssl rand -base64 32`")
     return text
+
+
+def _events(events: tuple[_Event, ...]) -> tuple[_Event, ...]:
+    if not events:
+        raise ValueError("expected at least one of finished, failed, cancelled, waiting")
+    return events
 
 
 def _key_of(secret: str) -> bytes:
@@ -89,7 +110,7 @@ class Webhook:
     """Key of the signature: text of at least 16 bytes, or `whsec_` and base64."""
     tenant: Text | None = None
     """Tenant whose runs are reported; None for all tenants."""
-    events: tuple[_Event, ...] = _EVENTS
+    events: Annotated[tuple[_Event, ...], AfterValidator(_events)] = _EVENTS
     """New states of runs that are reported."""
 
     @property
@@ -119,10 +140,12 @@ class WebhookSender:
         pause: Seconds between two looks for due notices.
 
     Raises:
-        AgentDefinitionError: Two webhooks have the same address and tenant.
+        AgentDefinitionError: A webhook is of another type, or two webhooks have the same address and tenant.
     """
 
     def __init__(self, webhooks: Sequence[Webhook], store: RunStore, *, pause: float = 1.0) -> None:
+        for number, webhook in enumerate(webhooks):
+            check_types(AgentDefinitionError, "Server", **{f"webhooks[{number}]": (webhook, Webhook, "a Webhook")})
         self._webhooks = {webhook.id: webhook for webhook in webhooks}
         if len(self._webhooks) < len(webhooks):
             raise AgentDefinitionError("webhooks: two have the same url and tenant: remove one", name="webhooks")
@@ -139,45 +162,75 @@ class WebhookSender:
         self._registered_at = time.monotonic()
 
     async def run(self) -> None:
-        """Send notices until the task is cancelled."""
-        from httpx2 import AsyncClient
+        """Send notices until the task is cancelled. A slow receiver delays only its own notices."""
+        from httpx2 import AsyncClient, Limits
 
-        async with AsyncClient(timeout=_REQUEST_SECONDS, follow_redirects=False) as client:
+        # Without the limit of 100 connections, which all receivers would share.
+        limits = Limits(max_connections=None)
+        async with (
+            AsyncClient(timeout=_REQUEST_SECONDS, follow_redirects=False, limits=limits) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
+            sending: dict[str, asyncio.Task[None]] = {}
             while True:
-                try:
-                    if time.monotonic() > self._registered_at + _REGISTER_SECONDS:
-                        await self.open()
-                    notices = await in_thread(self._notices.claim, list(self._webhooks), _CLAIM_SECONDS)
-                    await asyncio.gather(*[self._send(client, notice) for notice in notices])
-                except Exception:
-                    _log.exception("notices to webhooks could not be sent")
+                idle = [hook for hook in self._webhooks if hook not in sending or sending[hook].done()]
+                for hook, notices in (await self._due(idle)).items():
+                    sending[hook] = tasks.create_task(self._send_all(client, notices))
                 await asyncio.sleep(self._pause)
+
+    async def _due(self, hooks: list[str]) -> dict[str, list[Notice]]:
+        """Return the due notices by webhook; an empty dict if the database reports an error."""
+        due: dict[str, list[Notice]] = {}
+        try:
+            if time.monotonic() > self._registered_at + _REGISTER_SECONDS:
+                await self.open()
+            for notice in await in_thread(self._notices.claim, hooks, _CLAIM_SECONDS):
+                due.setdefault(notice.hook, []).append(notice)
+        except Exception:
+            _log.exception("notices to webhooks cannot be read")
+        return due
+
+    async def _send_all(self, client: AsyncClient, notices: list[Notice]) -> None:
+        await asyncio.gather(*[self._send(client, notice) for notice in notices])
 
     async def _send(self, client: AsyncClient, notice: Notice) -> None:
         webhook = self._webhooks[notice.hook]
+        host = urlsplit(webhook.url).hostname
+        is_gone = False
+        try:
+            problem, is_gone = await self._attempt(client, webhook, notice)
+        except Exception as error:
+            problem = type(error).__name__
+        try:
+            if not problem:
+                await in_thread(self._notices.remove, notice.number)
+            elif is_gone or notice.attempts >= len(_PAUSES):
+                _log.error("webhook of %s: run %s: %s; given up", host, notice.run, problem)
+                await in_thread(self._notices.remove, notice.number)
+            else:
+                seconds = _PAUSES[notice.attempts]
+                _log.warning("webhook of %s: run %s: %s; again in %g s", host, notice.run, problem, seconds)
+                await in_thread(self._notices.postpone, notice.number, seconds)
+        except Exception:
+            # The notice is due again after its claim has ended.
+            _log.exception("webhook of %s: run %s: the result of a request cannot be stored", host, notice.run)
+
+    async def _attempt(self, client: AsyncClient, webhook: Webhook, notice: Notice) -> tuple[str, bool]:
+        """Send a notice; return the problem, "" for none, and True if the receiver refuses all further attempts."""
         try:
             body = await in_thread(self._body, notice)
         except RunNotFound:
             # The run was deleted in the meantime, such as by an erasure.
-            await in_thread(self._notices.remove, notice.number)
-            return
+            return "", False
         headers = webhook.headers(f"{notice.run}.{notice.number}", body, time.time())
-        try:
-            response = await client.post(webhook.url, content=body, headers=headers)
-            problem = f"status {response.status_code}"
-            is_delivered, is_gone = response.is_success, response.status_code == _GONE
-        except Exception as error:
-            problem, is_delivered, is_gone = type(error).__name__, False, False
-        host = urlsplit(webhook.url).hostname
-        if is_delivered:
-            await in_thread(self._notices.remove, notice.number)
-        elif is_gone or notice.attempts >= len(_PAUSES):
-            _log.error("webhook of %s: run %s: %s; given up", host, notice.run, problem)
-            await in_thread(self._notices.remove, notice.number)
-        else:
-            seconds = _PAUSES[notice.attempts]
-            _log.warning("webhook of %s: run %s: %s; again in %g s", host, notice.run, problem, seconds)
-            await in_thread(self._notices.postpone, notice.number, seconds)
+        # The body of the answer is not read: it can be endless, and the limit of the client is for each read.
+        async with (
+            asyncio.timeout(_REQUEST_SECONDS),
+            client.stream("POST", webhook.url, content=body, headers=headers) as response,
+        ):
+            if response.is_success:
+                return "", False
+            return f"status {response.status_code}", response.status_code == _GONE
 
     def _body(self, notice: Notice) -> bytes:
         record = self._store.get(notice.run)

@@ -6,8 +6,12 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,12 +21,13 @@ import pytest
 from agentkit import Agent, Message, ScriptedModel, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRateLimited
-from agentkit.server import Access, RunStore, Webhook, add_token
+from agentkit.server import Access, RunStore, Server, Webhook, add_token
 from agentkit.server import webhooks as module
+from agentkit.server.endpoints.runs_api import run_form
 from tests.runtime.scripts import calling
 from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
 
@@ -150,6 +155,12 @@ def test_a_webhook_of_a_tenant_gets_its_runs_only(tmp_path: Path, receiver: Rece
         ("http://a/b", "whsec_???"),
         ("http://a/b", SECRET, ""),
         ("http://a/b", SECRET, None, ("ended",)),
+        ("http://a/b", SECRET, None, ()),
+        ("http://a:99999/b", SECRET),
+        ("http://a/b\n", SECRET),
+        ("http://a b/c", SECRET),
+        ("http://a/" + "b" * 2_000, SECRET),
+        ("http://a/b", SECRET.encode()),
     ],
 )
 def test_invalid_webhooks_are_refused(arguments: tuple[Any, ...]) -> None:
@@ -157,3 +168,54 @@ def test_invalid_webhooks_are_refused(arguments: tuple[Any, ...]) -> None:
         Webhook(*arguments)
     assert SECRET not in str(caught.value) and "short" not in str(caught.value)
     assert SECRET not in repr(Webhook("http://a/b", SECRET))
+
+
+@pytest.mark.parametrize("webhooks", ["http://a/b", ["http://a/b"], [None], Webhook("http://a/b", SECRET)])
+def test_a_server_refuses_other_objects_as_webhooks(webhooks: Any) -> None:
+    with pytest.raises(AgentDefinitionError):
+        Server([Agent(ScriptedModel.repeat("ok"), name="desk")], webhooks=webhooks)
+
+
+def test_a_receiver_with_an_endless_answer_delays_only_its_own_notices(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_PAUSES", (0.0,) * 9)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        asked: list[bytes] = []
+
+        def drip() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    asked.append(connection.recv(65_536))
+                    while connection.send(b"H"):
+                        time.sleep(0.02)
+
+        dripping = threads.submit(drip)
+        slow = Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}/", SECRET)
+        agent = Agent(ScriptedModel.repeat("ok"), name="desk")
+        with served(agent, webhooks=[slow, Webhook(receiver.url, SECRET)]) as client:
+            ended(client, client.post("/runs", {"agent": "desk", "input": "Hi"}).json()["id"])
+            until(lambda: receiver.requests)
+            # The request has a time limit, and is repeated.
+            dripping.result(LONG)
+        assert len(asked) == 2
+
+
+def test_a_notice_whose_run_cannot_be_read_is_postponed(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_PAUSES", (0.0,))
+    failures = [KeyError("x")]
+
+    def failing_form(record: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return run_form(record)
+
+    monkeypatch.setattr(module, "run_form", failing_form)
+    with served(Agent(ScriptedModel.repeat("ok"), name="desk"), webhooks=[Webhook(receiver.url, SECRET)]) as client:
+        ended(client, client.post("/runs", {"agent": "desk", "input": "Hi"}).json()["id"])
+        until(lambda: receiver.requests)
+    assert "KeyError; again in" in caplog.text
