@@ -14,6 +14,7 @@ BOUNDED_OTHERWISE = {
     "agentkit_prompts.system.background_loop._loops": "one per use, and for sync runs one per level of runs in runs",
     "agentkit_prompts.system.per_loop._OPEN": "one per client of a loop; its end or the next request there removes it",
     "agentkit.run.engine.attempt._RUNNING": "one entry per run under way; the end of the run removes it",
+    "agentkit_tools.mcp.refresh_turn._REFRESHED": "one entry per refresh under way; its end removes it",
     "agentkit_memory.database.sqlite._idle": "one entry per connection of a parent process, added by a fork",
     "agentkit_memory.database.sqlite._busy": "one entry per file of a parent process, added by a fork",
 }

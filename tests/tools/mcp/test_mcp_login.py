@@ -8,9 +8,12 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from mcp.server.auth.provider import TokenError
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from typer.testing import CliRunner
 
 from agentkit import ToolCall
@@ -38,7 +41,8 @@ def peer(shared_peer: OAuthPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    """Files of tokens, without the files of locks."""
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 async def greeting(server: MCPToolset) -> str:
@@ -155,25 +159,72 @@ async def test_a_login_ends_at_its_time_limit_or_its_cancellation(peer: OAuthPee
     assert files(tmp_path) == []
 
 
+class Row:
+    """Tokens of one user."""
+
+    tokens: OAuthToken | None = None
+    client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+@pytest.mark.parametrize("row", [None, Row()])
+async def test_several_sessions_refresh_a_token_once(
+    peer: OAuthPeer, monkeypatch: pytest.MonkeyPatch, row: Row | None
+) -> None:
+    exchange = peer.exchange_refresh_token
+    exchanges: list[str] = []
+
+    async def exchange_slowly(client: Any, token: Any, scopes: list[str]) -> OAuthToken:
+        exchanges.append(token.token)
+        await asyncio.sleep(0.1)
+        return await exchange(client, token, scopes)
+
+    monkeypatch.setattr(peer, "exchange_refresh_token", exchange_slowly)
+    await mcp_login(peer.address, peer.visit, tokens=row)
+    with MCPToolset(peer.address, tokens=row) as one, MCPToolset(peer.address, tokens=row) as two:
+        await asyncio.gather(greeting(one), greeting(two))
+        peer.access.clear()
+        assert [*await asyncio.gather(greeting(one), greeting(two))] == ["Hello Ada"] * 2
+    assert len(exchanges) == 1
+
+
+async def test_a_token_that_another_process_refreshed_is_used(peer: OAuthPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row()
+    exchange = peer.exchange_refresh_token
+
+    async def lose(client: Any, token: Any, scopes: list[str]) -> OAuthToken:
+        row.tokens = await exchange(client, token, scopes)
+        raise TokenError("invalid_grant", "the refresh token was used")
+
+    monkeypatch.setattr(peer, "exchange_refresh_token", lose)
+    await mcp_login(peer.address, peer.visit, tokens=row)
+    peer.access.clear()
+    with MCPToolset(peer.address, tokens=row) as server:
+        assert await greeting(server) == "Hello Ada"
+
+
+async def test_a_token_is_not_refreshed_if_it_cannot_be_stored(peer: OAuthPeer, tmp_path: Path) -> None:
+    await mcp_login(peer.address, peer.visit)
+    peer.access.clear()
+    (file,) = files(tmp_path)
+    file.with_suffix(".lock").mkdir()
+    assert await failure(MCPToolset(peer.address)) == "refused"
+    file.with_suffix(".lock").rmdir()
+    assert await greeting(MCPToolset(peer.address)) == "Hello Ada"
+
+
 async def test_tokens_of_the_program_replace_the_file(peer: OAuthPeer, tmp_path: Path) -> None:
-    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-
-    class Row:
-        tokens: OAuthToken | None = None
-        client: OAuthClientInformationFull | None = None
-
-        async def get_tokens(self) -> OAuthToken | None:
-            return self.tokens
-
-        async def set_tokens(self, tokens: OAuthToken) -> None:
-            self.tokens = tokens
-
-        async def get_client_info(self) -> OAuthClientInformationFull | None:
-            return self.client
-
-        async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-            self.client = client_info
-
     row = Row()
     await mcp_login(peer.address, peer.visit, tokens=row)
     peer.access.clear()
@@ -195,10 +246,28 @@ async def test_a_client_that_was_registered_before_is_used(peer: OAuthPeer) -> N
 
 
 async def test_wrong_arguments_of_a_login_are_refused(peer: OAuthPeer) -> None:
-    for wrong in ({"address": "ftp://x"}, {"scope": 'a"b'}, {"scope": "a  b"}, {"port": "1"}, {"timeout": None}):
-        arguments = {"address": peer.address, **wrong}
+    wrongs: list[dict[str, Any]] = [
+        {"address": "ftp://x"},
+        {"address": f"{peer.address}\n"},
+        {"address": "http://\ud800/mcp"},
+        {"scope": 'a"b'},
+        {"scope": "a  b"},
+        {"port": "1"},
+        {"port": 70_000},
+        {"port": -1},
+        {"timeout": None},
+        {"timeout": float("nan")},
+        {"timeout": 0},
+        {"show": "print"},
+        {"tokens": {}},
+        {"client_id": 5},
+        {"client_secret": "without an id"},
+        {"client_id": "a", "client_secret": 5},
+    ]
+    for wrong in wrongs:
+        arguments: dict[str, Any] = {"address": peer.address, "show": peer.visit, **wrong}
         with pytest.raises(ToolDefinitionError):
-            await mcp_login(show=peer.visit, **arguments)  # type: ignore[arg-type]
+            await mcp_login(**arguments)
     with pytest.raises(ToolDefinitionError):
         MCPToolset(["python"], tokens=object())  # type: ignore[arg-type]
     with pytest.raises(MCPServerLost):

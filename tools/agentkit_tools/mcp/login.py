@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.credentials import BareAddress
-from agentkit_prompts.errors import check_types
+from agentkit_prompts.errors import brief, check_types
 from agentkit_tools.errors import MCPLoginError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.sdk_logging import silence_sdk
 from agentkit_tools.mcp.target import Target
@@ -20,6 +20,7 @@ __all__ = ["mcp_login"]
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*")
 """Scopes of OAuth: words without quotes, with one space between them."""
+_MAX_PORT = 65_535
 
 
 async def mcp_login(
@@ -58,14 +59,28 @@ async def mcp_login(
         ToolDefinitionError,
         "mcp_login",
         address=(address, str, "an http or https address"),
+        client_id=(client_id, str, "text"),
+        client_secret=(client_secret, str, "text"),
         scope=(scope, str, "names separated by spaces"),
         port=(port, int, "a port"),
         timeout=(timeout, (int, float), "seconds"),
     )
+    problems: list[tuple[str, str]] = []
     if scope and not _SCOPE.fullmatch(scope):
-        raise ToolDefinitionError(
-            f"mcp_login: scope: expected names with one space between them, got {scope!r:.80}", names=["scope"]
-        )
+        problems.append(("scope", f"expected names with one space between them, got {brief(scope)}"))
+    if client_secret and not client_id:
+        problems.append(("client_secret", "is the secret of a client_id, which is missing"))
+    if not 0 <= port <= _MAX_PORT:
+        problems.append(("port", f"expected 0 to {_MAX_PORT}, got {port}"))
+    if not timeout > 0:
+        problems.append(("timeout", f"expected more than 0 seconds, got {timeout}"))
+    if not callable(show):
+        problems.append(("show", f"expected a function of an address, got {brief(show)}"))
+    if tokens is not None and not callable(getattr(tokens, "set_tokens", None)):
+        problems.append(("tokens", f"expected a TokenStorage, got {type(tokens).__name__}"))
+    if problems:
+        text = "; ".join(f"{name}: {problem}" for name, problem in problems)
+        raise ToolDefinitionError(f"mcp_login: {text}", names=[name for name, _ in problems])
     name = Target(address).name
     address = BareAddress.of(address).url
     silence_sdk()

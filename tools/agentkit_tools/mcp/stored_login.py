@@ -11,6 +11,7 @@ import httpx2
 from agentkit_tools.errors import LoginProblem, MCPLoginError, describe_error
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.http_client import HTTPClient
+from agentkit_tools.mcp.refresh_turn import refresh_turn
 
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
@@ -60,10 +61,7 @@ class StoredLogin(httpx2.Auth):
         if token is None:
             raise self._error("required")
         async with self._refreshing:
-            # Another request, or another process, can have refreshed the token.
-            await self._load()
-            if self._token == token:
-                await self._refresh(response)
+            await self._renew(token, response)
         self._authorize(request)
         response = yield request
         if response.status_code == httpx2.codes.UNAUTHORIZED:
@@ -86,20 +84,30 @@ class StoredLogin(httpx2.Auth):
         if self._token is not None:
             request.headers["Authorization"] = f"Bearer {self._token}"
 
-    async def _refresh(self, refusal: httpx2.Response) -> None:
+    async def _renew(self, token: str, refusal: httpx2.Response) -> None:
+        """Replace a token that the server has refused."""
         from mcp.client.auth import OAuthFlowError
 
         from agentkit_tools.mcp.token_refresh import refresh_tokens
 
         try:
-            async with HTTPClient({}, None, CPUPace()) as client:
-                await refresh_tokens(self._address, self._storage, refusal, client)
+            async with refresh_turn(self._storage):
+                # Another request, session or process can have refreshed the token.
+                await self._load()
+                if self._token != token:
+                    return
+                async with HTTPClient({}, None, CPUPace()) as client:
+                    await refresh_tokens(self._address, self._storage, refusal, client)
         except MCPLoginError as error:
             self._ended(error)
             raise
-        except (OAuthFlowError, httpx2.HTTPError, ValueError) as error:
-            raise self._error("refused", describe_error(error)) from error
-        await self._load()
+        except (OAuthFlowError, httpx2.HTTPError, ValueError, OSError) as error:
+            await self._load()
+            # Another process can have refreshed the token in a storage of the program.
+            if self._token in (token, None):
+                raise self._error("refused", describe_error(error)) from error
+        else:
+            await self._load()
 
     def _error(self, reason: LoginProblem, detail: str = "") -> MCPLoginError:
         error = MCPLoginError.of(self._address, reason, detail)

@@ -261,7 +261,7 @@ def _name_of_address(text: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         return ""
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or " " in text or not text.isprintable():
         return ""
     if port:
         host = f"{host}:{port}"

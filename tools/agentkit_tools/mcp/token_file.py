@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file, private_folder
 from agentkit_tools.errors import MCPLoginError
 
@@ -21,6 +24,8 @@ __all__ = ["TokenFile"]
 Record = TypeVar("Record", bound="BaseModel")
 
 _DIGITS = 32
+_LOCK_SECONDS = 0.05
+"""Seconds between two attempts to lock."""
 
 
 class TokenFile:
@@ -80,6 +85,24 @@ class TokenFile:
         except FileNotFoundError:
             return False
         return True
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until no other session, in this or another process, runs such a block.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        private_folder(self.path.parent)
+        # The file of tokens cannot be locked: it is replaced.
+        file = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not locked(file):
+                await asyncio.sleep(_LOCK_SECONDS)
+            yield
+        finally:
+            unlock(file)
+            os.close(file)
 
     def _read(self, key: str) -> Any:
         try:
