@@ -11,7 +11,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
 from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
-from agentkit_tools.errors import ToolError
+from agentkit_tools.errors import ToolError, describe_error
 
 __all__ = ["FORM", "QUESTION_ID", "Decide", "fill_form", "is_form", "is_question_id"]
 
@@ -24,6 +24,7 @@ QUESTION_ID = "ask-"
 """Start of the ids of questions of a running call; the id of the call and a slash precede it in a run."""
 _DIGITS = 8
 _ATTEMPTS = 3
+_MAX_SCHEMA = 100_000
 
 
 def is_form(call: ToolCall) -> bool:
@@ -48,8 +49,9 @@ async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) ->
         decide: Requests the decision about the call.
 
     Raises:
-        ToolError: The schema is invalid, or all answers were invalid.
+        ToolError: The schema is invalid or too large, or all answers were invalid.
     """
+    _check_size(schema)
     validator = _validator(schema)
     fields: Mapping[str, Any] = schema.get("properties") or {}
     arguments: dict[str, Any] = {
@@ -79,6 +81,16 @@ async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) ->
             return dict(answer)
         problems = [f"{place_of(problem.path) or 'answer'}: {problem.expected}" for problem in violations[:MAX_LISTED]]
     raise ToolError(f"the form was not filled in: {'; '.join(problems)}")
+
+
+def _check_size(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that a person could not read, or that would fill the journal."""
+    try:
+        size = len(json.dumps(schema))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(f"the schema of the form cannot be used: {describe_error(error)}") from error
+    if size > _MAX_SCHEMA:
+        raise ToolError(f"the schema of the form has {size:,} characters, {_MAX_SCHEMA:,} are allowed")
 
 
 def _validator(schema: Mapping[str, Any]) -> JsonValidator:

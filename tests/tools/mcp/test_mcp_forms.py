@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -29,6 +30,7 @@ from agentkit import (
 )
 from agentkit.tools import MCPToolset, Sampling, ToolContext, ToolDefinitionError, mcp_server
 from agentkit_tools.mcp.target import ServerLike
+from tests.waiting import eventually
 
 FORM = {"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}
 SIZE = types.ElicitRequest(params=types.ElicitRequestFormParams(message="Which size?", requested_schema=FORM))
@@ -75,6 +77,10 @@ def newer_server() -> ServerLike:
 
     server: Server[Any] = Server("shop", on_list_tools=list_tools, on_call_tool=call)
 
+    return serving(server)
+
+
+def serving(server: Server[Any]) -> ServerLike:
     @asynccontextmanager
     async def transport() -> AsyncIterator[Any]:
         to_server, from_client = anyio.create_memory_object_stream[Any](10)
@@ -186,6 +192,32 @@ async def test_a_call_of_an_older_server_is_not_repeated_unless_it_is_idempotent
 
 
 @pytest.mark.parametrize("kind", SERVERS)
+async def test_forms_of_ended_calls_do_not_wait(kind: str) -> None:
+    begun: list[str] = []
+    ended: list[str] = []
+
+    async def wait(call: ToolCall) -> bool:
+        begun.append(call.id)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(call.id)
+        return True
+
+    with MCPToolset(SERVERS[kind](), timeout=0.02) as server:
+        # More calls than requests that may wait.
+        for _ in range(10):
+            assert "did not end" in first_result(await buyer(server).run("Buy.", approve=wait))
+            await eventually(lambda: len(ended) == len(begun))
+    with MCPToolset(SERVERS[kind]()) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(buyer(server).run, "Buy.", approve=wait))
+            await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+        assert first_result(await buyer(server).run("Buy.", approve=size)) == '{"size": "L"}'
+
+
+@pytest.mark.parametrize("kind", SERVERS)
 async def test_a_server_uses_a_model_within_its_limits(kind: str) -> None:
     name = ToolCall("c1", "name", "{}")
 
@@ -221,6 +253,43 @@ def test_invalid_permissions_are_refused() -> None:
     for wrong in ({"agent": "gpt"}, {"requests": 0}, {"tokens": "9"}, {"approval": "no"}):
         with pytest.raises(ToolDefinitionError):
             Sampling(**{"agent": agent, **wrong})  # type: ignore[arg-type]
+
+
+def test_the_name_of_forms_is_reserved() -> None:
+    @tool(approval="always")
+    def fill_in_form(question: str) -> str:
+        """Look like a question."""
+        return question
+
+    for tools in ([fill_in_form], [order.with_changes(name="fill_in_form")]):
+        with pytest.raises(ToolDefinitionError, match="reserved"):
+            Agent(ScriptedModel(["x"]), "x", tools=tools)
+    definition = types.Tool(name="fill_in_form", input_schema={"type": "object"})
+
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[*TOOLS, definition])
+
+    with MCPToolset(serving(Server("shop", on_list_tools=list_tools))) as server:
+        assert [tool.name for tool in server] == [each.name for each in TOOLS]
+        assert "reserved" in str(server.problems[0])
+
+
+async def test_a_form_that_a_person_cannot_read_is_refused() -> None:
+    schemas: list[Any] = [
+        {"type": "object", "properties": {"size": {"default": "x" * 200_000}}},
+        {"type": "object", "properties": {f"field{number}": {"type": "string"} for number in range(5_000)}},
+        {"type": "object", "properties": {"size": {"default": object()}}},
+    ]
+
+    @tool
+    async def ask(context: ToolContext, number: int) -> str:
+        """Ask."""
+        return str(await context.ask("Which size?", schemas[number]))
+
+    for number in range(len(schemas)):
+        call = ToolCall("c1", "ask", json.dumps({"number": number}))
+        agent: Agent[str] = Agent(ScriptedModel([[call], "done"]), "x", tools=[ask])
+        assert "the schema of the form" in first_result(await agent.run("Ask."))
 
 
 @tool

@@ -181,6 +181,12 @@ async def test_invalid_offers_are_refused() -> None:
         {"resources": {"notes://{day}": order}},
         {"resources": {"notes://x": 7}},
         {"resources": {"notes://{a}{b}": review}},
+        {"resources": {"notes://{day}/{day}": review}},
+        {"resources": {"notes://{a day}": "x"}},
+        {"resources": {"notes://{day": "x"}},
+        {"resources": {"notes://a day": "x"}},
+        {"resources": {"notes://a\n": "x"}},
+        {"resources": ["notes://a"]},
         {"prompts": [review, review]},
         {"prompt": [review]},
     ]
@@ -192,3 +198,5 @@ async def test_invalid_offers_are_refused() -> None:
     assert "'a'" in str(caught.value) and "'b'" in str(caught.value)
     with pytest.raises(ToolDefinitionError):
         await mcp_changed(object())  # type: ignore[arg-type]
+    with pytest.raises(ToolDefinitionError):
+        await mcp_changed(mcp_server([look]), 5)  # type: ignore[arg-type]

@@ -22,10 +22,12 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
+from agentkit_tools.form import FORM
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_parts, to_result
 from agentkit_tools.mcp.listed_tools import DROPPED, OUTPUT, PROBLEM
 from agentkit_tools.mcp.server_requests import CallingRun
+from agentkit_tools.schemas.callables import wire_name
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -162,6 +164,9 @@ def _problem_of(definition: Definition, description: str) -> str:
         return f"its {part} cannot be used; {problem}"
     if not name.strip():
         return "it has no name"
+    # Otherwise a call of the tool could look like a question to the person.
+    if wire_name(name) == FORM:
+        return "its name is reserved for questions of tools"
     if len(description) > _MAX_DESCRIPTION:
         return f"its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
     return _problem_of_schema(definition.input_schema)

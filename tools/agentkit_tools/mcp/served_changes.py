@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -101,8 +102,10 @@ async def mcp_changed(server: Server[Any], *addresses: str) -> None:
         addresses: Addresses of resources whose contents have changed, instead of the lists.
 
     Raises:
-        ToolDefinitionError: The server is not of `mcp_server`.
+        ToolDefinitionError: The server is not of `mcp_server`, or an address is not text.
     """
+    for address in addresses:
+        check_types(ToolDefinitionError, "mcp_changed", addresses=(address, str, "addresses as text"))
     changes = getattr(server, "agentkit_changes", None)
     if not isinstance(changes, ServedChanges):
         raise ToolDefinitionError(

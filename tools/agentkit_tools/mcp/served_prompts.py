@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text
 from agentkit_prompts.names import nearest
+from agentkit_tools.calling.result_content import to_content
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.served_calls import called
@@ -100,6 +101,6 @@ def _messages(value: Any) -> list[dict[str, Any]]:
     if isinstance(content, Text | Media):
         parts = (content,)
     elif not isinstance(content, str | tuple):
-        parts = str(content)
+        parts = to_content(content)
     blocks = from_result(ToolResult("", "", parts))["content"]
     return [{"role": role, "content": block} for block in blocks]

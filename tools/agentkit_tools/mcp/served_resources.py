@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.parts import Media, Text
-from agentkit_prompts.errors import MediaError
+from agentkit_prompts.errors import MediaError, check_types
 from agentkit_tools.calling.result_content import to_content
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.mcp.served_calls import called
@@ -45,6 +45,9 @@ class ServedResources:
     """
 
     def __init__(self, resources: Resources, deps: Any) -> None:
+        check_types(
+            ToolDefinitionError, "MCP server", resources=(resources, Mapping, "a mapping of addresses to resources")
+        )
         self._resources = resources
         self._deps = deps
         self._tools: dict[str, tuple[Any, Tool]] = {}
@@ -85,9 +88,14 @@ class ServedResources:
     def _problem(self, address: object, value: object) -> str:
         if not isinstance(address, str) or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", address):
             return f"{address!r:.80}: expected an address with a scheme, such as 'notes://today'"
+        if " " in address or not address.isprintable():
+            return f"{address!r:.80}: an address contains no spaces and control characters"
         if "}{" in address:
             return f"{address}: words in braces need text between them"
-        words = set(_WORD.findall(address))
+        names = _WORD.findall(address)
+        words = set(names)
+        if len(words) < len(names) or re.search("[{}]", _WORD.sub("", address)):
+            return f"{address}: expected different words of letters, digits and underscores in braces"
         if callable(value):
             parameters = set(self._tool(address, value).spec.parameters.get("properties", {}))
             if parameters != words:
@@ -129,9 +137,9 @@ class ServedResources:
 
 def _words_in(address: str, uri: str) -> dict[str, str] | None:
     """Return the words of an address with braces in `uri`; None if `uri` is another address."""
-    if address == uri:
-        return {}
     first, *pieces = _WORD.split(address)
+    if not pieces and address == uri:
+        return {}
     if not pieces or not uri.startswith(first):
         return None
     words: dict[str, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,6 +51,7 @@ class CallingRun:
         self._can_repeat = can_repeat
         self._loop = asyncio.get_running_loop()
         self._variables = copy_context()
+        self._waiting: set[Future[Any]] = set()
 
     async def elicit(self, params: ElicitRequestParams, *, is_stateless: bool) -> ElicitResult:
         """Return the answer of the person to a form; an address is declined, because no browser may be opened.
@@ -90,7 +92,22 @@ class CallingRun:
     async def _in_run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return the value of `work()`, which runs in the event loop and with the variables of the call."""
         variables = self._variables.copy()
-        return await asyncio.wrap_future(variables.run(asyncio.run_coroutine_threadsafe, work(), self._loop))
+        future = variables.run(asyncio.run_coroutine_threadsafe, work(), self._loop)
+        self._waiting.add(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ToolError("the call has ended") from None
+        finally:
+            self._waiting.discard(future)
+
+    def end(self) -> None:
+        """End the requests that still wait, such as after the time limit of the call: the person is not asked again."""
+        for future in [*self._waiting]:
+            future.cancel()
 
 
 _CALLING_RUN: ContextVar[CallingRun | None] = ContextVar("agentkit_mcp_calling_run", default=None)
@@ -121,6 +138,7 @@ class ServerRequests:
             yield
         finally:
             self._runs.remove(run)
+            run.end()
             _CALLING_RUN.reset(token)
 
     # Newer servers

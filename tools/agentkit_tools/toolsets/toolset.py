@@ -13,6 +13,7 @@ from agentkit_prompts.lists import is_list
 from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.form import FORM
 from agentkit_tools.schemas.foreign_shapes import tools_advice
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
@@ -31,7 +32,8 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     """Return tools by their name for the model. Functions become tools, toolsets are replaced by their tools.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, or an item is not a tool. The message lists all such names.
+        ToolDefinitionError: Two tools have the same name, a name is reserved, or an item is not a tool. The message
+            lists all such names.
     """
     if not is_list(tools):
         advice = tools_advice(tools)
@@ -48,6 +50,8 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
             " or prefix a toolset with `toolset.prefixed(...)`",
             names=clashes,
         )
+    if FORM in tools_by_name:
+        raise ToolDefinitionError(f"the name {FORM} is reserved for questions of tools: rename the tool", tool=FORM)
     return tools_by_name
 
 
