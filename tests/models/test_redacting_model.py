@@ -103,6 +103,7 @@ def test_the_detector_finds_data_and_only_data() -> None:
         CARD: "CARD",
         "378282246310005": "CARD",
         "4111-1111-1111-1111": "CARD",
+        "4111\u00a01111\u00a01111\u00a01111": "CARD",
         "+49 170 1234567": "PHONE",
         "+1 (212) 555-0199": "PHONE",
         "0049 30 123456": "PHONE",
@@ -203,6 +204,21 @@ def test_streams_and_arguments_are_restored_wherever_they_are_split() -> None:
         result, streamed = asked(RedactingModel(Echo(size, calls)), f"Mail {MAIL}", tools=[mail])
         assert [(MAIL, f"[X[{MAIL}[{MAIL}] [X_")] == SENT, size
         assert result.output == streamed == f"[EMAIL_ done sent to {MAIL} [", size
+
+
+def test_an_escaped_backslash_in_json_starts_no_placeholder() -> None:
+    def calls(composition: Any) -> Message:
+        if composition.messages[-1].role == "tool":
+            return Message("assistant", "done")
+        (placeholder,) = PLACEHOLDER.findall(composition.messages[-1].text)
+        text = rf"\\u005b{placeholder[1:]}"
+        return Message("assistant", "", [ToolCall("c", "mail", f'{{"to": "{placeholder}", "text": "{text}"}}')])
+
+    SENT.clear()
+    asked(RedactingModel(Echo(100, calls)), f"Mail {MAIL}", tools=[mail])
+    ((to, text),) = SENT
+    assert to == MAIL
+    assert text.startswith("\\u005bEMAIL_")
 
 
 def test_values_are_escaped_in_json_and_in_typed_output() -> None:

@@ -149,9 +149,15 @@ def test_a_guard_that_fails_or_hangs_or_returns_another_value_stops_the_run() ->
     def lambdas(value: Any) -> Any:
         return Replace({"a": 1})
 
+    def reasons(value: Any) -> Any:
+        return Stop(None)  # type: ignore[arg-type]
+
+    def questions(value: Any) -> Any:
+        return Ask({"a": 1})  # type: ignore[arg-type]
+
     stages: dict[Any, list[Any]] = {"input": [], "output": ["a"], "tool_call": [PAY], "tool_result": [PAY]}
     for stage, replies in stages.items():
-        for check in (fails, hangs, waits, returns_false, lambdas):
+        for check in (fails, hangs, waits, returns_false, lambdas, reasons, questions):
             if (check, stage) == (lambdas, "tool_call") or (check is hangs and stage != "input"):
                 continue
             agent = answers(*replies, guards=[guard(stage, timeout=0.05)(check)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
+from itertools import accumulate
 from typing import NamedTuple
 
 __all__ = ["Finding", "personal_data"]
@@ -22,7 +23,8 @@ class Finding(NamedTuple):
 
 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]++@(?:[\w-]{1,63}\.){1,8}(?:xn--[a-z0-9-]{1,59}|[^\W\d_]{2,63})")
-_CARD = re.compile(r"(?<!\d)(?=(\d(?:[ -]?\d){12,18}))")
+_DIGITS = re.compile(r"\d(?:[ \u00a0-]?\d){12,}")
+"""Digits with separators, in which card numbers can start and end."""
 _IBAN = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}))")
 _PHONES = (
     re.compile(r"(?<![\w+])(?:\+|00)[1-9](?:[ \u00a0()./-]{0,2}\d){6,14}(?!\d)"),
@@ -39,7 +41,6 @@ _LENGTHS = (
 )
 """Lengths of IBANs by country, from the registry of SWIFT (https://www.swift.com/standards/data-standards/iban)."""
 _IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _LENGTHS.split()}
-_CARD_LENGTHS = range(19, 12, -1)
 
 
 def personal_data(text: str) -> Iterator[Finding]:
@@ -54,10 +55,8 @@ def personal_data(text: str) -> Iterator[Finding]:
         end = _iban_end(match[1], text, match.start())
         if end is not None:
             yield Finding(match.start(), end, "IBAN")
-    for match in _CARD.finditer(text):
-        end = _card_end(match[1], text, match.start())
-        if end is not None:
-            yield Finding(match.start(), end, "CARD")
+    for match in _DIGITS.finditer(text):
+        yield from _cards(match[0], text, match.start())
     for pattern in _PHONES:
         for match in pattern.finditer(text):
             yield Finding(match.start(), match.end(), "PHONE")
@@ -94,17 +93,31 @@ def _iban_end(candidate: str, text: str, start: int) -> int | None:
     return None
 
 
-def _card_end(candidate: str, text: str, start: int) -> int | None:
-    """Return the end of the longest card number with a valid check digit (Luhn); None without one."""
-    for count in _CARD_LENGTHS:
-        end = _end_of(candidate, count, text, start)
-        if end is None:
+def _cards(run: str, text: str, start: int) -> Iterator[Finding]:
+    """Yield the longest card number with a valid check digit (Luhn) from each digit that can be the first digit.
+
+    Args:
+        run: Digits with separators.
+        text: The text that contains the run.
+        start: Index of the run in the text.
+    """
+    places = [at for at, character in enumerate(run) if character.isdigit()]
+    digits = [int(run[at]) for at in places]
+    plain = [0, *accumulate(digits)]
+    # Sums for numbers that end at an even place, and at an odd place: every second digit before the end is doubled.
+    pairs = [(digit, sum(divmod(2 * digit, 10))) for digit in digits]
+    sums = [[0, *accumulate([pair[(at + odd) % 2] for at, pair in enumerate(pairs)])] for odd in (0, 1)]
+    for first, place in enumerate(places):
+        if first and places[first - 1] == place - 1:
             continue
-        digits = [int(character) for character in text[start:end] if character.isdigit()]
-        doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
-        if (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0 and any(digits):
-            return end
-    return None
+        for last in range(min(first + 18, len(digits) - 1), first + 11, -1):
+            total = sums[last % 2]
+            end = start + places[last] + 1
+            if (total[last + 1] - total[first]) % 10 or plain[last + 1] == plain[first]:
+                continue
+            if end == len(text) or not text[end].isalnum():
+                yield Finding(start + place, end, "CARD")
+                break
 
 
 def _is_address(text: str) -> bool:

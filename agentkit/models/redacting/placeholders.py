@@ -22,7 +22,7 @@ _KIND = re.compile(r"[A-Z][A-Z0-9_]{0,19}")
 _PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_]{0,19}_[a-z2-7]{10}\]")
 _CHARACTER = r"(?:[A-Z0-9_a-z]|\\u00(?!5[bBdD])[0-9a-fA-F]{2})"
 """Character of a placeholder between its brackets in JSON text."""
-_IN_JSON = re.compile(rf"(?:\[|\\u005[bB]){_CHARACTER}{{12,31}}(?:\]|\\u005[dD])")
+_IN_JSON = re.compile(rf"(?:\[|(?<!\\)\\u005[bB]){_CHARACTER}{{12,31}}(?:\]|\\u005[dD])")
 _START = re.compile(r"\[(?:[A-Z][A-Z0-9_]{0,20}[a-z2-7]{0,10})?\Z")
 _START_IN_JSON = re.compile(rf"(?:(?:\[|\\u005[bB]){_CHARACTER}{{0,31}})?(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?\Z")
 _OWN = "TEXT"

@@ -299,7 +299,10 @@ def _checked(guard: Guard, verdict: object) -> Verdict:
     """
     if verdict is None:
         return PASS
-    if isinstance(verdict, Pass | Ask | Stop):
+    if isinstance(verdict, Pass):
+        return verdict
+    # The journal contains the reason: it must be readable again.
+    if isinstance(verdict, Ask | Stop) and isinstance(verdict.reason, str):
         return verdict
     if isinstance(verdict, Replace):
         is_text = isinstance(verdict.value, str)
@@ -310,6 +313,8 @@ def _checked(guard: Guard, verdict: object) -> Verdict:
     if guard.parallel:
         expected = "Ask(reason)"
     problem = f"returned no valid verdict: expected None, {expected} or Stop(reason), got {verdict!r:.80}"
+    if isinstance(verdict, Ask | Stop):
+        problem += ": the reason must be text"
     if guard.parallel and isinstance(verdict, Replace):
         problem += ": a parallel guard cannot replace the input, because the model call has started"
     raise GuardError(guard.name, guard.stage, problem)
