@@ -326,12 +326,13 @@ class IndexWorker:
         """Mark leased tasks as done or failed, and store the vectors of texts that did not change."""
         failed = [self._failure(task, versions[task.item]) for task in tasks if task.problem]
         done = [task for task in tasks if not task.problem]
-        rows = [{"item": task.item, "this": self._space, "done": task.want, "error": None} for task in done]
-        removed = [row for row, task in zip(rows, done, strict=True) if task.text is None]
+        removed = [self._finished(task) for task in done if task.text is None]
+        rows: list[dict[str, object]] = []
         if versions == {task.item: task.want for task in done}:
             # Usually no item was changed meanwhile, and one statement is much faster than a statement per item.
             connection.execute(ALL_DONE, self._who)
-            rows = []
+        else:
+            rows = [self._finished(task) for task in done]
         for statement, values in ((DONE, rows), (_FORGET, removed), (FAILED, failed)):
             if values:
                 connection.execute(statement, values)
@@ -349,11 +350,15 @@ class IndexWorker:
 
     def _failure(self, task: _Task, version: int) -> dict[str, object]:
         """Return the parameters of `FAILED`. The next try is after a pause; now, if the target version has changed."""
-        row = {"item": task.item, "this": self._space, "done": task.want}
+        row = self._finished(task)
         if version != task.want:
-            return row | {"error": None, "again": None, "times": 0}
+            return row | {"again": None, "times": 0}
         again = self._database.clock() + retry_pause(task.attempts)
         return row | {"error": task.problem[:1000], "again": again, "times": task.attempts + 1}
+
+    def _finished(self, task: _Task) -> dict[str, object]:
+        """Return the parameters of `DONE` and `_FORGET`."""
+        return {"item": task.item, "this": self._space, "done": task.want, "error": None}
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         """Return the row of a removal, for `_QUEUE_AGAIN`, which increases the version of an existing row instead."""
