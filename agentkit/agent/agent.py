@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from agentkit.agent.definitions import changed_definition, make_definition, with_deps
 from agentkit.agent.overrides import overridden, overriding
 from agentkit.errors import AgentDefinitionError
-from agentkit.ground.sync_driver import run_blocking, streamed
+from agentkit.ground.sync_driver import run_blocking
 from agentkit.ground.unknown_options import AGENT_ELSEWHERE, refusing_unknown
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.run.engine.run_options import CHANGES, COMPOSE, RESUME, RUN, RunOptions, Tools, check_options
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentkit.run.engine.events import Event
     from agentkit.run.engine.run_options import AgentOptions, MapOptions, StartOptions
     from agentkit.run.engine.run_result import RunResult
-    from agentkit.run.engine.run_stream import RunStream
+    from agentkit.run.engine.run_stream import RunStream, SyncRunStream
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
@@ -409,14 +409,15 @@ class Agent(Generic[Deps, Output], metaclass=Hinted):
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
-    ) -> Generator[Event[Output], None, None]:
+    ) -> SyncRunStream[Event[Output]]:
         """Answer one user input from synchronous code and yield events. See `stream`.
 
         The run waits for the reader when the queue of events is full. Closing the generator early cancels the run.
         """
         from agentkit.run.engine.event_sink import passing_on
+        from agentkit.run.engine.run_stream import sync_run_stream
 
-        return streamed(passing_on(self.run, user_input, options))
+        return sync_run_stream(lambda inbox: passing_on(self.run, user_input, {**options, "inbox": inbox}), options)
 
     def stream_text(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

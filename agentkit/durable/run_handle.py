@@ -26,7 +26,7 @@ from agentkit.run.journal.accepted_replies import accepted
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
-from agentkit.run.parts.cancel_note import append_cancel_note
+from agentkit.run.parts.cancel_note import append_cancel_note, checked_reason
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
 from agentkit.run.parts.run_inbox import Moment, SentMessage, checked_message
@@ -214,10 +214,10 @@ class RunHandle(Generic[Output], metaclass=Hinted):
             RunEnded: The run has ended, so that it would never receive the message.
             RunNotFound: The run is unknown.
             ContextError: The message is not text or parts.
-            AgentDefinitionError: `when` or `by` is invalid.
+            AgentDefinitionError: `when`, `by` or `key` is invalid.
             DurableError: The key was used for another message, or too many messages are unread.
         """
-        sent = checked_message(message, when, by)
+        sent = checked_message(message, when, by, key)
         await self._store.ask(lambda: self._store.rows.messages.send(self.run_id, sent, key))
 
     async def unread(self) -> list[SentMessage]:
@@ -262,8 +262,10 @@ class RunHandle(Generic[Output], metaclass=Hinted):
 
         Raises:
             RunNotFound: The run is unknown.
+            AgentDefinitionError: The reason is not text, or is too long; nothing was cancelled.
         """
-        await self._store.ask(lambda: self._cancel(reason))
+        checked = checked_reason(reason)
+        await self._store.ask(lambda: self._cancel(checked))
 
     def _cancel(self, reason: str) -> None:
         rows = self._store.rows

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunNotFound
-from agentkit.errors import RunEnded
+from agentkit.errors import AgentDefinitionError, RunEnded
 from agentkit.inbox import MessageReceived
 from agentkit.memory import Memory
 from tests.raising import raises
@@ -55,6 +55,10 @@ async def test_a_running_run_receives_messages_in_order(working: Working) -> Non
     await handle.send("Thanks.", when="idle")
     with pytest.raises(DurableError):
         await handle.send("Another.", by="ada", key="1")
+    invalid: Any = 7
+    for key in ("", invalid):
+        with pytest.raises(AgentDefinitionError):
+            await handle.send("Another.", key=key)
     assert [sent.message.text for sent in await handle.unread()] == ["And b?", "And c?", "Thanks."]
     lookout.go.set()
     ended = await handle.result(timeout=LONG)
@@ -143,6 +147,15 @@ async def test_the_reason_of_a_cancellation_is_in_the_session(working: Working, 
     await waiting.cancel("wrong price")
     assert notes()[-1] == "The run was cancelled: wrong price"
     assert (await waiting.info()).reason == "wrong price"
+    # The run was resumed, and is cancelled again.
+    await waiting.resume()
+    with pytest.raises(Paused):
+        await waiting.result(timeout=LONG)
+    invalid: Any = 7
+    with pytest.raises(AgentDefinitionError):
+        await waiting.cancel(invalid)
+    await waiting.cancel("wrong day")
+    assert notes()[-1] == "The run was cancelled: wrong day"
     memory.close()
 
 

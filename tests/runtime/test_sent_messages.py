@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,26 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, Journal, Limits, Paused, RunFinished, RunResult, ScriptedModel, Session, ToolCall, tool
+from agentkit import (
+    Agent,
+    Journal,
+    Limits,
+    Paused,
+    RunFinished,
+    RunResult,
+    ScriptedModel,
+    Session,
+    ToolCall,
+    tool,
+)
 from agentkit.errors import AgentDefinitionError, GuardStopped, LimitExceeded, RunBusy, RunEnded
 from agentkit.guards import Replace, Stop, guard
 from agentkit.inbox import Inbox, MessageReceived, SentMessage
 from agentkit.prompts import ContextError, Image, Text, Url
 from agentkit.run.engine.replay import replayed_contexts
 from tests.cases import collected
+from tests.raising import raises
+from tests.waiting import LONG
 
 LOOK = ToolCall(name="look", arguments={"name": "a"})
 Send = Callable[[], object]
@@ -265,6 +279,106 @@ async def test_guards_of_the_input_check_each_message() -> None:
     # A resumed run has the same verdict: the message is not checked or received again.
     with pytest.raises(GuardStopped):
         await agent.resume(Journal.loads(stopped.value.journal.dumps()), session=session)
+
+
+async def test_reasons_of_cancellations_are_checked_before_the_run_is_cancelled() -> None:
+    cases: list[tuple[Any, bool]] = [
+        (7, False),
+        (["a"], False),
+        (None, False),
+        ("a" * 2_001, False),
+        ("\ud800 a ", True),
+    ]
+    failures: list[str] = []
+    for reason, is_valid in cases:
+        with collected(failures, repr(reason)[:20]):
+            session = Session()
+            stream = looking([LOOK, "One."]).stream("Is a there?", session=session)
+            async for event in stream:
+                if type(event).__name__ != "ToolStarted":
+                    continue
+                if is_valid:
+                    await stream.cancel(reason)
+                    continue
+                with pytest.raises(AgentDefinitionError) as refused:
+                    await stream.cancel(reason)
+                assert refused.value.name == "reason"
+            last = "assistant: One."
+            if is_valid:
+                last = "user: The run was cancelled: \ufffd a"
+            assert texts(session)[-1] == last
+    assert not failures, "\n".join(failures)
+
+
+async def test_a_cancelled_stream_refuses_messages() -> None:
+    stream = looking([LOOK, "One."]).stream("Is a there?")
+    async for event in stream:
+        if type(event).__name__ == "ToolStarted":
+            await stream.cancel()
+    never_started = looking(["One."]).stream("Is a there?")
+    await never_started.cancel("not needed")
+    for each in (stream, never_started):
+        with raises(RunEnded, state="cancelled"):
+            each.send("And b?")
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_resumed_run_is_cancelled_for_another_reason(tmp_path: Path, is_damaged: bool) -> None:
+    class Damaged(Session):
+        def append(self, *messages: Any, **options: Any) -> Any:
+            if messages[0].text.startswith("The run was cancelled") and is_damaged:
+                raise OSError("no disk")
+            return super().append(*messages, **options)
+
+    class Slow(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            await asyncio.sleep(LONG)
+
+    session, journal = Damaged(), tmp_path / "run.jsonl"
+    agent = Agent(Slow([]))
+    for reason in ("wrong shop", "wrong price"):
+        inbox, has_started = Inbox(), asyncio.Event()
+
+        def listen(event: Any, has_started: asyncio.Event = has_started) -> None:
+            if type(event).__name__ == "PromptComposed":
+                has_started.set()
+
+        options: dict[str, Any] = {"session": session, "journal": journal, "inbox": inbox, "on_event": listen}
+        work = agent.run("Is a there?", **options)
+        if journal.exists():
+            work.close()
+            work = agent.resume(journal, **options)
+        running = asyncio.create_task(work)
+        await has_started.wait()
+        inbox.reason = reason
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    notes = [text for text in texts(session) if "was cancelled:" in text]
+    expected = ["user: The run was cancelled: wrong shop", "user: The run was cancelled: wrong price"]
+    assert notes == ([] if is_damaged else expected)
+
+
+def test_a_stream_for_synchronous_code_accepts_messages() -> None:
+    session = Session()
+    agent = looking([LOOK, "One.", "Two."], lambda: stream.send("And b?", when="idle"))
+    stream = agent.stream_sync("Is a there?", session=session)
+    stream.send("First.", by="ada")
+    assert type([*stream][-1]).__name__ == "RunFinished"
+    assert [text for text in texts(session) if text.startswith("user")] == [
+        "user: Is a there?",
+        "user: First.",
+        "user: And b?",
+    ]
+    with raises(RunEnded, state="finished"):
+        stream.send("Too late.")
+    release, session = threading.Event(), Session()
+    stream = looking([LOOK, "One."], lambda: release.wait(LONG)).stream_sync("Is a there?", session=session)
+    for event in stream:
+        if type(event).__name__ == "ToolStarted":
+            threading.Timer(0.05, release.set).start()
+            stream.cancel("wrong shop")
+    assert texts(session)[-1] == "user: The run was cancelled: wrong shop"
 
 
 def test_a_sent_message_has_its_time() -> None:

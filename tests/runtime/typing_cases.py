@@ -29,7 +29,7 @@ from agentkit.durable import RunHandle, Runs
 from agentkit.memory import Memory
 from agentkit.models import Model
 from agentkit.prompts import BasePrompt, Layers, MemoPrompt, Size, Template, TextPrompt, WrapPrompt
-from agentkit.run.engine.run_stream import RunStream
+from agentkit.run.engine.run_stream import RunStream, SyncRunStream
 
 
 class City(BaseModel):
@@ -155,6 +155,7 @@ async def events(model: Model) -> None:
     async for event in stream:
         if isinstance(event, RunFinished):
             assert_type(event.result.output, City)
+    assert_type(Agent(model, output=City).stream_sync("hi"), SyncRunStream[Event[City]])
 
     def listen(event: Event) -> None:
         """Hear the events of any agent."""

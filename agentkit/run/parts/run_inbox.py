@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
@@ -125,9 +126,18 @@ class Inbox:
         except Paused:
             state = ""
             raise
+        except asyncio.CancelledError:
+            state = "cancelled"
+            raise
         finally:
             with self._lock:
                 self._is_running, self._state = False, state
+
+    def close(self) -> None:
+        """Refuse messages if no run has used the inbox: its run was cancelled before it started."""
+        with self._lock:
+            if not self._run_id:
+                self._state = "cancelled"
 
     async def waiting(self, *, is_idle: bool) -> tuple[SentMessage, ...]:
         """Return the messages that the run receives now; see `RunInbox`."""
@@ -156,18 +166,22 @@ def checked_inbox(inbox: Any) -> RunInbox | None:
     return checked
 
 
-def checked_message(message: str | Part | Iterable[str | Part], when: str = "next_step", by: str = "") -> SentMessage:
+def checked_message(
+    message: str | Part | Iterable[str | Part], when: str = "next_step", by: str = "", key: str | None = None
+) -> SentMessage:
     """Return a message to a run, after all checks.
 
     Raises:
         ContextError: The message is not text or parts.
-        AgentDefinitionError: `when` or `by` is invalid. The error lists both.
+        AgentDefinitionError: `when`, `by` or `key` is invalid. The error lists all.
     """
     problems: list[tuple[str, str]] = []
     if when not in get_args(Moment):
         problems.append(("when", f"when={brief(when, 40)}: expected 'next_step' or 'idle'"))
     if not isinstance(by, str):
         problems.append(("by", f"by={brief(by, 40)}: expected the name of the sender as text"))
+    if key is not None and (not isinstance(key, str) or not key):
+        problems.append(("key", f"key={brief(key, 40)}: expected a unique text per message, such as 'mail-17'"))
     if problems:
         names = ", ".join([name for name, _ in problems])
         text = "; ".join([problem for _, problem in problems])

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.failed_call import text_without_tracebacks
+from agentkit.run.parts.cancel_note import MAX_REASON, checked_reason
 from agentkit.run.parts.decisions import read_decision
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_errors import RunNotFound
@@ -127,7 +128,7 @@ class StartRun(_Body):
 class CancelRun(_Body):
     """The optional body of a cancellation."""
 
-    reason: str = Field(default="", max_length=2_000, description="Reason, which the model of the next run reads.")
+    reason: str = Field(default="", max_length=MAX_REASON, description="Reason, which the model of the next run reads.")
 
 
 class _Decision(_Body):
@@ -379,7 +380,7 @@ class RunEndpoints:
         # A form of a web page is no JSON, so that it cannot cancel runs.
         if has_body(request):
             body = validated(CancelRun, await read_json(request, self._options))
-        return JSONAnswer(run_form(await self._runs.cancel(record, body.reason)))
+        return JSONAnswer(run_form(await self._runs.cancel(record, checked_reason(body.reason))))
 
 
 def run_form(record: RunRecord) -> dict[str, Any]:
