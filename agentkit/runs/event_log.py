@@ -10,7 +10,7 @@ from agentkit.runs.run_database import RunDatabase, events_table
 from agentkit.runs.run_record import RunEvent
 from agentkit.runs.run_rows import event_of, json_text
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "store_events"]
 
 _events = events_table.c
 
@@ -27,9 +27,7 @@ class EventLog:
 
     def add(self, run_id: str, events: Sequence[RunEvent]) -> None:
         """Add events to the stored events of a run."""
-        rows = [{"run": run_id, "seq": seq, "kind": kind, "data": json_text(data)} for seq, kind, data in events]
-        if rows:
-            self._work(lambda connection: connection.execute(sa.insert(events_table), rows))
+        self._work(lambda connection: store_events(connection, run_id, events))
 
     def after(self, run_id: str, seq: int = 0, *, limit: int = 1000) -> list[RunEvent]:
         """Return the events of a run after the event number `seq`, at most `limit` events."""
@@ -41,3 +39,10 @@ class EventLog:
         """Return the number of the last event of a run; 0 without events."""
         query = sa.select(sa.func.max(_events.seq)).where(_events.run == run_id)
         return self._work(lambda connection: connection.scalar(query)) or 0
+
+
+def store_events(connection: sa.Connection, run_id: str, events: Sequence[RunEvent]) -> None:
+    """Store events of a run in the transaction of a connection."""
+    rows = [{"run": run_id, "seq": seq, "kind": kind, "data": json_text(data)} for seq, kind, data in events]
+    if rows:
+        connection.execute(sa.insert(events_table), rows)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.journal.journal import inner_line
-from agentkit.runs.event_log import EventLog
+from agentkit.runs.event_log import EventLog, store_events
 from agentkit.runs.inner_runs import InnerRuns
 from agentkit.runs.leg import QueueLeg
 from agentkit.runs.run_database import RunDatabase, decisions_table, keys_table, lines_table, runs_table, shown_url
@@ -24,7 +24,7 @@ from agentkit.runs.run_messages import RunMessages, mark_received
 from agentkit.runs.run_notices import RunNotices, store_notices
 from agentkit.runs.run_queue import queue_again
 from agentkit.runs.run_reader import RunReader, can_be_stored
-from agentkit.runs.run_record import ENDED, RunRecord, RunState
+from agentkit.runs.run_record import ENDED, RunEvent, RunRecord, RunState
 from agentkit.runs.run_retention import Retention, delete_rows, surplus_runs, young_keys
 from agentkit.runs.run_rows import CORRUPT, ended_row, run_row
 from agentkit.runs.sqlite_engine import sqlite_engine
@@ -232,7 +232,9 @@ class RunStore(RunReader):
         attempt.lines += len(rows)
         self._grow(attempt.tenant, sum(len(line) for _, line in rows))
 
-    def end_attempt(self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None) -> bool:
+    def end_attempt(
+        self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None, events: Sequence[RunEvent] = ()
+    ) -> bool:
         """Store the end of an attempt: the run has ended, waits for decisions, or is queued again.
 
         Returns:
@@ -243,6 +245,7 @@ class RunStore(RunReader):
             attempt: The attempt.
             record: The run as it is now.
             timeout: Seconds after which waiting calls are denied; None for never.
+            events: The last events of the attempt, which are stored together with the end.
 
         Raises:
             AttemptEnded: The attempt may not store anything.
@@ -263,9 +266,11 @@ class RunStore(RunReader):
             has_ended = not receives and store_waiting_calls(connection, self._now, record, timeout)
             if not has_ended:
                 connection.rollback()
-            elif record.state != "queued":
+                return False
+            if record.state != "queued":
                 store_notices(connection, self._now, attempt.run_id, record.state)
-            return has_ended
+            store_events(connection, attempt.run_id, events)
+            return True
 
         return self._work(end)
 

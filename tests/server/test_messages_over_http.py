@@ -95,6 +95,10 @@ def test_a_message_that_arrives_before_the_end_is_stored_is_received() -> None:
         assert ended(client, run)["output"] == "Two."
         messages = client.get("/sessions/s/messages").json()["messages"]
         assert [message["content"] for message in messages] == ["Go.", "One.", "One more.", "Two."]
+        # The end of the run is one event, although the agent had ended before the message.
+        kinds = [event["event"] for event in client.events(f"/runs/{run}/events")]
+        assert (kinds.count("run_finished"), kinds[-2:]) == (1, ["run_finished", "end"])
+        assert [event.kind for event in servers[0].store.events.after(run)] == kinds[:-1]
 
 
 def test_a_waiting_run_receives_a_message_after_the_decision() -> None:

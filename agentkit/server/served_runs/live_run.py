@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit.ground.threads import in_thread
+from agentkit.run.engine.events import RunFinished
 from agentkit.runs.run_record import RunEvent, RunRecord
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.runs.stored_inbox import StoredInbox
@@ -37,6 +38,7 @@ class LiveRun:
         "events",
         "inbox",
         "is_cancelled",
+        "last",
         "reason",
         "record",
         "task",
@@ -55,6 +57,8 @@ class LiveRun:
         """Reason of the cancellation."""
         self.inbox: StoredInbox | None = None
         """Messages to the run, once its agent runs."""
+        self.last: RunEvent | None = None
+        """The last event, which is stored together with the outcome of the run."""
         self._store = store
         self._written = 0
         """Number of stored events."""
@@ -62,8 +66,27 @@ class LiveRun:
         self._changed = asyncio.Event()
 
     def on_event(self, event: Any) -> None:
-        """Add an event of the agent."""
-        self.add(*event_form(event))
+        """Add an event of the agent. Its end is the last event, unless a message arrives before the end is stored."""
+        kind, data = event_form(event)
+        if isinstance(event, RunFinished):
+            self.end_with(kind, data)
+        else:
+            self.add(kind, data)
+
+    def end_with(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Set the last event, which `add_last` adds."""
+        self.last = RunEvent(self.base + len(self.events) + 1, kind, data)
+
+    def add_last(self, *, is_stored: bool) -> None:
+        """Add the last event, after the outcome of the run was stored, or could not be stored."""
+        if self.last is None:
+            return
+        if is_stored:
+            self._written += 1
+            self.events.append(self.last)
+            self.notify()
+        else:
+            self.add(self.last.kind, self.last.data)
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
         """Add an event. A task stores it soon, together with other new events."""

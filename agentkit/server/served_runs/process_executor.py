@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
@@ -283,19 +284,22 @@ class ProcessExecutor:
         """Execute a run until it finishes or pauses, and store its outcome."""
         before = live.record.usage
         try:
-            is_stored = False
-            while not is_stored:
+            has_ended = False
+            while not has_ended:
+                live.last = None
                 changes, last = await self._outcome(live)
                 live.record = replace(live.record, **changes, updated_at=time.time())
                 if last is not None:
-                    live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
+                    live.end_with(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
+                elif live.record.state != "finished":
+                    live.last = None  # the run was stopped after its last step: the next server ends it
                 storing = asyncio.ensure_future(self._store_outcome(live))
                 while not storing.done():
                     # The outcome is stored even if the task is cancelled.
                     with suppress(asyncio.CancelledError):
                         await asyncio.shield(storing)
                 # Otherwise a message arrived before the end was stored, and the run continues with it.
-                is_stored = storing.result()
+                has_ended = storing.result()
             usage = usage_since(before, live.record.usage)
             self._limits.add_run(live.record, usage)
         finally:
@@ -304,19 +308,26 @@ class ProcessExecutor:
 
     async def _store_outcome(self, live: LiveRun) -> bool:
         """Store the outcome of a run; return False if the run continues instead."""
+        is_stored = False
         try:
-            return await contained(self._stored_outcome(live))
+            has_ended = await contained(self._stored_outcome(live))
+            is_stored = live.attempt is not None
         except Exception:
             _log.exception("run %s: its outcome could not be stored", live.record.run_id)
-            return True
+            has_ended = True
+        if has_ended:
+            live.add_last(is_stored=is_stored)
+        return has_ended
 
     async def _stored_outcome(self, live: LiveRun) -> bool:
         # Events before the outcome: a client that reads a finished run expects all its events.
         await live.wait_written()
-        attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
-        if attempt is None:
+        if live.attempt is None:
+            live.attempt = await in_thread(self._store.begin_attempt, live.record.run_id)
+        if live.attempt is None:
             return True
-        return await in_thread(self._store.end_attempt, attempt, live.record)
+        last = [event for event in (live.last,) if event is not None]
+        return await in_thread(partial(self._store.end_attempt, live.attempt, live.record, events=last))
 
     async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], RunEvent | None]:
         """Execute a run; return the changes of its record, and its last event if the agent does not send it."""
