@@ -150,6 +150,22 @@ def test_failures_denials_and_loaded_skills_stay() -> None:
     assert cleared == [False, False, False, False, True, False, False, False]
 
 
+def test_results_that_start_like_failures_are_cleared() -> None:
+    failures = []
+    for start in ("was sunny", "ran, but slowly", "did not end", "failing", "failed", "waste"):
+
+        @tool
+        def weather(number: int, start: str = start) -> str:
+            """Return the weather."""
+            return f"weather {start} on day {number}: {PAGE}"
+
+        tools = [weather, ClearResults(keep=1, over=100, batch=0)]
+        last = prompts(tools, [*asks(1, 2, name="weather"), "Done."])[-1]
+        if "was removed" not in last.messages[3].text:
+            failures.append(start)
+    assert not failures
+
+
 def test_names_and_sizes_select_results() -> None:
     @tool
     def note(number: int) -> str:

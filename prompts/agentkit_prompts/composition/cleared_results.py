@@ -36,7 +36,7 @@ READ_TOOL = "read_cleared_result"
 """Name of the tool that reads a cleared result."""
 _MIN_SAVED = 300
 """Minimum characters that a placeholder saves."""
-_FAILURES = (" failed: ", " was ", " did not end ", " ran, but ")
+_FAILURES = (" failed: ", " was not called", " was cancelled", " did not end within ", " ran, but its result ")
 """Texts after the name of a tool at the start of the result of a call that failed, was denied or was cancelled."""
 
 
