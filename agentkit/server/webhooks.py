@@ -73,6 +73,8 @@ def _secret(text: str) -> str:
         key = _key_of(text)
     except binascii.Error:
         raise ValueError("expected base64 after whsec_") from None
+    if text != text.strip():
+        raise ValueError("expected a secret without spaces and line breaks at its ends")
     if len(key) < 16:
         raise ValueError("expected a secret of at least 16 bytes, such as from `openssl rand -base64 32`")
     return text

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentkit import Agent, Message, ScriptedModel, tool
+from agentkit.cli.app import app
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRateLimited
 from agentkit.server import Access, RunStore, Server, Webhook, add_token
@@ -161,6 +163,7 @@ def test_a_webhook_of_a_tenant_gets_its_runs_only(tmp_path: Path, receiver: Rece
         ("http://a b/c", SECRET),
         ("http://a/" + "b" * 2_000, SECRET),
         ("http://a/b", SECRET.encode()),
+        ("http://a/b", "0123456789abcdef\n"),
     ],
 )
 def test_invalid_webhooks_are_refused(arguments: tuple[Any, ...]) -> None:
@@ -219,3 +222,12 @@ def test_a_notice_whose_run_cannot_be_read_is_postponed(
         ended(client, client.post("/runs", {"agent": "desk", "input": "Hi"}).json()["id"])
         until(lambda: receiver.requests)
     assert "KeyError; again in" in caplog.text
+
+
+def test_an_empty_tenant_is_not_all_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTKIT_WEBHOOK_SECRET", SECRET)
+    # The second address ends the command in any case.
+    result = CliRunner().invoke(app, ["serve", "--webhook", "=https://example.com", "--webhook", "ftp://a"])
+    assert result.exit_code == 1
+    assert "tenant" in result.output

@@ -198,8 +198,10 @@ def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
             )
         tenant, mark, url = address.partition("=")
         if not mark or "/" in tenant:
-            tenant, url = "", address
-        webhooks.append(Webhook(url, secret, tenant or None))
+            webhooks.append(Webhook(address, secret))
+        else:
+            # An empty tenant, such as of a variable that is not set, is an error: it is not all tenants.
+            webhooks.append(Webhook(url, secret, tenant))
     return webhooks
 
 
