@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
+from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.errors import ToolError, describe_error
@@ -24,7 +24,7 @@ QUESTION_ID = "ask-"
 """Start of the ids of questions of a running call; the id of the call and a slash precede it in a run."""
 _DIGITS = 8
 _ATTEMPTS = 3
-_MAX_SCHEMA = 100_000
+_MAX_CHARS = 100_000
 
 
 def is_form(call: ToolCall) -> bool:
@@ -49,13 +49,13 @@ async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) ->
         decide: Requests the decision about the call.
 
     Raises:
-        ToolError: The schema is invalid or too large, or all answers were invalid.
+        ToolError: The schema is invalid, the form is too large, or all answers were invalid.
     """
-    _check_size(schema)
+    _check_size(question, schema)
     validator = _validator(schema)
     fields: Mapping[str, Any] = schema.get("properties") or {}
     arguments: dict[str, Any] = {
-        "question": question[:MAX_MESSAGE_CHARS],
+        "question": question,
         "fields": fields,
         "required": list(schema.get("required") or ()),
         "answer": {name: _default(field) for name, field in fields.items()},
@@ -83,14 +83,14 @@ async def fill_form(question: str, schema: Mapping[str, Any], decide: Decide) ->
     raise ToolError(f"the form was not filled in: {'; '.join(problems)}")
 
 
-def _check_size(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that a person could not read, or that would fill the journal."""
+def _check_size(question: str, schema: Mapping[str, Any]) -> None:
+    """Refuse a form that a person could not read, or that would fill the journal."""
     try:
-        size = len(json.dumps(schema))
+        size = len(json.dumps([question, schema]))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(f"the schema of the form cannot be used: {describe_error(error)}") from error
-    if size > _MAX_SCHEMA:
-        raise ToolError(f"the schema of the form has {size:,} characters, {_MAX_SCHEMA:,} are allowed")
+        raise ToolError(f"the form cannot be used: {describe_error(error)}") from error
+    if size > _MAX_CHARS:
+        raise ToolError(f"the form has {size:,} characters, {_MAX_CHARS:,} are allowed")
 
 
 def _validator(schema: Mapping[str, Any]) -> JsonValidator:

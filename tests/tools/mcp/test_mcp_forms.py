@@ -248,6 +248,35 @@ async def test_a_server_uses_a_model_within_its_limits(kind: str) -> None:
             await buyer(server, name, limits=Limits(tokens=10)).run("Buy.")
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_model_receives_only_what_the_person_has_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(text: str) -> Any:
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
+        return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=10))
+
+    asked: list[str] = []
+
+    async def answer(text: str, agent: Any, decision: Any) -> str:
+        def approve(call: ToolCall) -> Any:
+            asked.append(call.arguments)
+            return decision
+
+        monkeypatch.setitem(REQUESTS, "name", request(text))
+        with MCPToolset(SERVERS[kind](), sampling=Sampling(agent)) as server:
+            return first_result(await buyer(server, ToolCall("c1", "name", "{}")).run("Buy.", approve=approve))
+
+    owl: Agent[str] = Agent(ScriptedModel.repeat("Owl"), "")
+    broken: Agent[str] = Agent(ScriptedModel([ValueError("key sk-1")]), "")
+    assert "Owl" in await answer("a" * 50_000 + " end", owl, True)
+    assert " end" in asked.pop()
+    assert "100,000 are allowed" in await answer("a" * 200_000, owl, True)
+    assert asked == []
+    assert "text was changed" in await answer("A name?", owl, Approved({"messages": []}))
+    failed = await answer("A name?", broken, True)
+    assert "the model failed: ValueError" in failed
+    assert "sk-1" not in failed
+
+
 def test_invalid_permissions_are_refused() -> None:
     agent: Agent[str] = Agent(ScriptedModel(["x"]), "")
     for wrong in ({"agent": "gpt"}, {"requests": 0}, {"tokens": "9"}, {"approval": "no"}):
@@ -289,7 +318,7 @@ async def test_a_form_that_a_person_cannot_read_is_refused() -> None:
     for number in range(len(schemas)):
         call = ToolCall("c1", "ask", json.dumps({"number": number}))
         agent: Agent[str] = Agent(ScriptedModel([[call], "done"]), "x", tools=[ask])
-        assert "the schema of the form" in first_result(await agent.run("Ask."))
+        assert "the form " in first_result(await agent.run("Ask."))
 
 
 @tool

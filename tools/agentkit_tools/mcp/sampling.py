@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import check_types
-from agentkit_prompts.limits import MAX_MESSAGE_CHARS
+from agentkit_tools.calling.result_content import to_content
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.form import QUESTION_ID
 from agentkit_tools.mcp.content import to_content_of_blocks
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["AgentLike", "SampledCall", "Sampling"]
 
 _NAME = "answer_with_model"
+_MAX_CHARS = 100_000
+"""Maximum characters of a request, as JSON."""
 
 
 class AgentLike(Protocol):
@@ -88,7 +90,7 @@ class SampledCall:
         """Return the fields of a `CreateMessageResult`.
 
         Raises:
-            ToolError: A limit is reached, the request was denied, or it has no text or media.
+            ToolError: A limit is reached, the request was denied or changed, or is not supported, or the model failed.
         """
         sampling = self._sampling
         self._requests += 1
@@ -99,23 +101,35 @@ class SampledCall:
         messages = [_message(message) for message in params.messages]
         if not messages or messages[-1].role != "user":
             raise ToolError("the last message must be of the user")
+        # The whole text is shown, because the whole text is sent.
+        texts = [{"role": message.role, "text": message.text} for message in messages]
+        arguments = {"server": self._server, "system": params.system_prompt or "", "messages": texts}
+        text = json.dumps(arguments)
+        if len(text) > _MAX_CHARS:
+            raise ToolError(f"the request has {len(text):,} characters, {_MAX_CHARS:,} are allowed")
         if sampling.approval == "always":
-            texts = [{"role": message.role, "text": message.text[:MAX_MESSAGE_CHARS]} for message in messages]
-            arguments = json.dumps({"server": self._server, "system": params.system_prompt or "", "messages": texts})
-            digest = sha256(arguments.encode()).hexdigest()[:8]
-            call = ToolCall(f"{QUESTION_ID}{digest}-{self._requests}", _NAME, arguments)
-            if await run.decide(call_id, call, can_repeat=can_repeat) is None:
+            digest = sha256(text.encode()).hexdigest()[:8]
+            call = ToolCall(f"{QUESTION_ID}{digest}-{self._requests}", _NAME, text)
+            approved = await run.decide(call_id, call, can_repeat=can_repeat)
+            if approved is None:
                 raise ToolError("the request was denied")
+            # The text of a request is written by the server: a person approves it as it is, or denies it.
+            if approved and dict(approved) != arguments:
+                raise ToolError("the request was denied, because its text was changed")
         *before, last = messages
         if params.system_prompt:
             # Not a system prompt: the server wrote it.
             before.insert(0, Message("user", params.system_prompt))
         context = PromptContext(user_input=UserInput(last.content), conversation=tuple(before))
-        result = await sampling.agent.run(context)
+        try:
+            result = await sampling.agent.run(context)
+        except Exception as error:
+            # The server receives no details.
+            raise ToolError(f"the model failed: {type(error).__name__}") from error
         self._tokens += result.usage.input_tokens + result.usage.output_tokens
         return {
             "role": "assistant",
-            "content": {"type": "text", "text": str(result.output)},
+            "content": {"type": "text", "text": str(to_content(result.output))},
             "model": str(getattr(getattr(sampling.agent, "model", None), "name", "agentkit")),
             "stopReason": "endTurn",
         }
