@@ -43,10 +43,10 @@ def _label(name: str, field: Any, *, is_required: bool, default: Any) -> str:
     if isinstance(field, Mapping):
         if field.get("description"):
             details.append(str(field["description"]))
-        choices = field.get("enum")
-        if isinstance(choices, list):
-            details.append(" | ".join(map(str, choices)))
-        elif field.get("type", "string") != "string":
+        choices = _choices(field)
+        if choices:
+            details.append(" | ".join(choices))
+        if field.get("type", "string") != "string":
             details.append(str(field["type"]))
     if default is not None:
         details.append(f"default: {json.dumps(default)}")
@@ -56,6 +56,23 @@ def _label(name: str, field: Any, *, is_required: bool, default: Any) -> str:
     if details:
         label += f" ({'; '.join(details)})"
     return clean(label)
+
+
+def _choices(field: Mapping[str, Any]) -> list[str]:
+    """Return the allowed values of a field, or of the items of a list, with their titles."""
+    items = field.get("items")
+    if isinstance(items, Mapping):
+        return _choices(items)
+    if isinstance(field.get("enum"), list):
+        return [str(value) for value in field["enum"]]
+    choices: list[str] = []
+    for choice in field.get("oneOf") or field.get("anyOf") or ():
+        if isinstance(choice, Mapping) and "const" in choice:
+            value = str(choice["const"])
+            if choice.get("title"):
+                value += f" = {choice['title']}"
+            choices.append(value)
+    return choices
 
 
 def _value(typed: str, field: Any) -> Any:

@@ -53,6 +53,7 @@ LISTS: dict[str, tuple[int, Any]] = {
     "/none/models": (200, {"object": "list", "data": None}),
     "/broken/models": (200, {"data": 5}),
     "/text/models": (200, "models"),
+    "/lines/models": (200, {"data": [{"id": "a\nb"}]}),
     "/odd/models": (200, {"data": [{}, 5, {"id": None}, {"id": ["x"]}, {"id": 7, "name": "b"}]}),
     "/base/models": (200, {"base_resp": {"status_code": 1004, "status_msg": "login fail"}}),
     "/v1/models?limit=1000": (200, {"data": [{"type": "model", "id": "claude-a"}], "has_more": False}),
@@ -79,12 +80,16 @@ def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyP
             ("azure", None, 1, []),
             ("olama", None, 1, []),
             ("offline", None, 0, []),
+            ("ollama:qwen3", None, 1, []),
+            ("vllm", "/lines", 0, ["vllm:a", "b"]),
         ):
             if path is not None:
                 monkeypatch.setenv(PROVIDERS[provider].addresses[0], f"http://127.0.0.1:{server.server_port}{path}")
             done = run("models", "--at", provider)
             if (done.exit_code, done.stdout.split(), done.stderr == "") != (code, lines, bool(lines)):
                 wrong.append((provider, path, done.exit_code, done.stdout, done.stderr))
+            if path == "/lines":
+                assert len(done.stdout.splitlines()) == 1
         assert json.loads(run("models", "--at", "together", "--json").stdout) == {"models": ["together:a"]}
     finally:
         server.shutdown()

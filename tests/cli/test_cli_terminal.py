@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from agentkit import Agent, Composition, Message, ModelError, ScriptedModel, ToolCall, tool
+from agentkit.cli.asked_form import filled_form
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
@@ -290,6 +291,24 @@ def test_a_person_fills_in_the_form_of_a_tool(
     os.close(master)
     assert capfd.readouterr().err.count("Which shirt?") == 3
     assert sold == [{"size": "L", "count": 2, "note": "red"}, None]
+
+
+def test_the_choices_of_a_form_are_shown() -> None:
+    small = {"const": "S", "title": "Small"}
+    fields = {
+        "one": {"type": "string", "enum": ["S", "L"]},
+        "titled": {"type": "string", "oneOf": [small, {"const": "L"}]},
+        "several": {"type": "array", "items": {"anyOf": [small, {"const": "L", "title": "Large"}]}},
+    }
+    form = {"question": "Which?", "fields": fields, "required": [*fields], "answer": {}}
+    asked: list[str] = []
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        return "y"
+
+    filled_form(ToolCall("c1/ask-1", "fill_in_form", json.dumps(form)), ask)
+    assert asked[1:] == ["one (S | L): ", "titled (S = Small | L): ", "several (S = Small | L = Large; array): "]
 
 
 @pytest.mark.parametrize("end", ["stdin", "stdout"])

@@ -9,6 +9,7 @@ import typer
 
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import note, put, put_json, put_table
+from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from agentkit.models.provider import Provider
@@ -52,9 +53,12 @@ def _put_served(provider: str, *, as_json: bool) -> None:
         AgentDefinitionError: The provider is unknown.
         ModelError: The server cannot be reached, or refuses the request.
     """
+    from agentkit.errors import AgentDefinitionError
     from agentkit.models.http.endpoint import EndpointModel
     from agentkit.models.model_names import model
 
+    if ":" in provider:
+        raise AgentDefinitionError(f"--at: expected a provider, such as groq, got {brief(provider)}", name="at")
     model_name = f"{provider}:{_ANY_MODEL}"
     if provider == "offline":
         model_name = provider
@@ -66,7 +70,8 @@ def _put_served(provider: str, *, as_json: bool) -> None:
         put_json({"models": [f"{provider}:{name}" for name in names]})
         return
     for name in names:
-        put(f"{provider}:{name}")
+        # One line for each model: a server can send any text.
+        put(f"{provider}:{' '.join(name.split())}")
     if not names:
         note(f"the server of {provider} offers no model")
 
