@@ -104,9 +104,10 @@ def code_mode(
     checked("code_mode", "stub_tokens", stub_tokens, 100)
     toolsets = context_toolsets(tools)
     if toolsets:
-        nouns = ", ".join([toolset.noun for toolset in toolsets])
+        names = ", ".join([type(toolset).__name__ for toolset in toolsets])
         raise ToolDefinitionError(
-            f"code_mode: {nouns} are parts of the prompt: pass these toolsets to the agent", names=["tools"]
+            f"code_mode: {names}: these toolsets are parts of the prompt: pass them to the agent, next to code_mode",
+            names=["tools"],
         )
     policy.setdefault("timeout", _TIMEOUT)
     source = AgentTools(tools, _CHAIN.answer)

@@ -11,7 +11,14 @@ from agentkit.errors import JournalError
 from agentkit.models.model import OnDelta, Reply
 from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxAnswer, SandboxCall, SandboxJob, SandboxResult
+from agentkit_tools.sandboxes.sandbox import (
+    Sandbox,
+    SandboxAnswer,
+    SandboxCall,
+    SandboxJob,
+    SandboxResult,
+    checked_result,
+)
 from agentkit_tools.toolsets.function_stubs import ToolFunction, arguments_text
 
 if TYPE_CHECKING:
@@ -54,6 +61,7 @@ class CodeModel:
         self._task: asyncio.Task[SandboxResult] | None = None
         self._batch: _Batch | None = None
         self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Answer the calls before with the results in the messages, and return the next calls, or the result.
@@ -70,7 +78,7 @@ class CodeModel:
             await self._answer_round(messages[self._read_messages :])
         batch = await self._next_batch()
         if batch is None:
-            return Reply(Message("assistant", _result_text(self._task.result())))
+            return Reply(Message("assistant", _result_text(checked_result(self._sandbox, self._task.result()))))
         self._count(len(batch.calls))
         return Reply(Message("assistant", tool_calls=batch.calls), finish_reason="tool_calls")
 
@@ -104,12 +112,14 @@ class CodeModel:
 
     async def _answers(self, calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
         """Return the answers of calls of the code, when the run has them."""
-        batch = _Batch(calls, self._functions, self._call_number)
-        self._call_number += len(batch.calls)
-        if batch.calls:
-            self._batch = batch
-            self._changed.set()
-            await batch.finished
+        # A sandbox can ask again before it has the answers: the run answers one group after the other.
+        async with self._lock:
+            batch = _Batch(calls, self._functions, self._call_number)
+            self._call_number += len(batch.calls)
+            if batch.calls:
+                self._batch = batch
+                self._changed.set()
+                await batch.finished
         return batch.answers
 
     async def close(self) -> None:

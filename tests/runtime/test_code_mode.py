@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from agentkit.sandbox import (
     SandboxUnavailable,
     code_mode,
 )
-from agentkit.tools import DynamicToolset, Tool, ToolDefinitionError, ToolResult, Toolset
+from agentkit.tools import ClearResults, DynamicToolset, Tool, ToolDefinitionError, ToolResult, Toolset
 
 NAMES = ("stock", "price", "buy")
 made: list[str] = []
@@ -249,6 +250,19 @@ def test_names_of_the_program_are_free_for_tools() -> None:
     assert result(code, tools=[*tools, *many], stub_tokens=300) == 'Value: ["search_functions", "search_functions_", 5]'
 
 
+def test_schemas_that_refer_to_each_other_have_short_stubs() -> None:
+    async def read(**arguments: Any) -> Any:
+        return arguments
+
+    rows = {f"k{number}": {"$ref": "#/properties/p0"} for number in range(20)}
+    wide = {f"p{number}": {"anyOf": [{"type": "object", "properties": rows}] * 10} for number in range(20)}
+    tools = [Tool.from_json_schema("wide", "Read.", {"type": "object", "properties": wide}, read)]
+    began = time.process_time()
+    shown = agent(tools=tools, stub_tokens=100_000).compose("?").context.tools[0].parameters
+    assert time.process_time() - began < 1.5
+    compile(shown["properties"]["code"]["description"].partition("\n\n")[2], "stubs", "exec")
+
+
 def test_toolsets_that_create_tools_for_each_run_are_functions_too() -> None:
     outer = agent("await stock('lamp')", tools=[DynamicToolset(lambda context: [stock]), price])
     assert outer.run_sync("?").messages[2].text == "Value: 3"
@@ -256,6 +270,8 @@ def test_toolsets_that_create_tools_for_each_run_are_functions_too() -> None:
 
 def test_invalid_tools_and_sandboxes_are_refused() -> None:
     final = stock.with_changes(final=True)
+    with pytest.raises(ToolDefinitionError, match="ClearResults: these toolsets"):
+        code_mode([stock, ClearResults()], sandbox=MontySandbox())
     wrong: list[Any] = [
         [final, {"type": "web_search"}],
         [stock, stock.with_changes(description="Other.")],
@@ -290,6 +306,29 @@ def test_a_sandbox_that_fails_is_an_error_for_the_model_and_a_missing_sandbox_en
     assert "OSError: broken" in outer(OSError("broken")).run_sync("?").messages[2].text
     with pytest.raises(SandboxUnavailable):
         outer(SandboxUnavailable("no kernel")).run_sync("?")
+
+
+class Returns:
+    """A sandbox that makes calls at once, then returns a value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    async def run(self, job: SandboxJob, answer: AnswerCalls) -> SandboxResult:
+        groups = await asyncio.gather(*[answer([SandboxCall("stock", (item,))]) for item in ("lamp", "desk")])
+        assert [each.value for (each,) in groups] == [3, 0]
+        return self.value  # type: ignore[no-any-return]
+
+
+def test_a_sandbox_can_ask_at_once_and_must_return_a_result_of_texts() -> None:
+    values: list[Any] = [SandboxResult("ok"), SandboxResult(value=None), "ok", None]  # type: ignore[arg-type]
+    texts: list[str] = []
+    for value in values:
+        toolset = code_mode([stock], sandbox=Returns(value), timeout=5)
+        model = ScriptedModel([ToolCall(name="run_code", arguments={"code": "1"}), "Done."])
+        texts.append(Agent(model, "x", tools=toolset).run_sync("?").messages[2].text)
+    assert texts[0] == "ok"
+    assert ["Returns.run: expected a SandboxResult" in text for text in texts[1:]] == [True] * 3
 
 
 class Hangs:

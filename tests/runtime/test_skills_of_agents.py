@@ -12,7 +12,7 @@ from agentkit.agent_files import AgentFileError, load_agent
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Layers, LoadedSkillsPrompt, SkillsPrompt, UnshownWarning
 from agentkit.sandbox import MontySandbox
-from agentkit.tools import SkillFolder
+from agentkit.tools import DynamicToolset, SkillFolder, ToolDefinitionError, Toolset
 from tests.tools.skills.test_skill_folder import skill
 
 
@@ -93,6 +93,22 @@ def test_layers_must_show_skills(folder: Path) -> None:
     without = Agent(ScriptedModel(["a"]), "x", tools=[SkillFolder(folder)]).with_changes(tools=[])
     assert "refunds" not in prompt(without, Session("s"))
     assert "refunds" in prompt(without.with_changes(tools=[SkillFolder(folder)]), Session("s"))
+
+
+def test_skills_that_no_prompt_could_show_are_refused(folder: Path) -> None:
+    skills = SkillFolder(folder)
+    with pytest.raises(ToolDefinitionError, match="adds a part to the prompt"):
+        Toolset(skills)
+    for toolset in (DynamicToolset(lambda context: skills), DynamicToolset(lambda context: [skills])):
+        agent = Agent(ScriptedModel(["Hi"]), tools=[toolset])
+        with pytest.raises(ToolDefinitionError, match="adds a part to the prompt"):
+            agent.run_sync("Hi")
+    assert "refunds" in prompt(Agent(ScriptedModel([]), tools=skills), Session("s"))
+
+
+def test_an_agent_has_one_folder_of_skills(folder: Path) -> None:
+    with pytest.raises(ToolDefinitionError, match="several toolsets of the class SkillFolder"):
+        Agent(ScriptedModel([]), tools=[SkillFolder(folder), SkillFolder(folder)])
 
 
 def test_an_agent_file_names_a_folder_of_skills(folder: Path) -> None:

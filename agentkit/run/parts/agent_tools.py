@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.errors import DepsMismatch
@@ -11,6 +12,7 @@ from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.lists import is_list
 from agentkit_tools import Toolset
+from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import by_name
 
@@ -45,6 +47,8 @@ class AgentTools:
         self.argument: Any = argument
         self._answer = answer
         self.context_toolsets = context_toolsets(argument)
+        if len(self.context_toolsets) > 1:
+            _check_once(self.context_toolsets)
         toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
@@ -59,10 +63,10 @@ class AgentTools:
     @property
     def _listed(self) -> Any:
         """The argument `tools`, with the tools of context toolsets instead of these toolsets."""
-        if not self.context_toolsets or not isinstance(self.argument, list | tuple):
+        if not self.context_toolsets:
             return self.argument
         listed: list[Any] = []
-        for source in self.argument:
+        for source in _sources(self.argument):
             if _adds_context(source):
                 listed += source
             else:
@@ -98,7 +102,7 @@ class AgentTools:
         for source in _sources(self.argument):
             run_tools = [source]
             if _adds_context(source):
-                run_tools = source
+                run_tools = [*source]
             elif _creates_tools(source):
                 run_tools = await source.at(ctx)
             tools += by_name(run_tools).values()
@@ -121,6 +125,17 @@ def context_toolsets(argument: Any) -> tuple[ContextToolset, ...]:
     """Return the toolsets in the argument `tools` of an agent that add a part to the context."""
     toolsets = [source for source in _sources(argument) if _adds_context(source)]
     return cast("tuple[ContextToolset, ...]", tuple(toolsets))
+
+
+def _check_once(toolsets: Sequence[ContextToolset]) -> None:
+    counts = Counter([type(toolset).__name__ for toolset in toolsets])
+    names = [name for name, count in counts.items() if count > 1]
+    if names:
+        raise ToolDefinitionError(
+            f"several toolsets of the class {', '.join(names)}: an agent can have one: put their content "
+            "in one toolset, such as the skills in one folder",
+            names=names,
+        )
 
 
 def _adds_context(source: object) -> bool:

@@ -285,6 +285,8 @@ async def test_an_error_of_the_host_ends_the_execution(sandbox: Sandbox) -> None
 def test_invalid_limits_and_paths_are_refused_with_all_problems() -> None:
     with pytest.raises(SandboxError, match=r"seconds.*memory_mb"):
         SandboxLimits(seconds=0, memory_mb=True)
-    for path in ("/etc/x", "../x", "", "a/../../x"):
+    with pytest.raises(SandboxError, match="'a/b' is in a folder that is a file"):
+        SandboxJob("1", files={"a/b": b"", "a": b""})
+    for path in ("/etc/x", "../x", "", "a/../../x", "a/.", "x" * 256):
         with pytest.raises(SandboxError, match=r"; files: "):
             SandboxJob("1", files={path: b""}, file=path)

@@ -21,12 +21,14 @@ __all__ = [
     "SandboxLimits",
     "SandboxResult",
     "SandboxUnavailable",
+    "checked_result",
     "refuse_calls",
     "result_text",
 ]
 
 _MAX_SECONDS = 86_400.0
 _MIN_MEMORY, _MAX_MEMORY = 64, 65_536
+_MAX_NAME_BYTES = 255
 _MIN_OUTPUT, _MAX_OUTPUT = 100, 1_000_000
 
 
@@ -115,6 +117,8 @@ class SandboxJob:
                 problems.append(f"files: expected a relative path, such as data/rows.csv, got {path!r:.80}")
             elif not isinstance(content, bytes):
                 problems.append(f"files: {path!r:.80}: expected bytes, got {type(content).__name__}")
+            elif any(str(parent) in self.files for parent in PurePosixPath(path).parents):
+                problems.append(f"files: {path!r:.80} is in a folder that is a file, too")
         if problems:
             raise SandboxError(f"SandboxJob: {'; '.join(problems)}")
 
@@ -128,7 +132,8 @@ def _is_inside(name: object) -> bool:
     if not isinstance(name, str) or "\0" in name or "\\" in name:
         return False
     path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    is_long = any(len(part.encode("utf-8", "surrogatepass")) > _MAX_NAME_BYTES for part in path.parts)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and str(path) == name and not is_long
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,22 @@ class Sandbox(Protocol):
 async def refuse_calls(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
     """Answer the calls of code that has no functions of the host."""
     return [SandboxAnswer(error=f"unknown function {call.name!r:.80}") for call in calls]
+
+
+def checked_result(sandbox: Sandbox, result: object) -> SandboxResult:
+    """Return the result of a sandbox, which can be a class of the developer.
+
+    Raises:
+        SandboxError: The result is no `SandboxResult` of texts.
+    """
+    if isinstance(result, SandboxResult):
+        texts = (result.output, result.value, result.error)
+        if all(isinstance(text, str) for text in texts):
+            return result
+    raise SandboxError(
+        f"{type(sandbox).__name__}.run: expected a SandboxResult with output, value and error as texts, got "
+        f"{brief(result, 100)}"
+    )
 
 
 def result_text(result: SandboxResult) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentkit_prompts.names import nearest
 from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.errors import ToolFailure
-from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, refuse_calls, result_text
+from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, checked_result, refuse_calls, result_text
 from agentkit_tools.skills.skill_files import SkillFiles
 
 __all__ = ["run_script", "scripts_of"]
@@ -37,7 +37,7 @@ async def run_script(files: SkillFiles, script: str, arguments: Sequence[str], s
     except UnicodeDecodeError:
         raise ToolFailure(f"script {script!r:.200} of the skill is not text") from None
     job = SandboxJob(code, files=contents, arguments=tuple(arguments), file=script)
-    return result_text(await sandbox.run(job, refuse_calls))
+    return result_text(checked_result(sandbox, await sandbox.run(job, refuse_calls)))
 
 
 def _contents(files: SkillFiles) -> dict[str, bytes]:

@@ -26,6 +26,8 @@ _RESERVED = frozenset((*dir(builtins), "__builtins__", "__file__", "asyncio", "j
 _NOT_WORD = re.compile(r"\W+")
 _MAX_DEPTH = 4
 """Maximum depth of types in a stub; deeper values are `Any`."""
+_MAX_SCHEMAS = 1_000
+"""Maximum schemas that are read for the parameters of a stub; further values are `Any`."""
 _MAX_CHOICES = 20
 """Maximum values of a `Literal`."""
 _MAX_TEXT = 600
@@ -47,12 +49,13 @@ class ToolFunction:
         """The signature with types, and the descriptions as a docstring."""
         schema = self.tool.spec.parameters
         properties, required = _properties(schema), _names(schema.get("required"))
+        root = _Root(schema)
         texts: list[str] = []
         about: list[str] = []
         # Python needs parameters without a default first; the code passes arguments by name.
         ordered = sorted(self.parameters.items(), key=lambda item: item[1] not in required)
         for name, key in ordered:
-            text = f"{name}: {_type(schema, properties[key])}"
+            text = f"{name}: {_type(root, properties[key])}"
             if key not in required:
                 text += f" = {_default(properties[key])}"
             texts.append(text)
@@ -116,12 +119,28 @@ def _names(value: Any) -> Sequence[str]:
     return ()
 
 
-def _type(root: Mapping[str, Any], schema: Any, depth: int = 0) -> str:
+class _Root:
+    """The schema of a stub, in which references lead to other schemas.
+
+    Attributes:
+        schema: The schema.
+        left: Number of further schemas that are read. A few references can lead to millions of schemas.
+    """
+
+    __slots__ = ("left", "schema")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema = schema
+        self.left = _MAX_SCHEMAS
+
+
+def _type(root: _Root, schema: Any, depth: int = 0) -> str:
     """Return the Python type of the values that a JSON Schema allows; `Any` if the schema is too complex."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+    root.left -= 1
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or root.left < 0:
         return "Any"
     if "$ref" in schema:
-        return _type(root, target_in(root, schema["$ref"]), depth + 1)
+        return _type(root, target_in(root.schema, schema["$ref"]), depth + 1)
     if "const" in schema:
         return _literal([schema["const"]])
     if isinstance(schema.get("enum"), list | tuple):
@@ -139,7 +158,7 @@ def _type(root: Mapping[str, Any], schema: Any, depth: int = 0) -> str:
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
 
-def _object(root: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> str:
+def _object(root: _Root, schema: Mapping[str, Any], depth: int) -> str:
     """Return the type of an object; its keys are in the form of an inline `TypedDict`."""
     properties = _properties(schema)
     if not properties:
@@ -185,7 +204,7 @@ def _return_type(tool: Tool) -> str:
         schema = TypeAdapter(kind).json_schema(mode="serialization")
     except Exception:  # annotations of any code
         return "Any"
-    return _type(schema, schema)
+    return _type(_Root(schema), schema)
 
 
 def _one_line(text: Any) -> str:

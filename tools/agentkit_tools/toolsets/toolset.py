@@ -38,6 +38,7 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     if not is_list(tools):
         advice = tools_advice(tools)
         raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}{advice}")
+    _check_no_part(tools)
     tools_by_name: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:
@@ -55,12 +56,17 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     return tools_by_name
 
 
+def _check_no_part(item: object) -> None:
+    """Refuse a `ContextToolset`: its tools work only with its part of the prompt."""
+    if isinstance(item, Toolset) and hasattr(item, "add_to"):
+        raise ToolDefinitionError(
+            f"{type(item).__name__} adds a part to the prompt: pass it to the agent directly, in its list of tools"
+        )
+
+
 def _tools_of(item: ToolLike) -> Iterable[Tool]:
     if isinstance(item, Toolset):
-        if hasattr(item, "add_to"):
-            raise ToolDefinitionError(
-                f"{type(item).__name__} adds a part to the prompt: pass it to the agent directly, in its list of tools"
-            )
+        _check_no_part(item)
         return item
     if isinstance(item, Mapping):
         return (Tool.from_provider(item),)
