@@ -16,6 +16,7 @@ from agentkit.evals.conversation_result import turns_of
 from agentkit.evals.eval_row import EvalRow
 from agentkit.model_evaluation.scores import choice_match, exact_match, numeric_match
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.journal.code_runs import calls_with_code
 from agentkit_prompts.errors import InContextError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def matches(pattern: str) -> ScoreFunction:
 def called(
     tool: str, *, times: int | None = None, order: int | None = None, arguments: Mapping[str, Any] | None = None
 ) -> ScoreFunction:
-    """Return the score 1 if the run called a tool.
+    """Return the score 1 if the run called a tool, also in code of `code_mode`.
 
     Args:
         tool: Name of the tool.
@@ -156,7 +157,7 @@ def called(
 
 
 def not_called(tool: str) -> ScoreFunction:
-    """Return the score 1 if the run did not call a tool."""
+    """Return the score 1 if the run did not call a tool, also not in code of `code_mode`."""
     return _named(f"not_called:{tool}", lambda row, result: all(call.name != tool for call in _calls(result)))
 
 
@@ -257,7 +258,8 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def _calls(result: RunResult[Any]) -> list[ToolCall]:
-    return [call for message in result.messages for call in message.tool_calls]
+    calls = [call for message in result.messages for call in message.tool_calls]
+    return list(calls_with_code(calls, result.journal))
 
 
 def _is_call(call: ToolCall, tool: str, arguments: Mapping[str, Any] | None) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from agentkit import Agent, Journal, Limits, Paused, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.errors import JournalError, LimitExceeded
+from agentkit.evals import called, not_called
 from agentkit.guards import GuardStopped, Replace, Stop, Verdict, guard
 from agentkit.sandbox import (
     AnswerCalls,
@@ -176,6 +177,14 @@ def test_calls_of_code_count_in_the_limits_of_the_run() -> None:
         agent(code, code, limits=Limits(tool_calls=11)).run_sync("?")
     assert len(made) == 5 + 5 + 4
     assert "at most 2" in agent("await price('a')\nawait price('a')", "await price('a')").run_sync("?").messages[4].text
+
+
+def test_scores_of_evaluations_count_the_calls_of_code() -> None:
+    run: Any = agent("await stock('lamp')\nawait stock('desk')\nawait price('lamp')").run_sync("?")
+    scores: list[Any] = [called("stock", times=2), called("stock", order=3), called("run_code", times=1)]
+    scores += [not_called("buy"), not_called("price"), called("stock", times=2, arguments={"item": "desk"})]
+    values = [score(None, run) for score in scores]
+    assert [getattr(value, "value", value) for value in values] == [1, 1, 1, True, False, 0]
 
 
 def test_tools_have_the_context_and_deps_of_the_run() -> None:
@@ -348,10 +357,10 @@ class Hangs:
 
 def test_a_sandbox_that_hangs_ends_at_the_timeout_of_the_tool() -> None:
     sandbox = Hangs()
-    toolset = code_mode([stock], sandbox=sandbox, timeout=0.05)
+    toolset = code_mode([stock], sandbox=sandbox, timeout=0.3)
     model = ScriptedModel([ToolCall(name="run_code", arguments={"code": "1"}), "Done."])
     answer = Agent(model, "x", tools=[toolset] if isinstance(toolset, Toolset) else toolset).run_sync("?")
-    assert "did not end within 0.05 seconds" in answer.messages[2].text
+    assert "did not end within 0.3 seconds" in answer.messages[2].text
     assert sandbox.ended
 
 
