@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_LISTED
-from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.errors import ToolError, describe_error
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.json_validator import JsonValidator
 
 __all__ = ["FORM", "QUESTION_ID", "Decide", "fill_form", "is_form", "is_question_id"]
 
@@ -94,6 +96,8 @@ def _check_size(question: str, schema: Mapping[str, Any]) -> None:
 
 
 def _validator(schema: Mapping[str, Any]) -> JsonValidator:
+    from agentkit_prompts.schemas.json_validator import JsonValidator
+
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
         raise ToolError("a form needs the JSON Schema of an object")
     try:
