@@ -359,6 +359,9 @@ def test_requests_at_once_are_limited_across_threads(server: ChatServer, wire: W
     assert going[1] <= 2
     with raises(AgentDefinitionError, name="max_concurrency"):
         wire.model("m", max_concurrency=0)
+    for wrong in (-1, True, "2"):
+        with raises(AgentDefinitionError, name="max_retries"):
+            wire.model("m", max_retries=wrong)
 
 
 def test_messages_read_back_are_messages_of_ours(server: ChatServer) -> None:

@@ -99,6 +99,10 @@ class EndpointModel(ABC):
                 f"max_concurrency: expected a number of requests, 1 or more, got {max_concurrency!r:.40}",
                 name="max_concurrency",
             )
+        if type(max_retries) is not int or max_retries < 0:
+            raise AgentDefinitionError(
+                f"max_retries: expected a number, 0 or more, got {max_retries!r:.40}", name="max_retries"
+            )
         self.name = model
         self._price = price
         self._max_retries = max_retries
