@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = exports(
     __name__,
     {
         "agentkit.errors": "GuardError GuardStopped",
-        "agentkit.models.redacting.personal_data": "Finding personal_data",
+        "agentkit.models.redacting.personal_data": "PersonalText personal_data",
         "agentkit.models.redacting.placeholders": "Detector Redacted",
         "agentkit.models.redacting.redacting_model": "RedactingModel",
         "agentkit.run.parts.run_guards": "Guard GuardCheck guard",

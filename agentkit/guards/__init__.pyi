@@ -1,6 +1,6 @@
 from agentkit.errors import GuardError as GuardError
 from agentkit.errors import GuardStopped as GuardStopped
-from agentkit.models.redacting.personal_data import Finding as Finding
+from agentkit.models.redacting.personal_data import PersonalText as PersonalText
 from agentkit.models.redacting.personal_data import personal_data as personal_data
 from agentkit.models.redacting.placeholders import Detector as Detector
 from agentkit.models.redacting.placeholders import Redacted as Redacted

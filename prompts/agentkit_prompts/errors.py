@@ -29,6 +29,7 @@ __all__ = [
     "PromptFilesError",
     "PrompterError",
     "SchemaConflict",
+    "SelectorError",
     "TemplateError",
     "TokenizerError",
     "ToolFormWarning",
@@ -247,6 +248,10 @@ class SchemaConflict(PromptError):
         name: The kwarg.
         problems: Path and schema, as text, of both prompts; the path is "" for the template around other prompts.
     """
+
+
+class SelectorError(PromptError):
+    """The code of a selector of examples failed; `__cause__` is its exception."""
 
 
 class MediaError(PromptError):

@@ -269,7 +269,7 @@ def test_an_error_of_the_machine_is_logged_and_not_shown(
 
 def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
     sources: dict[str, LocalSource] = {}
-    for tenant in ("red", "blue"):
+    for tenant in ("crimson", "azure"):
         session = Session("main")
         session.append(Message("user", f"secret of {tenant}"), Message("assistant", "ok"))
         agent = Agent(ScriptedModel.repeat("ok"), layers=Layers(TextPrompt(f"You serve {tenant}.")), name="desk")
@@ -284,7 +284,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
 
     with serving(Starlette(routes=routes(of))) as root:
         url = f"{root}/inspector/api/"
-        for tenant, other in (("red", "blue"), ("blue", "red")):
+        for tenant, other in (("crimson", "azure"), ("azure", "crimson")):
             with httpx2.Client(timeout=LONG, headers={"authorization": f"Bearer {tenant}"}) as client:
                 texts = [
                     client.get(f"{url}overview").text,
@@ -303,9 +303,9 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
                     client.post(f"{url}decide", json={"run": f"run-{other}", "decisions": {}}),
                 ):
                     assert answer.status_code == 404 and answer.json()["error"]["kind"] == "Missing"
-        for token in ({}, {"authorization": "Bearer green"}, {"authorization": "red"}):
+        for token in ({}, {"authorization": "Bearer green"}, {"authorization": "crimson"}):
             assert get(f"{url}overview", headers=token).status_code == (
-                200 if token.get("authorization") == "red" else 401
+                200 if token.get("authorization") == "crimson" else 401
             )
         assert get(f"{root}/inspector/main.js").status_code == 200
 

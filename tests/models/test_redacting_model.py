@@ -24,7 +24,7 @@ from agentkit import (
     tool,
 )
 from agentkit.errors import AgentDefinitionError
-from agentkit.guards import Finding, GuardError, RedactingModel, personal_data
+from agentkit.guards import GuardError, PersonalText, RedactingModel, personal_data
 from agentkit.models import Delta, FallbackModel, ModelInterrupted, ModelUnavailable
 from agentkit.prompts import (
     Conversation,
@@ -222,9 +222,9 @@ def test_an_escaped_backslash_in_json_starts_no_placeholder() -> None:
 
 
 def test_values_are_escaped_in_json_and_in_typed_output() -> None:
-    def quoted(text: str) -> Iterator[Finding]:
+    def quoted(text: str) -> Iterator[PersonalText]:
         for match in re.finditer(r'O"Neil\n', text):
-            yield Finding(match.start(), match.end(), "NAME")
+            yield PersonalText(match.start(), match.end(), "NAME")
 
     def typed(composition: Any) -> Message:
         return Message("assistant", json.dumps({"value": PLACEHOLDER.findall(composition.messages[-1].text)}))
@@ -256,22 +256,22 @@ def test_data_across_texts_of_different_origin_is_redacted_once() -> None:
 
 
 def test_overlapping_findings_of_detectors_become_one_placeholder() -> None:
-    def words(text: str) -> list[Finding]:
-        return [Finding(match.start(), match.end(), "WORD") for match in re.finditer(r"\w+", text)]
+    def words(text: str) -> list[PersonalText]:
+        return [PersonalText(match.start(), match.end(), "WORD") for match in re.finditer(r"\w+", text)]
 
     text = RedactingModel(Echo(), [words, personal_data]).redact(f"x {MAIL}")
     assert [each[1:-12] for each in PLACEHOLDER.findall(text)] == ["WORD", "EMAIL"]
 
 
 def test_a_detector_that_fails_or_returns_nonsense_sends_nothing() -> None:
-    def fails(text: str) -> list[Finding]:
+    def fails(text: str) -> list[PersonalText]:
         raise ValueError("broken")
 
     for detect in (
         fails,
-        lambda text: [Finding(0, 10_000, "X")],
-        lambda text: [Finding(-1, 1, "X")],
-        lambda text: [Finding(0, 1, "an x")],
+        lambda text: [PersonalText(0, 10_000, "X")],
+        lambda text: [PersonalText(-1, 1, "X")],
+        lambda text: [PersonalText(0, 1, "an x")],
         lambda text: [1],
         lambda text: 1,
     ):

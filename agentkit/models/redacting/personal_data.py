@@ -8,10 +8,10 @@ from ipaddress import ip_address
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ["Finding", "personal_data"]
+__all__ = ["PersonalText", "personal_data"]
 
 
-class Finding(NamedTuple):
+class PersonalText(NamedTuple):
     """Personal data in a text."""
 
     start: int
@@ -43,28 +43,28 @@ _LENGTHS = (
 _IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _LENGTHS.split()}
 
 
-def personal_data(text: str) -> Iterator[Finding]:
+def personal_data(text: str) -> Iterator[PersonalText]:
     """Yield the e-mail addresses, IBANs, card numbers, phone numbers and IP addresses of a text, in linear time.
 
     IBANs and card numbers have valid check digits. Names and postal addresses need another detector.
     """
     if "@" in text:
         for match in _EMAIL.finditer(text):
-            yield Finding(match.start(), match.end(), "EMAIL")
+            yield PersonalText(match.start(), match.end(), "EMAIL")
     for match in _IBAN.finditer(text):
         end = _iban_end(match[1], text, match.start())
         if end is not None:
-            yield Finding(match.start(), end, "IBAN")
+            yield PersonalText(match.start(), end, "IBAN")
     for match in _DIGITS.finditer(text):
         yield from _cards(match[0], text, match.start())
     for pattern in _PHONES:
         for match in pattern.finditer(text):
-            yield Finding(match.start(), match.end(), "PHONE")
+            yield PersonalText(match.start(), match.end(), "PHONE")
     for pattern in (_IPV4, _IPV6):
         for match in pattern.finditer(text):
             address = match[0].rstrip(".")
             if _is_address(address):
-                yield Finding(match.start(), match.start() + len(address), "IP")
+                yield PersonalText(match.start(), match.start() + len(address), "IP")
 
 
 def _end_of(candidate: str, count: int, text: str, start: int) -> int | None:
@@ -93,7 +93,7 @@ def _iban_end(candidate: str, text: str, start: int) -> int | None:
     return None
 
 
-def _cards(run: str, text: str, start: int) -> Iterator[Finding]:
+def _cards(run: str, text: str, start: int) -> Iterator[PersonalText]:
     """Yield the longest card number with a valid check digit (Luhn) from each digit that can be the first digit.
 
     Args:
@@ -116,7 +116,7 @@ def _cards(run: str, text: str, start: int) -> Iterator[Finding]:
             if (total[last + 1] - total[first]) % 10 or plain[last + 1] == plain[first]:
                 continue
             if end == len(text) or not text[end].isalnum():
-                yield Finding(start + place, end, "CARD")
+                yield PersonalText(start + place, end, "CARD")
                 break
 
 

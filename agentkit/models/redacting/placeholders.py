@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
-from agentkit.models.redacting.personal_data import Finding
+from agentkit.models.redacting.personal_data import PersonalText
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
 __all__ = ["Detector", "Placeholders", "Redacted", "Restoring"]
 
-Detector: TypeAlias = Callable[[str], Iterable[Finding]]
+Detector: TypeAlias = Callable[[str], Iterable[PersonalText]]
 """Function that returns the personal data of a text."""
 
 _KIND = re.compile(r"[A-Z][A-Z0-9_]{0,19}")
@@ -109,7 +109,7 @@ class Placeholders:
         return Rendered.from_segments([*self._replaced(segments, text, findings, items)])
 
     def _replaced(
-        self, segments: Sequence[Segment], text: str, findings: Sequence[Finding], items: set[Redacted]
+        self, segments: Sequence[Segment], text: str, findings: Sequence[PersonalText], items: set[Redacted]
     ) -> Iterator[Segment]:
         """Yield the segments with placeholders; a placeholder belongs to the segment in which its text starts."""
         start = number = 0
@@ -129,7 +129,7 @@ class Placeholders:
             yield segment._replace(text="".join(pieces))
             start = end
 
-    def _findings(self, text: str) -> list[Finding]:
+    def _findings(self, text: str) -> list[PersonalText]:
         """Return the personal data of a text without overlaps: the first and longest.
 
         Raises:
@@ -144,7 +144,7 @@ class Placeholders:
                 )
         findings.sort(key=lambda finding: (finding.start, -finding.end))
         end = 0
-        separate: list[Finding] = []
+        separate: list[PersonalText] = []
         for finding in findings:
             if finding.start >= end:
                 separate.append(finding)
@@ -193,8 +193,8 @@ class Restoring:
         return match.start()
 
 
-def _placeholders_in(text: str) -> Iterator[Finding]:
+def _placeholders_in(text: str) -> Iterator[PersonalText]:
     """Yield the texts that look like placeholders."""
     if "[" in text:
         for match in _PLACEHOLDER.finditer(text):
-            yield Finding(match.start(), match.end(), _OWN)
+            yield PersonalText(match.start(), match.end(), _OWN)

@@ -37,7 +37,7 @@ from agentkit.server.server_errors import (
     UpstreamFailed,
 )
 from agentkit_memory import InvalidArgument, StoreError
-from agentkit_prompts.errors import BudgetError, KwargsError, PromptError
+from agentkit_prompts.errors import BudgetError, KwargsError, PromptError, SelectorError
 from agentkit_tools.errors import ToolError
 
 __all__ = ["server_error"]
@@ -66,7 +66,8 @@ def server_error(error: BaseException) -> ServerError:
         return BadRequest(str(error), code="limit_exceeded", details={"limit": error.limit})
     if isinstance(error, OutputError):
         return UpstreamFailed(str(error), code="invalid_output")
-    if isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError):
+    is_invalid = isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError)
+    if is_invalid and not isinstance(error, SelectorError):
         return BadRequest(str(error), code="invalid_request")
     if isinstance(error, DepsError):
         # `DepsSource` logged the cause.

@@ -10,16 +10,16 @@ from agentkit.models.model_errors import ModelError
 from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit.runs.run_record import RunError, RunRecord
 from agentkit_memory import StoreError
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, SelectorError
 from agentkit_tools.errors import ToolError
 
 __all__ = ["is_public", "public_error", "with_public_error", "with_subclasses"]
 
 _PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
-_INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch, GuardError, ToolCallError)
+_INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch, GuardError, SelectorError, ToolCallError)
 """Subclasses whose message is for the operator: it contains the address of a database, types of the program, or
-the exception of a tool or of a guard."""
+the exception of a tool, a guard or a selector."""
 
 
 def is_public(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
-from agentkit_prompts.errors import Problem, Problems, PromptError, kind_of, raise_problems
+from agentkit_prompts.errors import Problem, Problems, PromptError, SelectorError, kind_of, raise_problems
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.template import Template
@@ -219,14 +219,14 @@ class ExamplesPrompt(BasePrompt):
 
     @contextmanager
     def naming_selector(self) -> Iterator[None]:
-        """Convert an exception in this context to a PromptError that names the selector; a PromptError is unchanged."""
+        """Convert an exception in this context to a SelectorError; a PromptError is unchanged."""
         try:
             yield
         except PromptError:
             raise
         except Exception as error:
             selector = type(self.selector).__name__
-            raise PromptError(
+            raise SelectorError(
                 f"{selector}: could not select examples: {type(error).__name__}: {error}", name=selector
             ) from error
 
