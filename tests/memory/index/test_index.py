@@ -125,6 +125,7 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
             with monkeypatch.context() as patch:
                 if step == "acknowledge":
                     patch.setattr(worker, "DONE", text("SELECT nothing"))
+                    patch.setattr(worker, "ALL_DONE", text("SELECT nothing"))
                 else:
                     patch.setattr(EdgeIndex, step, crash)
                 with pytest.raises((Crash, Exception)):
