@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
@@ -484,6 +484,34 @@ def test_an_object_with_tools_is_refused_with_the_way_to_pass_them() -> None:
             with pytest.raises(ToolDefinitionError) as caught:
                 Agent(ScriptedModel([]), tools=given)
             assert advice in str(caught.value)
+
+
+def injected(name: str, module: str) -> Any:
+    return type(name, (), {"__module__": module})
+
+
+def test_the_model_does_not_write_a_context_that_another_library_injects() -> None:
+    annotations: list[Any] = [
+        injected("RunContext", "pydantic_ai._run_context"),
+        injected("RunContextWrapper", "agents.run_context"),
+        injected("ToolRuntime", "langgraph.prebuilt.tool_node"),
+        injected("Context", "workflows.context.context"),
+        Annotated[dict[str, int], injected("InjectedState", "langgraph.prebuilt.tool_node")],
+        Annotated[str, injected("InjectedToolCallId", "langchain_core.tools.base")()],
+    ]
+    for annotation in annotations:
+
+        def weather(city: str, ctx: Any) -> str:
+            """Tell the weather."""
+            return city
+
+        weather.__annotations__["ctx"] = annotation
+        with raises(ToolDefinitionError, names=("ctx",), tool="weather"):
+            Agent(ScriptedModel([]), tools=[weather])
+    own = injected("Context", "shop.models")
+    own.__get_pydantic_core_schema__ = classmethod(lambda cls, source, handler: handler(str))
+    weather.__annotations__["ctx"] = own
+    assert [*Toolset([weather])[0].spec.parameters["properties"]] == ["city", "ctx"]
 
 
 def test_return_direct_ends_the_run() -> None:

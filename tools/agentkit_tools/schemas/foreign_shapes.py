@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-__all__ = ["ToolLibrary", "library_of", "tools_advice"]
+__all__ = ["ToolLibrary", "injected_class", "library_of", "tools_advice"]
 
 ToolLibrary = Literal["LangChain", "LlamaIndex", "pydantic-ai", ""]
+
+_PACKAGES = ("agents", "langchain", "langchain_core", "langgraph", "llama_index", "pydantic_ai", "workflows")
+_INJECTED = ("Context", "RunContext", "RunContextWrapper", "RunnableConfig", "ToolContext", "ToolRuntime")
+"""Classes of the packages above that annotate an injected argument, next to names such as `InjectedState`."""
 
 
 def library_of(item: Any) -> ToolLibrary:
@@ -40,3 +44,20 @@ def tools_advice(item: Any) -> str:
     if hasattr(item, "call_tool"):
         return "; a toolset of pydantic-ai that creates its tools has no counterpart: use a DynamicToolset"
     return "; pass the tools of the object: tools=[*toolkit.get_tools()]"
+
+
+def injected_class(annotation: Any) -> str:
+    """Return the name of the class by which another library injects an argument; empty for other annotations."""
+    markers = [annotation]
+    if get_origin(annotation) is Annotated:
+        markers = [*get_args(annotation)]
+    for marker in markers:
+        kind: type = type(marker)
+        if isinstance(marker, type):
+            kind = marker
+        elif isinstance(get_origin(marker), type):
+            kind = get_origin(marker)
+        is_injected = kind.__name__ in _INJECTED or kind.__name__.startswith("Injected")
+        if is_injected and kind.__module__.partition(".")[0] in _PACKAGES:
+            return kind.__name__
+    return ""

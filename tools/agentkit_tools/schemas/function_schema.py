@@ -34,6 +34,7 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.annotations import annotations_of, context_annotations
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, reader_of
 from agentkit_tools.schemas.deps_type import context_of, deps_type
+from agentkit_tools.schemas.foreign_shapes import injected_class
 from agentkit_tools.schemas.schema_values import with_null_defaults
 
 __all__ = ["PlainSchema", "Signature", "context_parameters", "read_signature", "without_titles"]
@@ -238,12 +239,24 @@ def read_signature(
             default = _add_field(result, parameter, hint)
             if default is not Parameter.empty:
                 defaults[parameter.name] = default
+    _refuse_injected({name: item.annotation for name, item in result.fields.items()}, tool)
     named = [parameter.name for parameter in parameters if parameter.kind not in _VARIADIC]
     result.untyped = tuple([name for name in named if name not in hints])
     result.positional = _positional(parameters, defaults)
     _build(result, tool)
     _describe(result, texts, defaults)
     return result
+
+
+def _refuse_injected(annotations: Mapping[str, Any], tool: str) -> None:
+    """Refuse parameters for which another library injects a value: the model must not write the context of a run."""
+    problems: dict[str, str] = {}
+    for name, annotation in annotations.items():
+        injected = injected_class(annotation)
+        if injected:
+            problems[name] = f"parameter {name}: another library injects {injected}; use a ToolContext of agentkit"
+    if problems:
+        raise ToolDefinitionError(f"tool {tool}: {'; '.join(problems.values())}", tool=tool, names=problems)
 
 
 def _parameters_of(function: Callable[..., Any], tool: str) -> list[Parameter]:
