@@ -241,6 +241,7 @@ class _Progress:
     step = 0
     messages = ()
     untrusted = ()
+    loaded_skills = ()
     usage: Any = None
 
     @property
