@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, Message, ScriptedModel, Session, Summarise, ToolCall, Trim
+from agentkit.guards import personal_data
 from agentkit.prompts import Composition, Conversation, Image, Layers, PromptContext, RenderCache, compose
+from agentkit.sandbox import ProcessSandbox, code_mode
 from agentkit.tools import ClearResults, Tool, ToolDefinitionError, ToolFailure, ToolResult, tool
 
 PAGE = "word " * 500
@@ -84,6 +86,14 @@ def test_the_model_reads_a_cleared_result_again() -> None:
 
     sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(1, 2), read, "Done."])
     assert sent[-1].messages[-1].text.startswith("1 word wor\n[Characters 5 to 15 of 2,507;")
+
+
+def test_an_id_is_no_personal_data() -> None:
+    # In hexadecimal digits, the id of the result of this page would be read as a telephone number.
+    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(179, 180), "Done."])
+    text = sent[-1].messages[3].text
+    assert "was removed" in text
+    assert not [*personal_data(text)]
 
 
 def test_an_unknown_id_is_a_failure_for_the_model() -> None:
@@ -294,11 +304,17 @@ def test_invalid_settings_are_refused_together() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         ClearResults(keep=0, over=-1, batch=True, only="page", without=[1])  # type: ignore[list-item]
     assert caught.value.names == ("keep", "over", "batch", "only", "without")
-    with pytest.raises(ToolDefinitionError):
-        ClearResults(only=["a"], without=["a"])
+    for only in (["a"], []):
+        with pytest.raises(ToolDefinitionError):
+            ClearResults(only=only, without=["a"])
     with pytest.raises(ToolDefinitionError) as caught:
         Agent(ScriptedModel([]), tools=[page, ClearResults(without=["pages"])])
     assert caught.value.names == ("pages",)
+
+
+def test_code_mode_names_the_toolset_that_it_refuses() -> None:
+    with pytest.raises(ToolDefinitionError, match="ClearResults"):
+        code_mode([page, ClearResults()], sandbox=ProcessSandbox())
 
 
 def test_the_version_of_an_agent_depends_on_the_policy() -> None:

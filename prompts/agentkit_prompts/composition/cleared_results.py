@@ -34,6 +34,8 @@ __all__ = [
 
 READ_TOOL = "read_cleared_result"
 """Name of the tool that reads a cleared result."""
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+"""Letters for the digits of an id, which a detector of personal data could read as a telephone number."""
 _MIN_SAVED = 300
 """Minimum characters that a placeholder saves."""
 _FAILURES = (" failed: ", " was not called", " was cancelled", " did not end within ", " ran, but its result ")
@@ -102,7 +104,7 @@ def cleared_in_row(composition: CallContent, row: HistoryRow) -> dict[int, Messa
 def result_reference(message: Message) -> str:
     """Return the id of a result in its placeholder. Models use ids of calls again, so the text is part of the id."""
     content = f"{message.tool_call_id}\0{message.text}"
-    return blake2b(content.encode("utf-8", "replace"), digest_size=5).hexdigest()
+    return blake2b(content.encode("utf-8", "replace"), digest_size=5).hexdigest().translate(_LETTERS)
 
 
 def _histories(ctx: PromptContext, layers: Layers) -> list[Conversation]:

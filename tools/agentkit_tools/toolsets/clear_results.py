@@ -64,6 +64,8 @@ class ClearResults(ContextToolset):
         only_names = None
         if only is not None:
             only_names = _names("only", only, problems)
+            if not only_names and "only" not in problems:
+                problems["only"] = "no tool is named, so that no result would be cleared: omit only, or name tools"
         without_names = _names("without", without, problems)
         shared = [name for name in only_names or () if name in without_names]
         if shared:
