@@ -237,9 +237,7 @@ class RunStore(RunReader):
     ) -> bool:
         """Store the end of an attempt: the run has ended, waits for decisions, or is queued again.
 
-        Returns:
-            False if all calls have been decided in the meantime, or the finished run has unread messages: nothing is
-            stored, and the attempt continues.
+        Return False if all calls were decided in the meantime, or the run has unread messages: nothing is stored.
 
         Args:
             attempt: The attempt.
@@ -250,27 +248,26 @@ class RunStore(RunReader):
         Raises:
             AttemptEnded: The attempt may not store anything.
         """
-        ended = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
 
         def end(connection: sa.Connection) -> bool:
+            ended = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
             # The clock of a worker can differ from the clock by which old runs are deleted.
-            row = {**ended_row(record), "updated_at": self._now}
+            row = {**ended_row(record), "updated_at": self._now, "fence": None}
             if record.has_ended:
                 row["seconds"] = self._now - _runs.c.created_at
-            unread = connection.scalar(ended.values(**row, fence=None).returning(_runs.c.unread))
+            unread = connection.scalar(ended.values(**row).returning(_runs.c.unread))
             if unread is None:
                 self._refuse(connection, attempt)
             attempt.unread = unread
             # A run that reached a limit cannot receive messages: they stay unread.
             receives = unread and record.state == "finished" and record.finish_reason != "limit"
             has_ended = not receives and store_waiting_calls(connection, self._now, record, timeout)
+            store_events(connection, attempt.run_id, events)
             if not has_ended:
                 connection.rollback()
-                return False
-            if record.state != "queued":
+            elif record.state != "queued":
                 store_notices(connection, self._now, attempt.run_id, record.state)
-            store_events(connection, attempt.run_id, events)
-            return True
+            return has_ended
 
         return self._work(end)
 
