@@ -118,10 +118,14 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
     cashier = agents(url).cashier
     with site(url, tmp_path / "site") as here:
         handle = await cashier.start("Pay both.", run_id="r")
+        await handle.send("Before the start.")
         first = here.worker(DURABLE_TEST_HELD="pay")
         await here.until(lambda: len(here.attempts()) >= 3)  # two looks, then a payment
+        await handle.send("Before the kill.", key="1")
         first.kill()
         before = here.attempts()
+        await handle.send("Before the kill.", key="1")  # again, as after a lost answer
+        await handle.send("After the kill.", when="idle")
         here.worker()
         ended = await handle.result(timeout=LONG)
         assert ended.output == "paid: Pay both."
@@ -131,8 +135,11 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
         assert not looks & {key for key, _ in after}, "what had ended was done again"
         assert len({key for key, _ in here.attempts()}) == 4
         roles = [message.role for message in ended.messages]
-        assert roles == ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]
-        assert (await handle.info()).attempts >= 2
+        steps = ["assistant", "tool", "tool", "assistant", "tool", "tool"]
+        assert roles == ["user", "user", *steps, "user", "assistant", "user", "assistant"]
+        texts = [message.text for message in ended.messages if message.role == "user"]
+        assert texts == ["Pay both.", "Before the start.", "Before the kill.", "After the kill."]
+        assert ((await handle.info()).attempts >= 2, await handle.unread()) == (True, [])
 
 
 @pytest.mark.long
