@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from benchmarks.failpoints import FAILPOINTS
-from tests.effort import unless_fresh
+from tests.effort import thinned, unless_fresh
 from tests.paths import ROOT
 
 CRASHES = ROOT / "benchmarks" / "crashes.py"
@@ -27,7 +27,7 @@ GROUPS |= {"worker"}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "part"), [("sqlite+edge", 1), ("postgresql+edge", 2), ("sqlite+qdrant", 3)])
+@pytest.mark.parametrize(("store", "part"), thinned([("postgresql+edge", 2), ("sqlite+qdrant", 3), ("sqlite+edge", 1)]))
 def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
     request: pytest.FixtureRequest, store: str, part: int
 ) -> None:

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from tests.effort import unless_fresh
 
-@pytest.mark.parametrize("trials", [6, pytest.param(15, marks=pytest.mark.long)])
+
+@pytest.mark.parametrize("trials", [unless_fresh(6, 15)])
 def test_a_killed_run_goes_on_from_its_journal_and_ends_as_one_that_was_not(trials: int) -> None:
     command = [sys.executable, "-m", "tests.runtime.killed_runs", str(trials), "7"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)

@@ -33,6 +33,7 @@ from agentkit import (
 from agentkit.errors import ApprovalError, JournalError, OutputError, SessionBusy
 from agentkit.memory import Memory, StoreError
 from agentkit.tools import Tool
+from tests.effort import thinned
 from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
@@ -360,7 +361,7 @@ class Killed(BaseException):
 
 @pytest.mark.long
 @pytest.mark.untraced
-@pytest.mark.parametrize("make", [firm, deep])
+@pytest.mark.parametrize("make", thinned([firm, deep]))
 def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(
     make: Callable[..., Agent[Any, Any]], tmp_path: Path
 ) -> None:

@@ -149,7 +149,7 @@ def test_a_read_whose_connection_is_lost_before_any_of_its_statements_is_done(
     assert at
 
 
-@pytest.mark.parametrize(("change", "how"), thinned([*product(CHANGES, ("statement", "commit", "committed"))], 5))
+@pytest.mark.parametrize(("change", "how"), thinned([*product(CHANGES, ("statement", "commit", "committed"))], 7))
 def test_a_write_whose_connection_is_lost_anywhere_is_done_once(
     stored: Memory, fresh_postgres: str, change: Call, how: str
 ) -> None:

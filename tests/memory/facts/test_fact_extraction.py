@@ -23,7 +23,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from benchmarks.failpoints import FAILPOINTS
-from tests.effort import unless_fresh
+from tests.effort import thinned, unless_fresh
 from tests.waiting import LONG, until
 
 HOME = re.compile(r"I live in (\w+)")
@@ -600,7 +600,7 @@ RUN = """if True:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+@pytest.mark.parametrize("database", thinned(["sqlite", "postgresql"]))
 def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

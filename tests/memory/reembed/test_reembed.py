@@ -480,7 +480,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.split(".")[0] in ("index", "
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="killed by signals")
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", thinned(["postgresql", "sqlite"]))
 def test_killed_between_any_two_writes_the_next_call_goes_on(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
 ) -> None:

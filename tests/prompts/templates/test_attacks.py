@@ -102,7 +102,7 @@ def fault_of(source: str, *, is_chat: bool) -> str | None:
 def test_attacks_are_refused_soon() -> None:
     failures = []
     both = [(name, source, is_chat) for name, source in REFUSED.items() for is_chat in (False, True)]
-    attacks = thinned(both, 3)  # an odd number: both kinds of templates are tried
+    attacks = thinned(both, 7)  # an odd number: both kinds of templates are tried
     for name, source, is_chat in [*attacks, ("escaped output", ESCAPED, True)]:
         fault = fault_of(source, is_chat=is_chat)
         if fault is not None:

@@ -193,7 +193,7 @@ QUICK = frozenset(
 
 
 @pytest.mark.untraced
-@for_cases("name", some(thinned([*BOMBS]), 3))
+@for_cases("name", some(thinned([*BOMBS], 4), 3))
 def test_a_bomb_ends_soon_and_in_a_template_error(name: str) -> None:
     template = Template(BOMBS[name])
     start = thread_time()

@@ -121,7 +121,7 @@ def test_stored_hostile_templates_end_as_chat_templates(start: int) -> None:
 
 @pytest.mark.untraced
 @pytest.mark.long
-@settings(law, max_examples=law.max_examples // unless_fresh(4, 2))
+@settings(law, max_examples=law.max_examples // unless_fresh(8, 2))
 @given(st.lists(st.integers(0, 2**64), min_size=1, max_size=5))
 def test_any_hostile_template_ends(seeds: list[int]) -> None:
     sources = [Grammar(Random(seed)).template() for seed in seeds]
