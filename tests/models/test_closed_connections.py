@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -84,10 +85,16 @@ def test_a_forked_process_neither_uses_nor_closes_the_connections_of_its_parent(
         "if child:\n    assert os.waitpid(child, 0)[1] == 0\n"
         f"agent.run_sync('Hi')\n{ending}"
     )
-    run_program(program)
+    for _ in range(3):
+        clients.clear()
+        start = monotonic()
+        run_program(program)
+        # A client closes a connection that was not used for five seconds.
+        if monotonic() - start < 5:
+            break
     of_parent, of_child, of_parent_again = clients
     assert of_child != of_parent
-    assert of_parent_again == of_parent
+    assert of_parent_again == of_parent or monotonic() - start > 5
     until(lambda: not own_server.connections)
 
 

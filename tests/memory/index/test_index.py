@@ -36,7 +36,7 @@ HOLD = """if True:
     import sys
     from agentkit_memory import Memory
     memory = Memory(sys.argv[1])
-    memory.recall("x")
+    memory.worker().drain()  # opens the index; a recall would index later items in a thread
     print("ready", flush=True)
     input()
 """
