@@ -42,9 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start six processes more than cores: tests wait for servers and time limits most of the time."""
+    """Start four processes more than cores: tests wait for servers and time limits most of the time."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return cores + 6
+    return cores + 4
 
 
 def pytest_configure(config: pytest.Config) -> None:
