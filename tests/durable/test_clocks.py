@@ -34,14 +34,14 @@ async def test_a_worker_whose_clock_jumps_expires_no_approval_and_ends_no_run_in
     working: Working, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     agent, now = Agent(ScriptedModel.repeat(till), tools=[pay], name="till"), time.time
-    runs = working(agent, worker={"lease": 1.0}, approval_timeout=600)
+    runs = working(agent, worker={"lease": 10.0}, approval_timeout=600)
     rows = runs.store.rows
     handle = await agent.start("Pay.", run_id="r")
     await eventually(lambda: rows.get("r").state == "waiting")
     monkeypatch.setattr(time, "time", lambda: now() + jump)
     runs.store.queue.expire()
-    await eventually(lambda: [worker.is_alive for worker in runs.store.workers.all()] == [True])
-    assert rows.get("r").state == "waiting"
+    (worker,) = await runs.workers()
+    assert worker.is_alive and rows.get("r").state == "waiting"
     await handle.approve()
     assert (await handle.result(timeout=LONG)).output == "paid 3"
     await (await agent.start("Pay.", run_id="jumped")).cancel()
@@ -50,7 +50,7 @@ async def test_a_worker_whose_clock_jumps_expires_no_approval_and_ends_no_run_in
         assert abs(record.created_at - now()) < LONG > abs(record.updated_at - now()), run_id
     assert await runs.delete_ended(timedelta(minutes=30)) == 0
     assert await runs.delete_ended(timedelta(0)) == 2
-    await eventually(lambda: [worker.is_alive for worker in runs.store.workers.all()] == [True])
+    assert (await runs.workers())[0].is_alive
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,38 +9,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall
 from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunNotFound
 from agentkit.errors import AgentDefinitionError, RunEnded
 from agentkit.inbox import MessageReceived
 from agentkit.memory import Memory
+from tests.lookout import Lookout
 from tests.raising import raises
 from tests.waiting import LONG, eventually
 
 Working = Callable[..., Runs]
 PAY = ToolCall(name="pay", arguments={})
-
-
-class Lookout:
-    """An agent whose tool waits."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.calls, self.go = threading.Event(), threading.Event()
-
-        @tool
-        def look() -> str:
-            """Look."""
-            self.calls.set()
-            assert self.go.wait(LONG)
-            return "there"
-
-        @tool(approval="always")
-        def pay() -> str:
-            """Pay."""
-            return "paid"
-
-        self.agent = Agent(ScriptedModel(replies), "You look.", tools=[look, pay], name="lookout")
 
 
 async def test_a_running_run_receives_messages_in_order(working: Working) -> None:

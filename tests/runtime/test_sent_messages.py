@@ -39,7 +39,7 @@ Send = Callable[[], object]
 def looking(replies: list[Any], on_call: Send = lambda: None, **options: Any) -> Agent[Any, Any]:
     @tool
     def look(name: str) -> str:
-        """Look for somebody."""
+        """Look for a person."""
         on_call()
         return "there"
 

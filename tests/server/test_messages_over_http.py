@@ -9,34 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, Journal, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Journal, ScriptedModel, ToolCall
 from agentkit.run.parts.run_inbox import checked_message
 from agentkit.server import Access, Server, add_token
+from tests.lookout import Lookout
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
 
 LOOK, PAY = ToolCall(name="look", arguments={}), ToolCall(name="pay", arguments={})
-
-
-class Lookout:
-    """An agent whose tool waits."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.calls, self.go = threading.Event(), threading.Event()
-
-        @tool
-        def look() -> str:
-            """Look."""
-            self.calls.set()
-            assert self.go.wait(LONG)
-            return "there"
-
-        @tool(approval="always")
-        def pay() -> str:
-            """Pay."""
-            return "paid"
-
-        self.agent = Agent(ScriptedModel(replies), "You look.", tools=[look, pay], name="lookout")
 
 
 def test_a_run_receives_messages_and_refuses_them_after_its_end(tmp_path: Path) -> None:

@@ -129,9 +129,10 @@ class _LoopState(Generic[Output]):
 
     async def begin(self) -> None:
         """Read the conversation, complete the context and store the user message."""
-        conversation, stored, user_input = await self.steps.begin()
-        if user_input is not None:
-            self.ctx = self.ctx.evolve(user_input=user_input)
+        start = await self.steps.begin()
+        conversation, stored = start.conversation, start.done
+        if start.user_input is not None:
+            self.ctx = self.ctx.evolve(user_input=start.user_input)
         if conversation is not self.ctx.conversation:
             self.ctx = self.ctx.evolve(conversation=conversation)
         answer = None

@@ -82,19 +82,7 @@ class Inbox:
         """Reason why the run is cancelled; see `RunStream.cancel`."""
 
     def send(self, message: str | Part | Iterable[str | Part], *, when: Moment = "next_step", by: str = "") -> None:
-        """Send a message to the run.
-
-        Args:
-            message: Text, or parts, of a user.
-            when: `next_step`: the run receives the message before its next model call; `idle`: the run receives it when
-                it would end with its answer.
-            by: Name of the sender.
-
-        Raises:
-            RunEnded: The run has ended, so that it would never receive the message.
-            ContextError: The message is not text or parts.
-            AgentDefinitionError: `when` or `by` is invalid.
-        """
+        """Send a message to the run, from any thread; see `RunStream.send`."""
         sent = checked_message(message, when, by)
         with self._lock:
             if self._state:
