@@ -63,23 +63,27 @@ def delete_ended(
         _forget_schedules(store, datetime.fromtimestamp(now, UTC) - max(older_than, _MIN_AGE_SCHEDULED))
     before = now - older_than.total_seconds()
     if archive is None:
-        return _delete_pages(store, before, tenant, lambda ids: None)
+        return _delete_pages(store, before, tenant, lambda ids: ids)
     with closing(RunArchive(archive)) as runs:
 
-        def add(ids: Sequence[str]) -> None:
-            records = store.rows.page(RunsWanted(ids=ids, limit=_PAGE))
+        def archived(ids: Sequence[str]) -> Sequence[str]:
+            # A run that was resumed or deleted meanwhile stays as it is.
+            records = [record for record in store.rows.page(RunsWanted(ids=ids, limit=_PAGE)) if record.has_ended]
             runs.add(records, [store.rows.journal_text(record.run_id) for record in records])
+            return [record.run_id for record in records]
 
-        return _delete_pages(store, before, tenant, add)
+        return _delete_pages(store, before, tenant, archived)
 
 
 def _delete_pages(
-    store: DurableStore, before: float, tenant: str | None, archive: Callable[[Sequence[str]], object]
+    store: DurableStore, before: float, tenant: str | None, archived: Callable[[Sequence[str]], Sequence[str]]
 ) -> int:
-    """Delete the runs that ended before a time; `archive` is called before each page is deleted."""
+    """Delete the runs that ended before a time. `archived` returns the ids of a page that may be deleted."""
     deleted = 0
-    while ids := store.rows.ended_before(before, tenant, _PAGE):
-        archive(ids)
+    while page := store.rows.ended_before(before, tenant, _PAGE):
+        ids = archived(page)
+        if not ids:
+            break
         store.delete(ids)
         deleted += len(ids)
     return deleted

@@ -13,6 +13,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
 from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.flushed_names import flush_names
 from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["ArchivedRun", "RunArchive", "read_archive"]
@@ -56,8 +57,8 @@ class RunArchive:
         private_file(path)
         try:
             self._file: IO[bytes] = path.open("r+b")
-        except OSError as error:
-            raise _error(path, f"cannot be opened ({error.strerror})") from error
+        except (OSError, ValueError) as error:  # ValueError: the path contains a null character
+            raise _error(path, f"cannot be opened ({error})") from error
         if not locked(self._file.fileno()):
             self._file.close()
             raise _error(path, "is in use by another process")
@@ -77,6 +78,8 @@ class RunArchive:
         end = _end_of_lines(self._file)
         self._file.truncate(end)
         self._file.seek(end)
+        # After a power failure, deleted runs are only in this file.
+        flush_names(self.path.parent)
 
     def add(self, records: Sequence[RunRecord], journals: Sequence[str]) -> None:
         """Append ended runs with the texts of their journals, and wait until they are on the disk.
@@ -133,7 +136,7 @@ def read_archive(path: str | Path) -> Iterator[ArchivedRun]:
                     ids.add(run.run_id)
                     yield run
     except OSError as error:
-        raise _error(path, f"cannot be read ({error.strerror})") from error
+        raise _error(path, f"cannot be read ({error})") from error
 
 
 def _archived(path: Path, number: int, line: bytes) -> ArchivedRun:

@@ -290,8 +290,13 @@ class Runs(metaclass=Hinted):
                 Erasures of users do not change archives.
 
         Raises:
-            DurableError: The age is negative, or the archive cannot be opened; nothing was deleted.
+            DurableError: The age is negative, or the archive is no path or cannot be opened; nothing was deleted.
         """
+        if archive is not None and not isinstance(archive, str | Path):
+            raise DurableError(
+                f"archive: expected the path of a file, got {type(archive).__name__}; nothing was deleted",
+                name="archive",
+            )
         file = None if archive is None else Path(archive)
         return await self.store.ask(lambda: delete_ended(self.store, older_than, tenant, file))
 

@@ -48,6 +48,10 @@ async def test_runs_are_archived_before_they_are_deleted(working: Working, url: 
     for run in archived:
         assert run.journal is not None and run.journal.messages[-1].text == "ok"
     assert await runs.list_runs() == []
+    invalid: Any = 5
+    for path in (invalid, tmp_path / "\0", tmp_path / "missing" / "runs.jsonl"):
+        with raises(DurableError, name="archive"):
+            await runs.delete_ended(timedelta(0), archive=path)
     refused = CliRunner().invoke(app, ["runs", "delete", "x", "--archive", str(file), "--url", url])
     assert refused.exit_code == 2 and "--older-than" in refused.output
 

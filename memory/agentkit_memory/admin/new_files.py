@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentkit_memory.checks import expanded
 from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
+from agentkit_prompts.system.flushed_names import flush_names
 from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["file_named", "file_problem", "new_file"]
@@ -58,7 +59,7 @@ def new_file(path: Path) -> Iterator[Path]:
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         draft.replace(path)
-        _flush_names(path.parent)
+        flush_names(path.parent)
     except BaseException as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -77,13 +78,3 @@ def file_problem(path: Path, error: OSError) -> StoreError:
             name="disk",
         )
     return StoreUnavailable(f"{path}: {reason}; choose a file that can be read or created", path=str(path))
-
-
-def _flush_names(folder: Path) -> None:
-    # A power failure may undo a renaming that is not flushed. Windows cannot open folders.
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
