@@ -134,12 +134,12 @@ class _CodeChain(Chain[str]):
 
 
 class _NoModel:
-    """Model of the definition of a tool, before there is code."""
+    """Model of the definition of a tool. Each execution replaces it by a `CodeModel`."""
 
     name = CodeModel.name
 
     async def request(self, composition: Composition, *, on_delta: Any = None) -> Any:
-        raise NotImplementedError
+        raise AssertionError("an execution of code has a CodeModel")
 
 
 _CHAIN = _CodeChain(_NoModel())

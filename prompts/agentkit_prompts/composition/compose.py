@@ -98,7 +98,12 @@ def compose(
 
         conversation, intermediate = cleared_histories(ctx, layers, counter, cache)
         composition = Composition(
-            *(ctx, layers, sections, counter, tools_and_output, text_tokens),
+            ctx,
+            layers,
+            sections,
+            counter,
+            tools_and_output,
+            text_tokens,
             conversation=conversation,
             intermediate=intermediate,
         )
