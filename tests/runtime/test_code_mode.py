@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import time
@@ -270,6 +271,28 @@ def test_schemas_that_refer_to_each_other_have_short_stubs() -> None:
     shown = agent(tools=tools, stub_tokens=100_000).compose("?").context.tools[0].parameters
     assert time.process_time() - began < 1.5
     compile(shown["properties"]["code"]["description"].partition("\n\n")[2], "stubs", "exec")
+
+
+def test_stubs_contain_the_exact_values_of_a_schema() -> None:
+    values = ["it's", 'say """', "back\\slash", "two\nlines"]
+    properties = {
+        "choice": {"enum": values},
+        "row": {"type": "object", "properties": {"it's": {"type": "string"}}},
+        "text": {"type": "string", "default": "it's \\d"},
+    }
+
+    async def read(**arguments: Any) -> Any:
+        return arguments
+
+    texts = ['Say ""', 'Say "Hi"', 'Say """', "C:\\"]
+    schema = {"type": "object", "properties": properties, "required": ["choice"]}
+    tools = [Tool.from_json_schema(f"t{number}", text, schema, read) for number, text in enumerate(texts)]
+    shown = agent(tools=tools).compose("?").context.tools[0].parameters["properties"]["code"]["description"]
+    functions = [each for each in ast.parse(shown.partition("\n\n")[2]).body if isinstance(each, ast.AsyncFunctionDef)]
+    assert [ast.get_docstring(function) for function in functions] == ['Say ""', 'Say "Hi"', "Say '''", "C:\\"]
+    for function in functions:
+        strings = [node.value for node in ast.walk(function.args) if isinstance(node, ast.Constant)]
+        assert sorted(value for value in strings if isinstance(value, str)) == sorted([*values, "it's", "it's \\d"])
 
 
 def test_toolsets_that_create_tools_for_each_run_are_functions_too() -> None:

@@ -169,7 +169,7 @@ def _object(root: _Root, schema: Mapping[str, Any], depth: int) -> str:
         kind = _type(root, value, depth + 1)
         if key not in required:
             kind = f"NotRequired[{kind}]"
-        rows.append(f"{_quoted(key)}: {kind}")
+        rows.append(f"{key!r}: {kind}")
     return f"TypedDict[{{{', '.join(rows)}}}]"
 
 
@@ -177,21 +177,17 @@ def _literal(values: Sequence[Any]) -> str:
     plain = [value for value in values if value is None or isinstance(value, str | int | bool)]
     if not plain or len(plain) < len(values) or len(plain) > _MAX_CHOICES:
         return "Any"
-    return f"Literal[{', '.join(_quoted(value) for value in plain)}]"
+    return f"Literal[{', '.join(map(repr, plain))}]"
 
 
 def _default(schema: Any) -> str:
     """Return the default of an optional parameter; `...` if it is unknown or not short."""
     if not isinstance(schema, Mapping) or "default" not in schema:
         return "..."
-    text = _quoted(schema["default"])
+    text = repr(schema["default"])
     if len(text) > 40:
         return "..."
     return text
-
-
-def _quoted(value: Any) -> str:
-    return _safe(repr(value))
 
 
 def _return_type(tool: Tool) -> str:
@@ -212,11 +208,10 @@ def _one_line(text: Any) -> str:
     line = " ".join(str(text).split())
     if len(line) > _MAX_TEXT:
         line = line[:_MAX_TEXT] + "..."
-    return _safe(line)
-
-
-def _safe(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"""', "'''").removesuffix('"')
+    line = line.replace("\\", "\\\\").replace('"""', "'''")
+    if line.endswith('"'):
+        line = line[:-1] + '\\"'
+    return line
 
 
 def stubs_within(functions: Sequence[ToolFunction], count: Any, max_tokens: int) -> Iterator[str]:
