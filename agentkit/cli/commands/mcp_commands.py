@@ -42,10 +42,9 @@ def mcp(
 
     Example: agentkit mcp --agent shop.yaml
     """
-    from agentkit.agent_files.shared_memories import SharedMemories
-
     if ctx.invoked_subcommand is not None:
         return
+    from agentkit.agent_files.shared_memories import SharedMemories
     from agentkit_tools.mcp.serve import serve_mcp
 
     with ExitStack() as closing:

@@ -369,15 +369,13 @@ def delete(
         if value is not None and older_than is None:
             raise typer.BadParameter(f"{name} is only valid with --older-than")
     stored = existing_runs(url)
+    unfinished = 0
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = result_of(stored.delete(ids))
         unfinished = len(set(ids)) - deleted
     else:
-        deleted, unfinished = (
-            result_of(stored.delete_ended(timedelta(days=older_than), tenant=tenant, archive=archive)),
-            0,
-        )
+        deleted = result_of(stored.delete_ended(timedelta(days=older_than), tenant=tenant, archive=archive))
     if as_json:
         put(json.dumps({"deleted": deleted, "left": unfinished}))
     else:
