@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic
 
 from agentkit.durable.added_agents import AddedAgents
@@ -276,7 +277,7 @@ class RunHandle(Generic[Output], metaclass=Hinted):
         request = RunRequest.loads(self._store.queue.request(self.run_id))
         added = self._agents.find(request)
         if request.session is not None and added is not None:
-            append_cancel_note(added.session(request.session), self.run_id, reason)
+            append_cancel_note(partial(added.session, request.session), self.run_id, reason)
 
     async def resume(self) -> None:
         """Resume a failed or cancelled run after its last stored step.

@@ -6,10 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
+from agentkit.ground.threads import in_thread
+from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.session import Session, SessionProtocol
+from agentkit.runs.run_record import RunRecord
 from agentkit.server.owner import Owner
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
@@ -38,7 +42,7 @@ class _LocalSession:
 
 
 class SessionStore:
-    """Opens, lists, forks and deletes sessions. Methods may wait for a disk: async code calls them in threads.
+    """Opens, lists, forks and deletes sessions. Sync methods may wait for a disk: async code calls them in threads.
 
     Args:
         memory: Store of the sessions; None stores them in this process.
@@ -70,6 +74,12 @@ class SessionStore:
                 local = self._local[owner, name] = _LocalSession(Session(name), time.time())
             local.last_at = time.time()
             return local.session
+
+    async def add_cancel_note(self, record: RunRecord, reason: str) -> None:
+        """Append the reason to the session of a cancelled run that no attempt executes, if both exist."""
+        if reason and record.session is not None:
+            open_session = partial(self.open, Owner(record.tenant, record.user), record.session)
+            await in_thread(append_cancel_note, open_session, record.run_id, reason)
 
     def read(self, owner: Owner, name: str) -> SessionProtocol:
         """Return a session for reading. Recently read sessions stay open and load only new messages.

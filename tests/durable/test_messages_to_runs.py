@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Paused, Runs, ScriptedModel, ToolCall
+from agentkit import Agent, Paused, Runs, ScriptedModel, Session, ToolCall
 from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunNotFound
 from agentkit.errors import AgentDefinitionError, RunEnded
@@ -136,6 +136,26 @@ async def test_the_reason_of_a_cancellation_is_in_the_session(working: Working, 
     await waiting.cancel("wrong day")
     assert notes()[-1] == "The run was cancelled: wrong day"
     memory.close()
+
+
+async def test_a_session_that_cannot_be_opened_does_not_hide_a_cancellation(
+    runs: Runs, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_away = False
+
+    def sessions(name: Any) -> Session:
+        if is_away:
+            raise OSError("the disk is away")
+        return Session(name.id)
+
+    agent = Agent(ScriptedModel(["Done."]), name="away")
+    runs.add(agent, sessions=sessions)
+    handle = await agent.start("Go.", session=Session("s"))
+    is_away = True
+    await handle.cancel("wrong shop")
+    info = await handle.info()
+    assert (info.state, info.reason) == ("cancelled", "wrong shop")
+    assert "the disk is away" in caplog.text
 
 
 async def test_a_message_is_sent_by_a_command(working: Working) -> None:

@@ -208,8 +208,9 @@ async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]
             return await _result(setup, run, sink)
         except (Exception, asyncio.CancelledError):
             # After the results of cancelled calls are stored.
-            if setup.inbox.reason and setup.session is not None:
-                await in_thread(append_cancel_note, setup.session, setup.journal.run_id, setup.inbox.reason)
+            session = setup.session
+            if setup.inbox.reason and session is not None:
+                await in_thread(append_cancel_note, lambda: session, setup.journal.run_id, setup.inbox.reason)
             raise
 
 

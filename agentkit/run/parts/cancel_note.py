@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 
@@ -36,16 +37,22 @@ def checked_reason(reason: str) -> str:
     )
 
 
-def append_cancel_note(session: SessionProtocol, run_id: str, reason: str) -> None:
+def append_cancel_note(open_session: Callable[[], SessionProtocol], run_id: str, reason: str) -> None:
     """Append the reason of a cancellation to a conversation, once per run and reason. Blocks.
 
     An error is logged: it must not hide the cancellation, which has happened.
+
+    Args:
+        open_session: Returns the session of the conversation.
+        run_id: Id of the cancelled run.
+        reason: Text of the person or the program that cancelled the run.
     """
     text = clean(reason)
     # A run that was cancelled and resumed can be cancelled again, for another reason.
     digest = blake2b(text.encode(), digest_size=6).hexdigest()
     note, key = Message("user", f"The run was cancelled: {text}"), f"{run_id}:cancelled:{digest}"
     try:
+        session = open_session()
         with suppress(Exception):
             session.append(note, key=key)
             return

@@ -72,7 +72,7 @@ class Session(metaclass=Hinted):
     Args:
         id: Id of the conversation.
         conversation: Initial messages: `Message` objects, mappings in the JSON form of a provider, or messages of
-                LangChain, LlamaIndex or pydantic-ai.
+            LangChain, LlamaIndex or pydantic-ai.
 
     Raises:
         AgentDefinitionError: The id is not text.

@@ -22,7 +22,6 @@ from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_options import StartOptions
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
@@ -225,14 +224,10 @@ class DurableExecutor:
     async def cancel(self, record: RunRecord, reason: str = "") -> RunRecord:
         if await in_thread(self._rows.cancel, record.run_id, reason):
             self._watch(record, record.usage)
-            if reason and record.session is not None and record.state != "running":
-                await in_thread(self._note_cancelled, record, record.session, reason)
+            # The worker of a running run stores the reason after the results of its calls.
+            if record.state != "running":
+                await self._sessions.add_cancel_note(record, reason)
         return await in_thread(self._rows.get, record.run_id)
-
-    def _note_cancelled(self, record: RunRecord, session: str, reason: str) -> None:
-        """Store the reason in the session of a run that no attempt executes."""
-        opened = self._sessions.open(Owner(record.tenant, record.user), session)
-        append_cancel_note(opened, record.run_id, reason)
 
     async def delete(self, record: RunRecord) -> None:
         await in_thread(self._store.delete, [record.run_id])

@@ -18,7 +18,6 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_version import AgentVersion
-from agentkit.run.parts.cancel_note import append_cancel_note
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
@@ -184,8 +183,8 @@ class ProcessExecutor:
                     live.inbox.reason = reason
                 live.task.cancel()
                 await asyncio.wait((live.task,))
-                if reason and live.inbox is None and record.session is not None:
-                    await in_thread(self._note_cancelled, record, record.session, reason)
+                if live.inbox is None:
+                    await self._sessions.add_cancel_note(record, reason)
             async with self._deciding:
                 # A decision may have resumed the run in the meantime.
                 if run_id in self._live:
@@ -195,16 +194,10 @@ class ProcessExecutor:
                 if await in_thread(self._store.cancel, run_id, reason):
                     event = RunEvent(last + 1, "run_cancelled", {"reason": reason})
                     await in_thread(self._store.events.add, run_id, [event])
-                    if reason and record.session is not None:
-                        await in_thread(self._note_cancelled, record, record.session, reason)
+                    await self._sessions.add_cancel_note(record, reason)
                     # Counts the run; its usage was counted when it paused.
                     self._limits.add_run(replace(record, state="cancelled"), NO_USAGE)
                 return await in_thread(self._store.get, run_id)
-
-    def _note_cancelled(self, record: RunRecord, session: str, reason: str) -> None:
-        """Store the reason in the session of a run that no attempt executes."""
-        opened = self._sessions.open(Owner(record.tenant, record.user), session)
-        append_cancel_note(opened, record.run_id, reason)
 
     async def delete(self, record: RunRecord) -> None:
         await in_thread(self._store.delete, record.run_id)
