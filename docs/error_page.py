@@ -1,7 +1,8 @@
-"""Write `docs/errors.md` from the table of errors, `docs/error_messages/*.yaml`: `python docs/error_page.py`.
+"""Write `docs/errors.md` and `docs/errors/*.md` from the table of errors: `python docs/error_page.py`.
 
-Each file of the table is a section of the page. `tests/test_error_messages.py` runs every snippet of the table,
-compares its message with the text next to it, and checks that the page is up to date.
+The table is `docs/error_messages/*.yaml`. `errors.md` lists each error with its cause and its remedy; the other pages
+show code that raises the errors, and the messages. `tests/test_error_messages.py` runs every snippet of the table,
+compares its message with the text next to it, and checks that the pages are up to date.
 """
 
 from __future__ import annotations
@@ -12,18 +13,32 @@ from typing import NotRequired, TypedDict
 import yaml
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "errors.md"
 INTRODUCTION = """\
-# Troubleshooting, by error
+# Errors
 
 <!-- Written by docs/error_page.py from docs/error_messages/*.yaml: edit these. -->
 
 An error message contains the problem, its place, the expected value and what to do. It lists all problems at once.
 Errors of a run have `messages`, `usage` and `journal`: `agent.resume(error.journal)` continues after the last step of
-the journal.
-
-Each section has a table of its errors, then examples: code that raises the error, and the message.
+the journal. The links below a table lead to examples: code that raises an error, and the message.
 """
+EXAMPLES = {
+    "prompts": "Prompts, contexts and templates",
+    "prompt_trees": "Prompt classes, schemas and prompt files",
+    "chat_templates": "Chat templates",
+    "row_evaluations": "Evaluations of models",
+    "runs": "Agents and runs",
+    "models": "Models",
+    "tools": "Tools",
+    "tool_servers": "Tool policies, sandboxes and MCP servers",
+    "durable": "Durable runs",
+    "servers": "Agent files and servers",
+    "memory": "Memory",
+    "memory_stores": "Stores of a memory",
+    "warnings": "Warnings",
+    "evaluations": "Evaluations of agents, fine-tuning rows and tests",
+}
+"""Titles of the pages of examples, in the order of the site. The field `page` of a section is one of these names."""
 
 
 class Example(TypedDict):
@@ -40,9 +55,10 @@ ErrorRow = TypedDict(
 
 
 class Section(TypedDict):
-    """A section of the page. `prelude` is code that runs before each of its snippets."""
+    """A section. `page` is the page of its examples, and `prelude` code that runs before each of its snippets."""
 
     title: str
+    page: str
     prelude: NotRequired[str]
     errors: list[ErrorRow]
 
@@ -53,18 +69,28 @@ def sections() -> dict[str, Section]:
     return {file.name: yaml.safe_load(file.read_text("utf-8")) for file in files}
 
 
-def page() -> str:
-    """Return the text of the page."""
-    parts = [INTRODUCTION]
+def pages() -> dict[Path, str]:
+    """Return the text of each page."""
+    rows: dict[str, list[str]] = {name: [] for name in EXAMPLES}
+    examples: dict[str, list[str]] = {name: [] for name in EXAMPLES}
     for section in sections().values():
-        parts.append(f"## {section['title']}\n")
-        rows = [_table_row(row) for row in section["errors"] if "when" in row]
-        if rows:
-            parts.append("".join(["| error | when | what to do |\n|---|---|---|\n", *rows]))
-        for row in section["errors"]:
-            for example in row.get("messages") or []:
-                parts.append(_example(row["class"], example))
-    return "\n".join(parts)
+        rows[section["page"]] += [_table_row(row) for row in section["errors"] if "when" in row]
+        shown = [_example(row["class"], example) for row in section["errors"] for example in row.get("messages") or []]
+        if shown:
+            examples[section["page"]] += [f"## {section['title']}\n", *shown]
+    overview = [INTRODUCTION]
+    written = {}
+    for name, title in EXAMPLES.items():
+        if rows[name]:
+            table = "".join(["| error | when | what to do |\n|---|---|---|\n", *rows[name]])
+            overview += [f"## {title}\n", table]
+        if examples[name]:
+            file = f"errors/{name.replace('_', '-')}.md"
+            overview.append(f"Examples: [{title}]({file}).\n")
+            lead = "Code that raises an error, and the message. [All errors](../errors.md) lists causes and remedies.\n"
+            written[DOCS / file] = "\n".join([f"# Errors: {title}\n", lead, *examples[name]])
+    written[DOCS / "errors.md"] = "\n".join(overview)
+    return written
 
 
 def _table_row(row: ErrorRow) -> str:
@@ -76,4 +102,6 @@ def _example(name: str, example: Example) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")

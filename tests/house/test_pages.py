@@ -11,23 +11,49 @@ import pytest
 
 from tests.paths import ROOT
 
-INDEX = (ROOT / "docs/index.md").read_text("utf-8")
+DOCS = ROOT / "docs"
+INSTALL = (DOCS / "install.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def test_the_index_leads_to_every_page() -> None:
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert set(re.findall(r"\]\(([\w/-]+\.md)\)", INDEX)) == pages - {"index.md"}
+LINK = re.compile(r"\]\(([^):#]+\.md)[^)]*\)")
+MAXIMUM_WORDS = 2_500
 
 
-def test_the_index_has_a_row_for_every_extra() -> None:
+def test_the_navigation_contains_each_page_once() -> None:
+    listed = re.findall(r"^ +- ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
+    assert sorted(page for page in listed if not page.startswith("reference/")) == sorted(pages)
+
+
+def test_the_how_to_index_leads_to_each_of_its_pages() -> None:
+    index = DOCS / "how-to/index.md"
+    assert sorted(LINK.findall(index.read_text("utf-8"))) == sorted(
+        path.name for path in index.parent.glob("*.md") if path != index
+    )
+
+
+def test_a_door_is_a_page_of_at_most_seven_links() -> None:
+    doors = list((DOCS / "doors").glob("*.md"))
+    home = LINK.findall((DOCS / "index.md").read_text("utf-8"))
+    assert {link for link in home if link.startswith("doors/")} == {f"doors/{door.name}" for door in doors}
+    for door in doors:
+        assert 1 <= len(LINK.findall(door.read_text("utf-8"))) <= 7, door.name
+
+
+def test_a_page_is_short_enough_to_answer_one_question() -> None:
+    words = {path.name: len(re.findall(r"\S*\w\S*", path.read_text("utf-8"))) for path in DOCS.rglob("*.md")}
+    assert {name: number for name, number in words.items() if number > MAXIMUM_WORDS} == {}
+
+
+def test_the_page_about_installation_has_a_row_for_every_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert set(re.findall(r"^\| `([\w-]+)` \|", INDEX, re.MULTILINE)) == set(extras)
+    assert set(re.findall(r"^\| `([\w-]+)` \|", INSTALL, re.MULTILINE)) == set(extras)
 
 
 def test_a_row_of_an_extra_names_what_it_brings() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    for extra, brings in re.findall(r"^\| `([\w-]+)` \| ([^|]*) \|", INDEX, re.MULTILINE):
+    for extra, brings in re.findall(r"^\| `([\w-]+)` \| ([^|]*) \|", INSTALL, re.MULTILINE):
         if extra not in {"all", "bench", "dev"}:
             names = {re.split(r"[^\w.-]", requirement)[0] for requirement in extras[extra]}
             assert set(brings.split(", ")) == names, extra

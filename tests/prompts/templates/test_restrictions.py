@@ -20,7 +20,7 @@ from agentkit_prompts.templates.sandbox.operations import NOT_AVAILABLE, OPERATI
 from tests.cases import for_cases
 from tests.paths import ROOT
 
-DOCS = ROOT / "docs" / "prompts.md"
+DOCS = ROOT / "docs" / "templates.md"
 USES = {"all": "all", "prompt": "prompt templates"}
 
 
