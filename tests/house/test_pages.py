@@ -80,3 +80,20 @@ def test_the_tests_that_the_page_on_security_names_are_there() -> None:
             missing.append(path.as_posix())
     assert len(paths) > 40
     assert missing == []
+
+
+def test_each_cell_of_agentkit_in_the_tables_of_libraries_leads_to_code_that_runs() -> None:
+    tables = README.split("## Comparison with other libraries")[1].split("## ")[0]
+    rows = [line.split(" | ") for line in tables.splitlines() if line.startswith("| ") and "| agentkit |" not in line]
+    assert len(rows) > 20
+    failures = []
+    for row in rows:
+        name, cell = row[0], row[1]
+        if cell in {"no", "new, alpha"}:
+            continue
+        (path,) = re.findall(r"\]\(([\w/.-]+\.md)", cell)
+        page = (ROOT / path).read_text("utf-8")
+        # The page of benchmarks contains figures, which its tests measure.
+        if "```python" not in page and path != "docs/benchmarks.md":
+            failures.append((name, cell))
+    assert failures == []

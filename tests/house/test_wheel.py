@@ -84,7 +84,7 @@ def test_a_project_with_an_address_has_links_to_it() -> None:
     hooks["ReadmeHook"](str(ROOT), {}).update(metadata)
     text = metadata["readme"]["text"]  # type: ignore[index]
     assert "](https://example.com/us/kit/blob/v1.2/CONTRIBUTING.md)" in text
-    assert "](https://example.com/us/kit/raw/v1.2/docs/inspector.png)" in text
+    assert "](https://example.com/us/kit/raw/v1.2/docs/injection.png)" in text
 
 
 def metadata_of(wheel: zipfile.ZipFile) -> Message:

@@ -26,6 +26,7 @@ from agentkit.run.parts.session import SessionProtocol
 from agentkit.run.parts.verdicts import PASS
 from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.plan import plan_of
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.tree.layers import Layers
@@ -193,3 +194,5 @@ def _no_function() -> None:
 
 _NO_TOOL = Tool(_no_function)
 _NO_LAYERS = Layers()
+# A replay renders no prompt, so an item that no prompt shows is no mistake of a developer.
+plan_of(_NO_LAYERS).unshown = frozenset()
