@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -97,3 +98,8 @@ def test_each_cell_of_agentkit_in_the_tables_of_libraries_leads_to_code_that_run
         if "```python" not in page and path != "docs/benchmarks.md":
             failures.append((name, cell))
     assert failures == []
+
+
+def test_the_sequence_diagrams_are_written_by_their_script() -> None:
+    for name, text in runpy.run_path(str(ROOT / "docs/sequence_diagrams.py"))["diagrams"]().items():
+        assert (ROOT / "docs" / name).read_text("utf-8") == text, f"{name}: run docs/sequence_diagrams.py"
