@@ -60,8 +60,16 @@ _WRONG_TABLES = ("no such table", "no such column", "has no column named", "alre
 """Parts of messages of SQLite for a missing or unexpected table or column, which have no separate code."""
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
 _metadata = sa.MetaData()
-_LISTED = ("user", "agent", "tokens", "cost", "seconds")
+_LISTED = ("user", "agent", "state", "tokens", "cost", "seconds")
 """Columns of runs that have an index with the tenant and the number, for the filters and orders of lists."""
+
+
+def _partial_index(name: str, *columns: str) -> sa.Index:
+    """Return an index of the rows whose first column is not null."""
+    is_set = sa.text(f"{columns[0]} IS NOT NULL")
+    return sa.Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
+
+
 runs_table = sa.Table(
     "agentkit_runs",
     _metadata,
@@ -78,7 +86,7 @@ runs_table = sa.Table(
     sa.Column("version", sa.Text, nullable=False),  # of the agent
     sa.Column("schedule", sa.Text),  # name of the schedule that started the run
     # An agent that runs as a tool has a row with these three columns; they are null in the row of a run.
-    sa.Column("top", sa.Text, index=True),  # id of the run that contains the agent
+    sa.Column("top", sa.Text),  # id of the run that contains the agent
     sa.Column("parent", sa.Text),  # id of the run or agent that called the agent
     sa.Column("calls", sa.Text),  # JSON: ids of the calls that lead to the agent
     sa.Column("request", sa.Text),  # JSON: request for the executor that queues the run
@@ -103,7 +111,11 @@ runs_table = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
     *[sa.Index(f"ix_agentkit_runs_{name}", "tenant", name, "number") for name in _LISTED],
-    sa.Index("ix_agentkit_runs_state", "state", "worker"),
+    sa.Index("ix_agentkit_runs_state_number", "state", "number"),  # lists of all tenants
+    _partial_index("ix_agentkit_runs_session", "session", "tenant", "user", "number"),
+    # SQLite would prefer a whole index of this column for lists, because runs have no `top`, to the index of a filter.
+    _partial_index("ix_agentkit_runs_top", "top", "number"),
+    sa.Index("ix_agentkit_runs_worker", "state", "worker"),
     sqlite_autoincrement=True,
 )
 keys_table = sa.Table(

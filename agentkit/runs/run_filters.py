@@ -25,8 +25,10 @@ __all__ = [
 
 MAX_EXAMINED = 20_000
 """Maximum number of runs that one part of a list examines."""
-_INDEXED = ("tenant", "user", "agent")
-"""Fields whose index has the order `newest`; in the other orders, only the tenant."""
+_INDEXED = ("session", "user", "state", "agent")
+"""Fields that have an index with the tenant and the order `newest`. The first field of a filter uses its index."""
+_INDEXED_OF_ALL = ("session", "state")
+"""Fields that have such an index without the tenant."""
 _COLUMNS: Mapping[RunOrder, str | None] = {"newest": None, "longest": "seconds", "tokens": "tokens", "cost": "cost"}
 """Column of each order, before the number of the run."""
 _runs = runs_table
@@ -60,20 +62,17 @@ def is_at_or_before(wanted: RunsWanted, key: Sequence[Any]) -> Any:
 
 
 def indexed_conditions(wanted: RunsWanted) -> list[Any]:
-    """Return the conditions that an index with the order supports."""
-    return [_runs.c[name] == value for name, value in exact_values(wanted).items() if _is_indexed(wanted, name)]
+    """Return the conditions that one index with the order supports."""
+    names = _indexed_names(wanted)
+    return [_runs.c[name] == value for name, value in exact_values(wanted).items() if name in names]
 
 
 def unindexed_filters(wanted: RunsWanted) -> list[Any]:
     """Return the other conditions, which a database checks run by run."""
-    exact = {name: value for name, value in exact_values(wanted).items() if not _is_indexed(wanted, name)}
-    conditions: list[Any] = []
-    for name, value in exact.items():
-        column: Any = _runs.c[name]
-        # `|| ''` hides a column from the indexes: a database would otherwise sort all runs of an agent by their cost.
-        if wanted.order != "newest":
-            column = column.concat("")
-        conditions.append(column == value)
+    names = _indexed_names(wanted)
+    exact = {name: value for name, value in exact_values(wanted).items() if name not in names}
+    # `|| ''` hides a column from the indexes: a database would otherwise sort all runs of an agent by their cost.
+    conditions: list[Any] = [_runs.c[name].concat("") == value for name, value in exact.items()]
     if wanted.tag is not None:
         # `LIKE` of SQLite would ignore the case of letters.
         tags: Any = _runs.c.tags
@@ -92,7 +91,14 @@ def wanted_texts(wanted: RunsWanted) -> list[str]:
     return texts
 
 
-def _is_indexed(wanted: RunsWanted, name: str) -> bool:
+def _indexed_names(wanted: RunsWanted) -> set[str]:
+    """Return the names of the filters that one index with the order supports."""
+    exact = exact_values(wanted)
+    names = {"tenant"}
     if wanted.order == "newest":
-        return name in _INDEXED
-    return name == "tenant"
+        fields = _INDEXED if "tenant" in exact else _INDEXED_OF_ALL
+        field = next((name for name in fields if name in exact), "tenant")
+        names.add(field)
+        if field == "session":
+            names.add("user")
+    return names

@@ -120,6 +120,9 @@ def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatc
             for order in ("newest", "longest", "tokens", "cost")
             for limit in (1, 3, 50)
         ],
+        {"user": "ada", "state": "failed", "agent": "b"},
+        {"session": "s", "state": "finished", "user": "ada", "agent": "a"},
+        {"session": "s", "state": "failed", "order": "cost"},
         {"ids": {"r1", "r2", "none"}, "session": "s"},
         {"ids": {"r0", "r4"}, "session": "s", "limit": 1},
     ]
@@ -141,6 +144,43 @@ def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatc
         ("failed", 3, 1, 2),
         ("waiting", 9, 0, 0.5),
     ]
+
+
+def test_a_page_of_old_runs_costs_the_same_after_many_newer_runs() -> None:
+    store, steps = RunStore(), [0]
+
+    def count() -> int:
+        steps[0] += 1
+        return 0
+
+    # SQLite calls the handler after ten instructions of a statement.
+    event.listen(store.database.engine, "checkout", lambda connection, *_: connection.set_progress_handler(count, 10))
+    wanted: list[dict[str, Any]] = [
+        {"state": "waiting"},
+        {"state": "finished"},
+        {"state": "waiting", "tenant": "acme"},
+        {"session": "s"},
+        {"session": "s", "tenant": "acme", "user": "ada", "state": "waiting"},
+        {"tenant": "acme", "user": "ada"},
+    ]
+
+    def costs() -> list[int]:
+        costs = []
+        for filters in wanted:
+            steps[0] = 0
+            assert len(store.page(RunsWanted(limit=3, **filters))) == 3
+            costs.append(steps[0])
+        return costs
+
+    for at in range(5):
+        store.add(run(f"w{at}", state="waiting", session="s", user="ada"))
+        store.add(run(f"f{at}", state="finished"))
+    few = costs()
+    for at in range(300):
+        store.add(run(f"r{at}", state="finished"))
+    # A deeper index costs a few instructions more.
+    assert all(many < before + 50 for many, before in zip(costs(), few, strict=True))
+    store.close()
 
 
 def test_the_columns_of_lists_are_written_when_runs_end(store: RunStore) -> None:

@@ -1,0 +1,185 @@
+"""W8: steps of four workers against one worker, and a page of 100,000 queued runs against a page of 1,000.
+
+The workers are processes on one PostgreSQL database of the extra `dev`. A step is a tool call that waits 200 ms: a
+worker with two concurrent runs does at most ten steps per second. The CPU time of the workers contains their idle time.
+A page is `Runs.list_runs` on SQLite, the newest fifty runs, without a filter or the queued runs only; a third store has
+the same 100,000 runs, of which the newer half has finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+from durable import database
+from harness import Figure, interleave, main
+
+from agentkit import Agent, Limits, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit.prompts import Composition, UserInput
+from agentkit.runs.run_database import lines_table, runs_table
+from agentkit.runs.run_record import RunRecord, RunState
+from agentkit.runs.run_rows import run_row
+
+WAIT = 0.2
+"""Seconds that a step waits."""
+CONCURRENCY = 2
+STEPS = 60
+"""Steps of a run."""
+SECONDS = 8.0
+"""Seconds of a measurement."""
+RUNS = 100_000
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@tool
+async def wait(number: int) -> int:
+    """Wait."""
+    await asyncio.sleep(WAIT)
+    return number
+
+
+def reply(sent: Composition) -> Message:
+    done = sum(message.role == "assistant" for message in sent.intermediate)
+    if done < STEPS:
+        return Message("assistant", tool_calls=(ToolCall(f"c{done}", "wait", f'{{"number": {done}}}'),))
+    return Message("assistant", "Done.")
+
+
+def waiter() -> Agent[None, str]:
+    model = ScriptedModel.repeat(reply, keep=0)
+    return Agent(model, "You wait.", tools=[wait], name="waiter", limits=Limits(steps=STEPS + 1))
+
+
+def work(url: str) -> None:
+    """Execute runs until the standard input is closed."""
+    runs = Runs(url)
+    runs.add(waiter())
+    with runs.worker(concurrency=CONCURRENCY, grace=0):
+        print("ready", flush=True)
+        sys.stdin.read()
+
+
+def _steps(runs: Runs) -> int:
+    """Return the number of stored tool results."""
+    query = sa.select(sa.func.count()).where(lines_table.c.line.startswith('{"effect":"CallTools"'))
+    count: int = runs.store.rows.database.work(lambda connection: connection.execute(query).scalar_one())
+    return count
+
+
+def _cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _throughput(url: str, workers: int) -> tuple[float, float]:
+    """Return the steps per second, and the CPU milliseconds of the workers per step."""
+    runs = Runs(url)
+    agent = waiter()
+    runs.add(agent)
+
+    async def start() -> list[str]:
+        count = workers * CONCURRENCY * 2  # more runs than places: no worker is idle at the end
+        return [(await agent.start("Wait.")).run_id for _ in range(count)]
+
+    ids = asyncio.run(start())
+    command = [sys.executable, __file__, "--work", url]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(workers)
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        time.sleep(1.5)  # all places are taken
+        begun, before, cpu = time.monotonic(), _steps(runs), sum(_cpu_seconds(each.pid) for each in processes)
+        time.sleep(SECONDS)
+        steps, seconds = _steps(runs) - before, time.monotonic() - begun
+        cpu = sum(_cpu_seconds(each.pid) for each in processes) - cpu
+    finally:
+        for run_id in ids:
+            runs.store.rows.cancel(run_id)
+        for process in processes:
+            process.communicate("", 60)
+    runs.close()
+    return steps / seconds, 1000 * cpu / steps
+
+
+def workers(rounds: int) -> Iterable[Figure]:
+    """Measure one worker and four workers, in turn."""
+    best: dict[int, tuple[float, float]] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="durable", ignore_cleanup_errors=True) as folder,
+        database(Path(folder), postgres=True) as url,
+    ):
+        for _ in range(max(1, rounds // 4)):
+            for count in (1, 4):
+                best[count] = max(best.get(count, (0.0, 0.0)), _throughput(url, count))
+    title = "steps that wait 200 ms"
+    for count, (steps, cpu) in best.items():
+        yield Figure(title, f"{count} workers", steps, "steps/s")
+        yield Figure(title, f"{count} workers", cpu, "CPU ms of a step")
+    ratio = best[4][0] / best[1][0]
+    yield Figure(title, "four to one", ratio, "x", None, "at least 3", ratio >= 3)
+
+
+def _stored(folder: Path, name: str, count: int, finished_from: int) -> Runs:
+    """Return stored runs, of which the newer runs have finished."""
+    runs = Runs(f"sqlite:///{folder / name}.db")
+    for start in range(0, count, 2_000):
+        rows = [run_row(_run(at, has_finished=at >= finished_from)) for at in range(start, min(count, start + 2_000))]
+        runs.store.rows.database.work(lambda connection, rows=rows: connection.execute(sa.insert(runs_table), rows))
+    return runs
+
+
+def _run(at: int, *, has_finished: bool) -> RunRecord:
+    return RunRecord(
+        run_id=f"r{at}",
+        agent="waiter",
+        state="finished" if has_finished else "queued",
+        executor="dbos",
+        created_at=at,
+        updated_at=at,
+        input=UserInput(f"Where is parcel {at}?"),
+    )
+
+
+def page(rounds: int) -> Iterable[Figure]:
+    """Read fifty runs of each store."""
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {
+            "1,000 queued": _stored(Path(folder), "few", 1_000, 1_000),
+            "100,000 queued": _stored(Path(folder), "many", RUNS, RUNS),
+            "50,000 of 100,000": _stored(Path(folder), "mixed", RUNS, RUNS // 2),
+        }
+
+        states: tuple[RunState | None, ...] = (None, "queued")
+
+        def read(runs: Runs, state: RunState | None, n: int) -> None:
+            for _ in range(n):
+                assert len(asyncio.run(runs.list_runs(state=state, limit=50))) == 50
+
+        for state in states:
+            works = {name: partial(read, runs, state) for name, runs in stores.items()}
+            seconds = interleave(works, 10, rounds)
+            few = seconds["1,000 queued"]
+            for name, value in seconds.items():
+                ratio = value / few
+                title = f"page of runs{', queued' if state else ''}"
+                yield Figure(title, name, value * 1e3, "ms", ratio, "at most x1.5", ratio <= 1.5)
+        for runs in stores.values():
+            runs.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2])
+    else:
+        main(__doc__, {"workers": workers, "page": page})
