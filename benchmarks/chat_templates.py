@@ -107,8 +107,7 @@ def role_markers(rounds: int) -> Iterable[Figure]:
         template = CHAT_TEMPLATES.get(name)()
         candidates[name] = lambda n, template=template: [template.render(messages) for _ in range(n)]  # type: ignore[misc]
     candidates["qwen, Message"] = lambda n: [qwen.render(typed) for _ in range(n)]
-    goals = {name: 3.0 for name in candidates if name not in ("by hand", "qwen, Message")}
-    yield from figures("role markers, 1,000 turns", interleave(candidates, 20, rounds), goals=goals)
+    yield from figures("role markers, 1,000 turns", interleave(candidates, 20, rounds))
 
 
 def _conversation(turns: int, with_tools: bool) -> list[dict[str, Any]]:
@@ -161,8 +160,7 @@ def jinja(rounds: int) -> Iterable[Figure]:
             candidates[label] = lambda n, template=template, messages=messages, tools=tools: [  # type: ignore[misc]
                 template.render(messages, tools) for _ in range(n)
             ]
-        goals = {"limits off": 1.1, "limits on": 1.5, "raw, limits on": 1.5}
-        yield from figures(f"Jinja, {name}", interleave(candidates, 400, rounds), goals=goals)
+        yield from figures(f"Jinja, {name}", interleave(candidates, 400, rounds))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 warnings.simplefilter("ignore")
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
 BUDGET = 1_000_000
-GOALS = {"messages": {"ours warm": 2.0, "ours cold": 14}, "string": {"ours warm": 1, "ours cold": 9}}
 numbers = count()
 QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
 BEGINS = {"user": "<|im_start|>user\n", "assistant": "<|im_start|>assistant\n"}
@@ -227,8 +226,7 @@ def messages(size: int) -> Callable[[int], Iterable[Figure]]:
             **({"langchain-core": peer} if peer is not None else {}),
         }
         seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-        goals = GOALS["messages"] if size <= 100 else {"ours warm": 2.0}
-        return figures(f"W1 messages, N={size}", seconds, goals=goals)
+        return figures(f"W1 messages, N={size}", seconds)
 
     return measure
 
@@ -243,7 +241,7 @@ def string(rounds: int) -> Iterable[Figure]:
     }
     assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
     seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-    return figures("W1 string, N=40", seconds, goals=GOALS["string"])
+    return figures("W1 string, N=40", seconds)
 
 
 def chat(size: int) -> Callable[[int], Iterable[Figure]]:
@@ -259,8 +257,7 @@ def chat(size: int) -> Callable[[int], Iterable[Figure]]:
         }
         assert len({len(work()) for work in candidates.values()}) == 1
         seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
-        goals = {"ours warm": 4.0, "ours cold": 20.0} if size <= 100 else {"ours warm": 3.0}
-        return figures(f"W1 chat template, N={size}", seconds, goals=goals)
+        return figures(f"W1 chat template, N={size}", seconds)
 
     return measure
 
@@ -334,7 +331,7 @@ def trimming(rounds: int) -> Iterable[Figure]:
 
     candidates = {"langchain-core": repeat(trim_theirs), "ours, nothing known": repeat(trim_ours)}
     seconds = interleave(candidates, 5, rounds)
-    return figures("trim 2,000 messages", seconds, unit="ms", goals={"ours, nothing known": 1})
+    return figures("trim 2,000 messages", seconds, unit="ms")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def evaluations(rounds: int) -> Iterable[Figure]:
             run_sync(icl, DATASET[:n], model, out=Path(folder, "out"), score="choice", concurrency=200)
 
     seconds = interleave({"prompts": prompts, "run": run, "run with out=": run_with_file}, ROWS, rounds)
-    return figures("evaluation of few-shot rows", seconds, goals={"run": 1.5, "run with out=": 1.5})
+    return figures("evaluation of few-shot rows", seconds)
 
 
 @tool
@@ -112,15 +112,15 @@ def agents(rounds: int) -> Iterable[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(evaluate(calculator(), rows[:n], [contains], out=Path(folder, "out.jsonl")))
 
-    for name, agent, goals in (("with a tool", calculator, {"evaluate": 1.3}), ("of one request", talker, {})):
+    for name, agent in (("with a tool", calculator), ("of one request", talker)):
         candidates: dict[str, Work] = {
             "bare runs": lambda n, agent=agent: asyncio.run(bare(agent(), n)),
             "evaluate": lambda n, agent=agent: asyncio.run(evaluate(agent(), rows[:n], [contains])),
         }
         seconds = interleave(candidates, AGENT_ROWS, rounds)
-        yield from figures(f"agent {name}", seconds, goals=goals)
+        yield from figures(f"agent {name}", seconds)
     seconds = interleave({"bare runs": bare_with_journals, "evaluate out=": run_with_file}, AGENT_ROWS // 10, rounds)
-    yield from figures("agent with journals", seconds, goals={"evaluate out=": 1.3})
+    yield from figures("agent with journals", seconds)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Measurement of every benchmark: CPU time of the process, limit and peers interleaved, order swapped each round.
 
 A candidate is a function that does its work `n` times, with a different input each time. The first candidate of a
-workload is its limit, the same work written by hand; the results of other candidates are multiples of the limit.
+workload is its limit, the same work written by hand; the results of other candidates are multiples of the limit. The
+goals of the multiples are in `goals.toml`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,29 @@ import json
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-__all__ = ["Figure", "Work", "figures", "interleave", "kib_each", "main"]
+from goals import goal_of
+
+__all__ = ["Figure", "Samples", "Work", "figures", "interleave", "kib_each", "main", "median_of_ratios"]
 
 Work: TypeAlias = Callable[[int], object]
 """A function that does its work `n` times."""
+_TIMES = ("s", "ms", "µs")
+"""Units without goals: a clock depends on the machine and its load."""
+
+
+class Samples(float):
+    """Median CPU seconds of one unit of work, with the seconds of each round."""
+
+    rounds: Sequence[float]
+
+    def __new__(cls, rounds: Sequence[float]) -> Samples:
+        samples = super().__new__(cls, statistics.median(rounds))
+        samples.rounds = rounds
+        return samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +50,23 @@ class Figure:
     unit: str
     ratio: float | None = None
     """Multiple of the limit; None for the limit itself, and without a limit."""
-    goal: str = ""
-    met: bool | None = None
+    spread: tuple[float, float] | None = None
+    """Lower and upper quartile of the rounds: of the ratio, or of the value if the ratio is None."""
 
-    def with_goal(self, goal: str, met: bool) -> Figure:
-        """Return a copy of the figure with a goal; `met` is True if the figure meets the goal."""
-        return replace(self, goal=goal, met=met)
+    def as_row(self) -> dict[str, object]:
+        """Return the fields, the goal and True if the goal is met; None and None without a goal."""
+        is_time = self.ratio is None and self.unit in _TIMES
+        goal = None if is_time else goal_of(self.workload, self.who)
+        number = self.value if self.ratio is None else self.ratio
+        text = met = None
+        if goal is not None:
+            text = goal.text(self.unit if self.ratio is None else None)
+            met = goal.is_met(number)
+        return {**asdict(self), "goal": text, "met": met}
 
 
-def interleave(candidates: Mapping[str, Work], n: int, rounds: int = 9) -> dict[str, float]:
-    """Return the median CPU seconds of one unit of work, per candidate."""
+def interleave(candidates: Mapping[str, Work], n: int, rounds: int = 9) -> dict[str, Samples]:
+    """Return the CPU seconds of one unit of work, per candidate."""
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for work in candidates.values():
         work(max(1, n // 10))  # warm
@@ -53,22 +76,34 @@ def interleave(candidates: Mapping[str, Work], n: int, rounds: int = 9) -> dict[
             start = time.process_time()
             candidates[name](n)
             samples[name].append((time.process_time() - start) / n)
-    return {name: statistics.median(times) for name, times in samples.items()}
+    return {name: Samples(times) for name, times in samples.items()}
 
 
-def figures(
-    workload: str, seconds: Mapping[str, float], *, unit: str = "µs", goals: Mapping[str, float] | None = None
-) -> list[Figure]:
-    """Return measured seconds as figures; `goals` contains the maximum multiple of the limit, per name."""
+def figures(workload: str, seconds: Mapping[str, Samples], *, unit: str = "µs") -> list[Figure]:
+    """Return measured seconds as figures; the first candidate is the limit."""
     scale = {"s": 1.0, "ms": 1e3, "µs": 1e6}[unit]
-    limit = next(iter(seconds.values()))
-    rows = []
-    for position, (name, value) in enumerate(seconds.items()):
-        ratio = value / limit if position else None
-        goal = (goals or {}).get(name)
-        met = None if goal is None or ratio is None else ratio <= goal
-        rows.append(Figure(workload, name, value * scale, unit, ratio, f"at most x{goal:g}" if goal else "", met))
+    names = list(seconds)
+    limit = seconds[names[0]]
+    rows = [Figure(workload, names[0], limit * scale, unit, None, quartiles([each * scale for each in limit.rounds]))]
+    for name in names[1:]:
+        samples = seconds[name]
+        ratio, spread = median_of_ratios(samples.rounds, limit.rounds)
+        rows.append(Figure(workload, name, samples * scale, unit, ratio, spread))
     return rows
+
+
+def median_of_ratios(samples: Sequence[float], limits: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
+    """Return the median and the quartiles of the ratios of each round to the limit of the same round."""
+    ratios = [sample / limit for sample, limit in zip(samples, limits, strict=True)]
+    return statistics.median(ratios), quartiles(ratios)
+
+
+def quartiles(numbers: Sequence[float]) -> tuple[float, float] | None:
+    """Return the lower and the upper quartile; None for fewer than three numbers."""
+    if len(numbers) < 3:
+        return None
+    low, _, high = statistics.quantiles(numbers, n=4, method="inclusive")
+    return low, high
 
 
 def kib_each(create: Callable[[], object], n: int = 1000) -> float:
@@ -89,15 +124,17 @@ def main(description: str | None, workloads: Mapping[str, Callable[[int], Iterab
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("workload", nargs="*", choices=[[], *workloads], help=f"one of {', '.join(workloads)}")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per figure")
     options = parser.parse_args()
-    measured_figures = [figure for name in options.workload or workloads for figure in workloads[name](options.rounds)]
-    if options.json:
-        print(json.dumps([asdict(figure) for figure in measured_figures]))
-        return
-    for figure in measured_figures:
-        ratio = f"x{figure.ratio:.2f}" if figure.ratio is not None else ""
-        goal = f"goal {figure.goal}: {'met' if figure.met else 'MISSED'}" if figure.goal else ""
-        print(
-            f"{figure.workload:<30}{figure.who:<16}{figure.value:>12.3f} {figure.unit:<8}{ratio:>9}   {goal}".rstrip()
-        )
+    for name in options.workload or workloads:
+        for figure in workloads[name](options.rounds):
+            row = figure.as_row()
+            print(json.dumps(row) if options.json else _line(figure, row), flush=True)
+
+
+def _line(figure: Figure, row: Mapping[str, object]) -> str:
+    ratio = "" if figure.ratio is None else f"x{figure.ratio:.2f}"
+    spread = "" if figure.spread is None else f"({figure.spread[0]:.2f} to {figure.spread[1]:.2f})"
+    goal = "" if row["goal"] is None else f"goal {row['goal']}: {'met' if row['met'] else 'MISSED'}"
+    name = f"{figure.workload:<30} {figure.who:<22}"
+    return f"{name}{figure.value:>12.3f} {figure.unit:<8}{ratio:>9} {spread:<20} {goal}".rstrip()

@@ -109,10 +109,10 @@ async def measure_runs(runs: int) -> list[Figure]:
     threads = threading.active_count()
     name = f"{runs:,} runs, {AT_ONCE} at once"
     return [
-        Figure(name, "agentkit", growth, "MiB more", None, "at most 8 MiB", growth <= 8),
-        Figure(name, "agentkit", tasks, "tasks", None, "none", tasks == 0),
-        Figure(name, "agentkit", len(sockets) - _LOOP_SOCKETS, "sockets", None, "none", len(sockets) <= _LOOP_SOCKETS),
-        Figure(name, "agentkit", threads, "threads", None, "at most 64, idle", threads <= 64),
+        Figure(name, "memory", growth, "MiB more"),
+        Figure(name, "tasks", tasks, "remain"),
+        Figure(name, "sockets", len(sockets) - _LOOP_SOCKETS, "remain"),
+        Figure(name, "threads", threads, "idle"),
     ]
 
 

@@ -1,7 +1,4 @@
-"""W7: time of a whole recall: by words, with an embedder that hangs, and for many concurrent clients.
-
-CPU time is the time of the calling thread: indexing and logs use separate threads.
-"""
+"""W7: time of a whole recall with an embedder that hangs, and for many concurrent clients."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 from harness import Figure, main
 
@@ -71,35 +67,6 @@ def memory_of_turns(count: int) -> Iterator[Memory]:
         yield memory
 
 
-@contextmanager
-def memory_of_chunks(count: int) -> Iterator[Memory]:
-    """Yield a memory of `count` chunks of documents."""
-    random_ = random.Random(2)
-    with tempfile.TemporaryDirectory() as folder:
-        docs = Path(folder, "docs")
-        docs.mkdir()
-        for number in range(4):
-            parts = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(count // 4)]
-            (docs / f"{number}.md").write_text("\n".join(parts), "utf-8")
-        with Memory(Path(folder, "store")) as memory:
-            memory.ingest(docs)
-            memory.worker().drain()
-            yield memory
-
-
-def by_words(rounds: int) -> Iterator[Figure]:
-    """Recall ten items by words alone."""
-    for title, goal, context in (
-        ("10,000 turns", 2.0, memory_of_turns(10_000)),
-        ("100,000 turns", 2.5, memory_of_turns(100_000)),
-        ("10,000 chunks", 1.5, memory_of_chunks(10_000)),
-    ):
-        with context as memory:
-            times = recall_times(memory, rounds, random.Random(7), time.thread_time)
-        median = times[len(times) // 2]
-        yield Figure("W7 recall by words", title, median, "ms", goal=f"at most {goal:g} ms", met=median <= goal)
-
-
 def hanging(rounds: int) -> Iterator[Figure]:
     """Recall while an embedder hangs and 10,000 items of other tenants wait for it; wall time."""
     random_ = random.Random(5)
@@ -118,7 +85,7 @@ def hanging(rounds: int) -> Iterator[Figure]:
         finally:
             embedder.resume.set()
     p95 = times[len(times) * 95 // 100]
-    yield Figure("W7 with a hanging embedder", "p95", p95, "ms", goal="at most 30 ms", met=p95 <= 30)
+    yield Figure("W7 with a hanging embedder", "p95", p95, "ms")
 
 
 def clients(rounds: int) -> Iterator[Figure]:
@@ -139,8 +106,8 @@ def clients(rounds: int) -> Iterator[Figure]:
             start = time.perf_counter()
             rates.append(sum(pool.map(recall_until, range(CLIENTS))) / (time.perf_counter() - start))
     median = sorted(rates)[len(rates) // 2]
-    yield Figure("W7 200 clients", "recalls", median, "per s", goal="at least 400", met=median >= 400)
+    yield Figure("W7 200 clients", "recalls", median, "per s")
 
 
 if __name__ == "__main__":
-    main(__doc__, {"words": by_words, "hanging": hanging, "clients": clients})
+    main(__doc__, {"hanging": hanging, "clients": clients})

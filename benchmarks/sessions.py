@@ -1,7 +1,10 @@
-"""W4: cost of a long session, measured by `agent.py`.
+"""W4: cost of a session of 1,000 turns.
 
-The model has no latency. The limit appends to a list, and, if the session is stored, inserts rows into SQLite with the
-module of the standard library.
+The model has no latency and builds the payload of each request. The limit encodes the whole history as JSON in each
+turn, as a client of a model does. `by hand` only appends to a list, and, if the session is stored, inserts rows into
+SQLite with the module of the standard library. Growth is the cost of 1,000 turns over the cost of 500.
+
+`turns` measures single turns of one long session of each library.
 """
 
 from __future__ import annotations
@@ -15,15 +18,22 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from harness import Figure, Work, figures
+from harness import Figure, Samples, Work, figures, main, median_of_ratios
+from peer_agents import PEERS, Run
 
-from agentkit import Agent, Composition, Message, Reply, ScriptedModel, Session
+from agentkit import Agent, Composition, Limits, Message, Reply, ScriptedModel, Session, tool
 from agentkit.memory import Memory
-
-__all__ = ["session_workload"]
+from agentkit.prompts import AdditionalInfoPrompt, KnowledgePrompt, Layers, UserInput, UserInputPrompt, WrapPrompt
 
 SYSTEM = "You are a careful assistant."
+POINTS = (10, 100, 300, 1000)
+"""Numbers of turns after which single turns are measured."""
+NEAR = 5
+"""Number of turns of a measurement."""
+PEER_SECONDS = 12.0
+"""CPU seconds after which the session of another library ends."""
 
 
 # By hand
@@ -115,6 +125,49 @@ def our_session(turns: int) -> None:
     assert len(session.conversation) == 2 * turns
 
 
+@tool
+async def look_up(name: str) -> str:
+    """Look up a name."""
+    return name
+
+
+def user_agent() -> Agent:
+    """Return an agent as users write it: layers with custom templates, a tool, limits and a budget."""
+    layers = Layers(
+        system=AdditionalInfoPrompt("You keep notes for {{ user }}.", volatility="session"),
+        before_input=KnowledgePrompt("{% for fact in knowledge %}* {{ fact.text }}\n{% endfor %}"),
+        input=WrapPrompt((UserInputPrompt(),), "Note: {{ wrapped_str }}\nConfirm in one word."),
+    )
+    limits = Limits(steps=5, tokens=10_000_000, seconds=60)
+    return Agent(noting_model(), layers=layers, tools=[look_up], limits=limits, budget=10_000_000)
+
+
+def user_run(session: Session) -> Run:
+    """Return a function that answers one question in a session, with a listener."""
+    agent = user_agent()
+    events: list[int] = [0]
+
+    def listen(event: object) -> None:
+        events[0] += 1
+
+    async def run(text: str) -> Any:
+        return await agent.run(UserInput(text, additional_kwargs={"user": "Ada"}), session=session, on_event=listen)
+
+    return run
+
+
+def our_session_custom(turns: int) -> None:
+    session = Session()
+    run = user_run(session)
+
+    async def talk() -> None:
+        for i in range(turns):
+            await run(f"Remember the number {i}, please.")
+
+    asyncio.run(talk())
+    assert len(session.conversation) == 2 * turns
+
+
 def our_session_sync(turns: int) -> None:
     agent = Agent(noting_model(), SYSTEM)
     session = Session()
@@ -136,26 +189,46 @@ def our_session_sqlite(turns: int) -> None:
         assert len(session.conversation) == 2 * turns
 
 
-def session_workload(rounds: int) -> Iterator[Figure]:
+def our_session_sqlite_custom(turns: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, Memory(folder) as memory:
+        session = memory.session("long")
+        run = user_run(session)
+
+        async def talk() -> None:
+            for i in range(turns):
+                await run(f"Remember the number {i}, please.")
+
+        asyncio.run(talk())
+        assert len(session.conversation) == 2 * turns
+
+
+STORAGES: dict[str, dict[str, Work]] = {
+    "in memory": {"by hand": limit_session, "agentkit": our_session, "agentkit, custom": our_session_custom},
+    "by run_sync": {"by hand": limit_session_sync, "agentkit": our_session_sync},
+    "in SQLite": {
+        "by hand": limit_session_sqlite,
+        "agentkit": our_session_sqlite,
+        "agentkit, custom": our_session_sqlite_custom,
+    },
+}
+
+
+def storages(rounds: int) -> Iterator[Figure]:
     """Measure sessions of 1,000 turns, and their growth from 500 turns."""
-    for storage, goal, candidates in (
-        ("in memory", 0.04, {"by hand": limit_session, "agentkit": our_session}),
-        ("by run_sync", 0.1, {"by hand": limit_session_sync, "agentkit": our_session_sync}),
-        ("in SQLite", 0.5, {"by hand": limit_session_sqlite, "agentkit": our_session_sqlite}),
-    ):
-        full, half = _whole_sessions(candidates, 1000, rounds), _whole_sessions(candidates, 500, rounds)
-        for figure in figures(f"W4 {storage}", full, unit="ms"):
-            if figure.who == "agentkit":
-                figure = figure.with_goal(f"at most {goal * 1000:g} ms", full["agentkit"] <= goal)
-            yield figure
-        growth = full["agentkit"] / half["agentkit"]
-        yield Figure(f"W4 {storage}, 1000 over 500", "agentkit", growth, "times", None, "at most 2.2", growth <= 2.2)
-    seconds = _whole_sessions({"json each turn": limit_session_json}, 1000, 3)
-    yield from figures("W4 in memory", seconds, unit="ms")
+    rounds = max(3, rounds // 2)
+    for storage, works in STORAGES.items():
+        full = _whole_sessions({"json each turn": limit_session_json, **works}, 1000, rounds)
+        ours = {name: work for name, work in works.items() if name != "by hand"}
+        half = _whole_sessions(ours, 500, rounds)
+        yield from figures(f"W4 {storage}", full, unit="ms")
+        for name, few in half.items():
+            ratio, spread = median_of_ratios(full[name].rounds, few.rounds)
+            yield Figure(f"W4 {storage}, growth", f"{name}, 500 turns", few * 1e3, "ms")
+            yield Figure(f"W4 {storage}, growth", f"{name}, 1,000 turns", full[name] * 1e3, "ms", ratio, spread)
 
 
-def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dict[str, float]:
-    """Return the median CPU seconds of one session of `turns` turns."""
+def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dict[str, Samples]:
+    """Return the CPU seconds of one session of `turns` turns."""
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds):
         for name in list(candidates)[:: 1 if number % 2 else -1]:
@@ -163,4 +236,49 @@ def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dic
             start = time.process_time()
             candidates[name](turns)
             samples[name].append(time.process_time() - start)
-    return {name: statistics.median(times) for name, times in samples.items()}
+    return {name: Samples(times) for name, times in samples.items()}
+
+
+def turns(_: int) -> Iterator[Figure]:
+    """Measure turns of one long session of each library, which keeps the whole conversation."""
+    messages: list[dict[str, str]] = []
+
+    async def by_json(text: str) -> None:
+        messages.append({"role": "user", "content": text})
+        json.dumps(messages)
+        messages.append({"role": "assistant", "content": "Noted."})
+
+    agent, session = Agent(noting_model(), SYSTEM), Session()
+
+    async def ours(text: str) -> None:
+        await agent.run(text, session=session)
+
+    runs: dict[str, Run] = {"json each turn": by_json, "agentkit": ours, "agentkit, custom": user_run(Session())}
+    runs |= {name: peer(SYSTEM, [], []).session() for name, peer in PEERS.items()}
+    costs = {name: asyncio.run(_turn_costs(run)) for name, run in runs.items()}
+    for point in POINTS:
+        limit = costs["json each turn"][point]
+        yield Figure(f"W4 turn after {point:,} turns", "json each turn", limit * 1e6, "µs")
+        for name, seconds in costs.items():
+            if name != "json each turn" and point in seconds:
+                ratio = seconds[point] / limit
+                yield Figure(f"W4 turn after {point:,} turns", name, seconds[point] * 1e6, "µs", ratio)
+
+
+async def _turn_costs(run: Run) -> dict[int, float]:
+    """Return the median CPU seconds of a turn after each number of turns that is reached in time."""
+    start = time.process_time()
+    seconds: list[float] = []
+    for number in range(POINTS[-1] + NEAR):
+        turn_start = time.process_time()
+        await run(f"Remember the number {number}, please.")
+        end = time.process_time()
+        seconds.append(end - turn_start)
+        if end - start > PEER_SECONDS:
+            break
+    costs = {point: seconds[point - NEAR : point + NEAR] for point in POINTS}
+    return {point: statistics.median(near) for point, near in costs.items() if len(near) == 2 * NEAR}
+
+
+if __name__ == "__main__":
+    main(__doc__, {"storages": storages, "turns": turns})

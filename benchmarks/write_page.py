@@ -1,124 +1,211 @@
 """Measures all parts of `docs/benchmarks.md` and writes the page: `./scripts/bench write_page`.
 
-`./scripts/bench write_page agent tools` measures only these two parts and does not change the other parts. Each script
-runs in a separate process. The start of the page repeats the figures that miss a goal or are worse than the figures of
-another library.
+`./scripts/bench write_page agent tools` measures only these two parts; `--no-measurement` only writes the page again.
+Each script runs in a separate process, and its figures are stored in `figures.json`. A part that fails is reported in
+the page and does not stop the other parts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
-import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from page_plots import plot_turns, plot_workloads
+from page_text import losses, rows_of, tables
+
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "benchmarks.md"
-SCRIPTS = {
-    "agent": "Runs and sessions",
+ROOT = HERE.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+FIGURES = HERE / "figures.json"
+PARTS = {
+    "agent": "Runs",
+    "sessions": "Sessions",
     "compose": "Composing a prompt",
     "chat_templates": "Chat templates",
     "tools": "Tools",
+    "code_mode": "Tool calls of code",
     "memory": "Memory",
-    "recall_time": "Recall",
     "memory_growth": "Growth of a memory",
-    "adapters": "Adapters of models",
+    "recall_time": "Many clients of a memory",
+    "durable": "Durable runs",
+    "durable_queue": "Durable workers",
     "server": "Server",
+    "adapters": "Adapters of models",
+    "evaluations": "Evaluations",
     "icl": "Evaluation prompts",
     "import_time": "Importing and installing",
+    "inspector": "Inspector",
 }
-PEERS = ("pydantic-ai-slim", "langgraph", "openai-agents", "haystack-ai", "langchain", "jinja2", "qdrant-client")
-OURS = re.compile("agentkit|Memory|Session")
-HEAD = """# Benchmarks
-
-`./scripts/bench write_page` measures all parts of this page again, on any machine, in about half an hour;
-`./scripts/bench NAME` measures one part and prints its figures.
-
-Every figure is CPU time of the process. The first row of a table is its limit: the same work written by hand. Limit,
-agentkit and other libraries alternate in one process, in an order that is swapped each round, and the tables contain
-medians. Ratios are similar on all machines, times are not.
+"""Titles by script, in the order of the page."""
+PEERS = (
+    "pydantic-ai-slim",
+    "openai-agents",
+    "langchain",
+    "langgraph",
+    "haystack-ai",
+    "agno",
+    "llama-index-core",
+    "minijinja",
+    "mem0ai",
+    "jinja2",
+    "qdrant-client",
+    "openai",
+    "anthropic",
+)
+PART_SECONDS, ALL_SECONDS = 420, 1750
+"""Seconds after which a part, or the rest of the parts, is not measured."""
+HOW = """
+`./scripts/bench write_page` measures this page in at most 30 minutes, `./scripts/bench NAME` one part. A figure is
+the median CPU time of the process. The limit is the same work written by hand, or another library; limit, agentkit
+and others alternate in one process, in an order that is swapped each round, with a different input on each call.
+"times" is the multiple of the limit with its quartiles. Ratios are similar on all machines, times are not. "custom"
+rows do what users write: custom templates, tools, settings, listeners. The goals are in `benchmarks/goals.toml`.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", choices=[[], *SCRIPTS], help=f"parts: {', '.join(SCRIPTS)}; by default, all")
+    parser.add_argument("part", nargs="*", choices=[[], *PARTS], help=f"parts: {', '.join(PARTS)}; by default, all")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-measurement", action="store_true", help="write the page from the stored figures")
     options = parser.parse_args()
-    parts = _current_parts()
-    for script in options.part or SCRIPTS:
+    parts: dict[str, Any] = json.loads(FIGURES.read_text("utf-8")) if FIGURES.exists() else {}
+    deadline = time.monotonic() + ALL_SECONDS
+    for script in [] if options.no_measurement else options.part or PARTS:
         print(f"measuring {script}", file=sys.stderr)
-        command = [sys.executable, str(HERE / f"{script}.py"), "--json", "--rounds", str(options.rounds)]
-        parts[SCRIPTS[script]] = "\n".join(_tables(json.loads(subprocess.check_output(command, text=True))))
-        PAGE.write_text(_page(parts), "utf-8")
+        parts[script] = measured(script, options.rounds, min(PART_SECONDS, deadline - time.monotonic()))
+        FIGURES.write_text(stored(parts), "utf-8")
+    write(parts)
 
 
-def _current_parts() -> dict[str, str]:
-    """Return the parts of the current page, by title."""
-    text = PAGE.read_text("utf-8") if PAGE.exists() else ""
-    _, *fields = re.split(r"^## (.*)\n\n", text, flags=re.MULTILINE)
-    parts = dict(zip(fields[::2], fields[1::2], strict=True))
-    return {title: parts[title] for title in SCRIPTS.values() if title in parts}
+def stored(parts: Mapping[str, Any]) -> str:
+    """Return the parts as JSON, with a line per figure."""
+    return json.dumps(parts, ensure_ascii=False, indent=0) + "\n"
 
 
-def _page(parts: Mapping[str, str]) -> str:
-    sections = [(title, parts[title].rstrip()) for title in SCRIPTS.values() if title in parts]
-    losing_lines = ["## Where we lose\n"]
-    for title, text in sections:
-        losses = [line for line in text.splitlines() if line.startswith("- ")]
-        losing_lines += [f"{title}:\n", *losses, ""] if losses else []
-    return "\n".join(
-        [
-            HEAD,
-            f"Measured with {_versions()}.\n",
-            *losing_lines,
-            *(f"## {title}\n\n{text}\n" for title, text in sections),
-        ]
+def measured(script: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """Return the figures of a part, or the reason why some of them are missing."""
+    part: dict[str, Any] = {"about": about(rounds), "figures": [], "error": None}
+    if seconds < 10:
+        part["error"] = "not measured: no time is left"
+        return part
+    command = [sys.executable, str(HERE / f"{script}.py"), "--json", "--rounds", str(rounds)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a part that takes too long ends with its processes
+        env=environment,
+        cwd=ROOT,
     )
+    try:
+        output, errors = process.communicate(timeout=seconds)
+        if process.returncode != 0:
+            part["error"] = next(reversed(errors.strip().splitlines()), f"exit status {process.returncode}")
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        part["error"] = f"ended after {seconds:.0f} seconds"
+    part["figures"] = [json.loads(line) for line in output.splitlines() if line.startswith('{"workload"')]
+    if part["error"] is not None:
+        print(f"{script}: {part['error']}", file=sys.stderr)
+    return part
 
 
-def _versions() -> str:
-    installed = []
+def about(rounds: int) -> dict[str, Any]:
+    """Return the machine, the commit and the time of a measurement."""
+    return {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit(),
+        "rounds": rounds,
+        "python": platform.python_version(),
+        "versions": dict(installed_versions()),
+    }
+
+
+def cpu_model() -> str:
+    """Return the name of the processor."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """Return the short hash of the commit, without the changes of the working tree."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
+
+
+def installed_versions() -> Iterator[tuple[str, str]]:
     for name in PEERS:
         try:
-            installed.append(f"{name} {version(name)}")
+            yield name, version(name)
         except PackageNotFoundError:
             continue
-    return f"Python {platform.python_version()} on {platform.machine()}; {', '.join(installed)}"
 
 
-def _tables(figures: list[dict[str, Any]]) -> Iterator[str]:
-    for name, group in groupby(figures, key=lambda row: row["workload"]):
-        workload = re.sub(r"^W\d+ ", "", name)
-        rows = [{**row, "who": re.sub(r"\bours\b", "agentkit", row["who"])} for row in group]
-        yield f"| {workload} | | times the limit | goal |\n|---|---|---|---|"
-        for row in rows:
-            ratio = "" if row["ratio"] is None else f"x{row['ratio']:.2f}"
-            goal = f"{row['goal']}: {'met' if row['met'] else '**missed**'}" if row["goal"] else ""
-            yield f"| {row['who']} | {row['value']:,.4g} {row['unit']} | {ratio} | {goal} |"
-        losses = list(_losses(workload, rows))
-        yield from ["", *losses, ""] if losses else [""]
+def write(parts: Mapping[str, Any]) -> None:
+    """Write the page and its plots."""
+    figures = [figure for part in parts.values() for figure in part["figures"]]
+    plot_workloads(rows_of(figures), PAGE.with_name("benchmarks-workloads.svg"))
+    plot_turns(figures, PAGE.with_name("benchmarks-turns.svg"))
+    PAGE.write_text("\n".join(page_lines(parts)) + "\n", "utf-8")
 
 
-def _losses(workload: str, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each missed goal, and for each library that is faster than agentkit."""
-    ours = [row for row in rows if OURS.search(row["who"]) and row["ratio"] is not None]
-    for row in rows:
-        if row["met"] is False:
-            is_ratio = row["ratio"] is not None and " x" in row["goal"]
-            value = f"x{row['ratio']:.2f}" if is_ratio else f"{row['value']:,.4g} {row['unit']}"
-            yield f"- {workload}: {row['who']} is at {value}, and its goal is {row['goal']}."
-        if ours and row not in ours and row["ratio"] is not None:
-            slower = [other["who"] for other in ours if other["unit"] == row["unit"] and other["ratio"] > row["ratio"]]
-            if slower:
-                yield f"- {workload}: {row['who']} (x{row['ratio']:.2f}) is faster than {', '.join(slower)}."
+def page_lines(parts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the page."""
+    yield "# Benchmarks\n"
+    yield from measurement_lines(parts)
+    yield HOW
+    yield "## Where agentkit loses\n"
+    for script, title in PARTS.items():
+        if script in parts:
+            lines = list(losses(rows_of(parts[script]["figures"])))
+            if parts[script]["error"] is not None:
+                lines.append(f"- This part failed: `{parts[script]['error'][:200]}`.")
+            if lines:
+                yield "\n".join([f"{title}:\n", *lines, ""])
+    missing = [title for script, title in PARTS.items() if script not in parts]
+    if missing:
+        yield f"Not measured: {', '.join(missing)}.\n"
+    yield "## Plots\n"
+    yield "![Cost of workloads, in multiples of the same work written by hand](benchmarks-workloads.svg)\n"
+    yield "![Cost of a turn against the number of turns before it, on logarithmic axes](benchmarks-turns.svg)\n"
+    for script, title in PARTS.items():
+        if script in parts and parts[script]["figures"]:
+            yield f"## {title}\n"
+            yield "\n".join(tables(rows_of(parts[script]["figures"])))
+
+
+def measurement_lines(parts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each measurement: usually one, and more if parts were measured later."""
+    titles: dict[str, list[str]] = {}
+    for script, part in parts.items():
+        titles.setdefault(json.dumps(part["about"]), []).append(PARTS.get(script, script))
+    for text, names in titles.items():
+        where = json.loads(text)
+        versions = ", ".join([f"{name} {number}" for name, number in where["versions"].items()])
+        of_parts = "" if len(titles) == 1 else f" of {', '.join(names)}"
+        machine = f"{where['cpu']}, {where['cores']} cores, {where['date']}"
+        state = f"commit {where['commit']}, {where['rounds']} rounds"
+        yield f"Measurement{of_parts}: {machine}, {state}, Python {where['python']}, {versions}.\n"
 
 
 if __name__ == "__main__":

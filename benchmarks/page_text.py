@@ -1,0 +1,167 @@
+"""Text of `docs/benchmarks.md`: the losses, then the tables."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeAlias
+
+__all__ = ["Row", "is_other", "losses", "rows_of", "tables"]
+
+FigureRow: TypeAlias = dict[str, Any]
+"""A figure as `Figure.as_row` returns it."""
+SENTENCES = Path(__file__).parent / "sentences.toml"
+_OTHERS = re.compile(
+    "pydantic-ai|openai-agents|langchain|haystack|agno|llama-index|jinja2|minijinja|FTS5|mem0|qdrant-client|Starlette|"
+    "opencompass|numpy|bare query"
+)
+"""Names of other libraries at the start of a candidate."""
+_SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure of agentkit with its limit, and the figures of other libraries with the same limit."""
+
+    figure: FigureRow
+    limit: FigureRow | None
+    others: Sequence[FigureRow]
+    is_first: bool = True
+    """True for the first of the figures with the same limit."""
+
+    @property
+    def workload(self) -> str:
+        """Name of the workload without its number."""
+        return re.sub(r"^W\d+ ", "", str(self.figure["workload"]))
+
+    @property
+    def name(self) -> str:
+        """Name of the workload and, if it is not just agentkit, of the candidate."""
+        detail = re.sub(r"^(agentkit|ours)\b,? ?", "", str(self.figure["who"]))
+        return f"{self.workload}: {detail}" if detail else self.workload
+
+
+def is_other(who: str) -> bool:
+    """Return True if the candidate is another library."""
+    return _OTHERS.match(who) is not None
+
+
+def rows_of(figures: Sequence[FigureRow]) -> list[Row]:
+    """Return the rows of one part, in the order of its figures."""
+    by_workload: dict[str, list[FigureRow]] = {}
+    for figure in figures:
+        by_workload.setdefault(figure["workload"], []).append(figure)
+    return [row for group in by_workload.values() for row in _rows_of_workload(group)]
+
+
+def _rows_of_workload(figures: Sequence[FigureRow]) -> Iterator[Row]:
+    """Yield the rows of one workload: a figure without a ratio is the limit of the following figures with ratios."""
+    position = 0
+    while position < len(figures):
+        first = figures[position]
+        end = position + 1
+        while end < len(figures) and figures[end]["ratio"] is not None:
+            end += 1
+        rated = figures[position + 1 : end] if first["ratio"] is None else figures[position:end]
+        position = end
+        if not rated:
+            yield Row(first, None, ())
+            continue
+        others = [figure for figure in rated if is_other(figure["who"])]
+        ours = [figure for figure in rated if figure not in others] or [others.pop(0)]
+        for number, figure in enumerate(ours):
+            limit = first if first["ratio"] is None else None
+            yield Row(figure, limit, () if number else others, number == 0)
+
+
+# Losses
+
+
+def losses(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each missed goal, and for each library that is faster than agentkit."""
+    others: Sequence[FigureRow] = ()
+    for row in rows:
+        figure, ratio = row.figure, row.figure["ratio"]
+        if row.is_first:
+            others = row.others
+        reasons = []
+        if figure["met"] is False:
+            reasons.append(f"goal {figure['goal']}")
+        if ratio is not None and not is_other(figure["who"]):
+            reasons += [f"{other['who']} x{other['ratio']:.2f}" for other in others if other["ratio"] < ratio]
+            if row.limit is not None and is_other(row.limit["who"]) and ratio > 1:
+                reasons.append(f"{row.limit['who']} x1")
+        if reasons:
+            value = _value(figure) if ratio is None else f"x{ratio:.2f}"
+            yield f"- {row.name}: {value}; {', '.join(reasons)}."
+
+
+# Tables
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the lines of the tables of one part, each after the sentence that describes it."""
+    for sentence, group in groupby(rows, key=lambda row: _sentence(row.figure["workload"])):
+        part = list(group)
+        yield f"{sentence} {_share(sentence, part)}".strip()
+        yield ""
+        yield "| | limit | agentkit | times | goal | others |"
+        yield "|---|---|---|---|---|---|"
+        for row in part:
+            yield f"| {' | '.join(_cells(row))} |"
+        yield ""
+
+
+def _cells(row: Row) -> list[str]:
+    limit = "" if row.limit is None else f"{row.limit['who']}, {_value(row.limit)}"
+    figure = row.figure
+    ratio = "" if figure["ratio"] is None else f"x{figure['ratio']:.2f}"
+    if ratio and figure["spread"] is not None:
+        ratio += f" ({figure['spread'][0]:.2f}–{figure['spread'][1]:.2f})"
+    goal = ""
+    if figure["goal"] is not None:
+        goal = f"{figure['goal']}: {'met' if figure['met'] else '**missed**'}"
+    others = ", ".join([f"{other['who']} x{_short(other['ratio'])} ({_value(other)})" for other in row.others])
+    return [row.name, limit, _value(figure), ratio, goal, others]
+
+
+def _value(figure: FigureRow) -> str:
+    return f"{_short(figure['value'])} {figure['unit']}".rstrip()
+
+
+def _short(number: float) -> str:
+    """Return a number with three digits."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads(SENTENCES.read_text("utf-8"))
+
+
+def _sentence(workload: str) -> str:
+    for pattern, sentence in _sentences().items():
+        if fnmatchcase(workload, pattern):
+            return sentence
+    return ""
+
+
+def _share(sentence: str, rows: Sequence[Row]) -> str:
+    """Return a sentence with the largest share of agentkit in a model call of one second."""
+    seconds = [
+        row.figure["value"] * _SECONDS[row.figure["unit"]]
+        for row in rows
+        if row.figure["unit"] in _SECONDS and not is_other(row.figure["who"])
+    ]
+    if not seconds or "once per " in sentence:
+        return ""
+    calls = re.search(r"\(([0-9,]+) model calls\)", sentence)
+    share = 100 * max(seconds) / (int(calls[1].replace(",", "")) if calls else 1)
+    verdict = "does not matter" if share < 0.1 else "hardly matters" if share < 1 else "matters"
+    return f"It {verdict}: at most {_short(share)} % of a model call of one second."
