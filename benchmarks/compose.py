@@ -1,6 +1,7 @@
 """W1: the whole prompt of a turn, as messages, as one string and by a chat template; trimming of a long history.
 
-Each turn contains a new question, as in a conversation; system text, tools, facts, documents, examples and history are
+Each workload has two variants: default templates, and custom templates with settings, as users write them. Each turn
+contains a new question, as in a conversation; system text, tools, facts, documents, examples and history are
 the same. Warm: with a cache of renderings; cold: without. The timed call includes the creation of the context. Spans,
 trust and the budget check are on.
 """
@@ -8,140 +9,13 @@ trust and the budget check are on.
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any
 
 from harness import Figure, figures, interleave, main
+from turns import EXAMPLES, KWARGS, QWEN, SYSTEM, TOOLS, WORDS, CustomTurn, Turn, numbers
 
-from agentkit.prompts import (
-    AdditionalInfoPrompt,
-    Conversation,
-    Document,
-    Example,
-    ExamplesPrompt,
-    Fact,
-    KnowledgePrompt,
-    Layers,
-    MemoPrompt,
-    Message,
-    PromptContext,
-    RenderCache,
-    TextPrompt,
-    ToolCall,
-    ToolPrompt,
-    ToolSpec,
-    UserInput,
-    UserInputPrompt,
-    WrapPrompt,
-    compose,
-)
-from agentkit.prompts.chat_templates import CHAT_TEMPLATES
-
-warnings.simplefilter("ignore")
-WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
-BUDGET = 1_000_000
-numbers = count()
-QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
-BEGINS = {"user": "<|im_start|>user\n", "assistant": "<|im_start|>assistant\n"}
-
-SYSTEM = "You answer questions about the project from the documents. " * 8
-TOOLS = tuple(
-    ToolSpec(
-        f"tool_{number}",
-        f"Tool number {number}: " + WORDS,
-        {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "What to look for."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10},
-                "tags": {"type": "array", "items": {"type": "string"}},
-            },
-            "required": ["query"],
-        },
-    )
-    for number in range(20)
-)
-FACTS = tuple(Fact(f"Fact {number}: {WORDS}") for number in range(10))
-DOCUMENTS = tuple(
-    Document((WORDS * 8)[:760], id=f"d{number}", title=f"Document {number}", source=f"docs/{number}.md")
-    for number in range(20)
-)
-KWARGS: dict[str, Any] = {
-    "root": "/srv/app", "branch": "main", "user": "ada", "line": 42, "dry_run": True, "language": "en"
-}  # fmt: skip
-EXAMPLES = tuple(Example(f"Question {number}? {WORDS}", f"Answer {number}. {WORDS}") for number in range(5))
-KWARGS_TEXT = "root: {{ root }}\nbranch: {{ branch }}\nuser: {{ user }}\nline: {{ line }}\ndry run: {{ dry_run }}\n"
-KWARGS_TEXT += "language: {{ language }}"
-LAYERS = Layers(
-    system=[TextPrompt(SYSTEM), ToolPrompt(), ExamplesPrompt(), KnowledgePrompt(), AdditionalInfoPrompt(KWARGS_TEXT)],
-    before_input=MemoPrompt(),
-    input=WrapPrompt((UserInputPrompt(),), "Question: {{ wrapped_str }}\nAnswer from the documents."),
-)
-
-
-def history(size: int) -> list[Message]:
-    """Return a history of `size` turns, each with a question and an answer."""
-    return [Message(role, f"{number} {WORDS * 2}") for number in range(size) for role in ("user", "assistant")]
-
-
-class Turn:
-    """The turn that every candidate composes."""
-
-    def __init__(self, size: int) -> None:
-        self.messages = history(size)
-        self.wire = [{"role": message.role, "content": message.content} for message in self.messages]
-        self.conversation = Conversation(self.messages)
-        self.render_cache = RenderCache()
-
-    def question(self) -> str:
-        """Return a new question."""
-        return f"What about number {next(numbers)}?"
-
-    def system_by_hand(self) -> str:
-        """Return the system text with f-strings."""
-        tools = "\n".join([tool.json for tool in TOOLS])
-        examples = "\n\n".join([f"Input: {example.input}\nOutput: {example.output}" for example in EXAMPLES])
-        facts = "\n".join([f"- {fact.text}" for fact in FACTS])
-        k = KWARGS
-        kwargs = f"root: {k['root']}\nbranch: {k['branch']}\nuser: {k['user']}\nline: {k['line']}\n"
-        kwargs += f"dry run: {k['dry_run']}\nlanguage: {k['language']}"
-        return f"{SYSTEM}\n\n{tools}\n\n{examples}\n\n{facts}\n\n{kwargs}"
-
-    def user_by_hand(self) -> str:
-        """Return the user text with f-strings."""
-        documents = "\n\n".join([f"[{doc.label}] {doc.title}\n{doc.text}" for doc in DOCUMENTS])
-        return f"{documents}\n\nQuestion: {self.question()}\nAnswer from the documents."
-
-    def messages_by_hand(self) -> Any:
-        """Return the payload with f-strings."""
-        system, user = self.system_by_hand(), self.user_by_hand()
-        return {"messages": [{"role": "system", "content": system}, *self.wire, {"role": "user", "content": user}]}
-
-    def string_by_hand(self) -> str:
-        """Return one string with f-strings."""
-        history_text = "\n\n".join([f"{message.role}: {message.content}" for message in self.messages])
-        return f"system: {self.system_by_hand()}\n\n{history_text}\n\nuser: {self.user_by_hand()}"
-
-    def chat_by_hand(self) -> str:
-        """Return the text of the chat template of Qwen 2.5 with f-strings."""
-        tools = "".join([f'\n{{"type": "function", "function": {tool.json}}}' for tool in TOOLS])
-        history_text = "".join([f"{BEGINS[message.role]}{message.content}<|im_end|>\n" for message in self.messages])
-        system = f"<|im_start|>system\n{self.system_by_hand()}{QWEN.tools}{tools}{QWEN.eotools}<|im_end|>\n"
-        return f"{system}{history_text}<|im_start|>user\n{self.user_by_hand()}<|im_end|>\n<|im_start|>assistant\n"
-
-    def composed(self, cache: RenderCache | None, conversation: Conversation | None = None) -> Any:
-        """Return the composition of a new context."""
-        ctx = PromptContext(
-            user_input=UserInput(input=self.question(), additional_kwargs=KWARGS),
-            conversation=conversation or self.conversation,
-            documents=DOCUMENTS,
-            knowledge=FACTS,
-            tools=TOOLS,
-            examples=EXAMPLES,
-        )
-        return compose(LAYERS, ctx, budget=BUDGET, cache=cache)
+from agentkit.prompts import Conversation, Layers, Message, PromptContext, ToolCall, compose
 
 
 def repeat(work: Callable[[], object]) -> Callable[[int], None]:
@@ -159,20 +33,12 @@ def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
     import jinja2
 
     environment = jinja2.Environment()
-    system = environment.from_string(
-        "{{ system }}\n\n{% for t in tools %}{{ t.json }}{% if not loop.last %}\n{% endif %}{% endfor %}\n\n"
-        "{% for e in examples %}Input: {{ e.input }}\nOutput: {{ e.output }}{% if not loop.last %}\n\n{% endif %}"
-        "{% endfor %}\n\n{% for f in facts %}- {{ f.text }}{% if not loop.last %}\n{% endif %}{% endfor %}\n\n"
-        + KWARGS_TEXT
-    )
-    user = environment.from_string(
-        "{% for d in documents %}[{{ d.label }}] {{ d.title }}\n{{ d.text }}{% if not loop.last %}\n\n{% endif %}"
-        "{% endfor %}\n\nQuestion: {{ question }}\nAnswer from the documents."
-    )
+    system = environment.from_string(turn.jinja_system)
+    user = environment.from_string(turn.jinja_user)
 
     def payload() -> Any:
-        head = system.render(system=SYSTEM, tools=TOOLS, examples=EXAMPLES, facts=FACTS, **KWARGS)
-        tail = user.render(documents=DOCUMENTS, question=turn.question())
+        head = system.render(system=SYSTEM, tools=TOOLS, examples=EXAMPLES, facts=turn.facts, **KWARGS)
+        tail = user.render(documents=turn.documents, question=turn.question())
         return {"messages": [{"role": "system", "content": head}, *turn.wire, {"role": "user", "content": tail}]}
 
     return payload
@@ -201,54 +67,61 @@ def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
             system=SYSTEM,
             tools="\n".join([tool.json for tool in TOOLS]),
             examples="\n\n".join([f"Input: {example.input}\nOutput: {example.output}" for example in EXAMPLES]),
-            facts="\n".join([f"- {fact.text}" for fact in FACTS]),
+            facts="\n".join([f"- {fact.text}" for fact in turn.facts]),
             kwargs="\n".join([f"{name}: {value}" for name, value in KWARGS.items()]),
             history=history_messages,
-            documents="\n\n".join([f"[{document.label}] {document.title}\n{document.text}" for document in DOCUMENTS]),
+            documents="\n\n".join(
+                [f"[{document.label}] {document.title}\n{document.text}" for document in turn.documents]
+            ),
             question=turn.question(),
         )
 
     return payload
 
 
-def messages(size: int) -> Callable[[int], Iterable[Figure]]:
+def messages(turn_class: type[Turn], size: int) -> Callable[[int], Iterable[Figure]]:
     """Measure the chat payload with a history of `size` turns."""
 
     def measure(rounds: int) -> Iterable[Figure]:
-        turn = Turn(size)
-        assert _sizes(turn.composed(None).to_openai()) == _sizes(turn.messages_by_hand())
-        peer = langchain_by_hand(turn)
+        turn = turn_class(size)
+        assert _sizes(turn.payload(None)) == _sizes(turn.messages_by_hand())
         candidates = {
             "limit": turn.messages_by_hand,
-            "ours warm": lambda: turn.composed(turn.render_cache).to_openai(),
-            "ours cold": lambda: turn.composed(None).to_openai(),
+            "ours warm": lambda: turn.payload(turn.render_cache),
+            "ours cold": lambda: turn.payload(None),
             "jinja2 by hand": jinja_by_hand(turn),
-            **({"langchain-core": peer} if peer is not None else {}),
         }
+        peer = langchain_by_hand(turn)
+        if peer is not None and turn_class is Turn:
+            candidates["langchain-core"] = peer
         seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-        return figures(f"W1 messages, N={size}", seconds)
+        return figures(f"{turn.name} messages, N={size}", seconds)
 
     return measure
 
 
-def string(rounds: int) -> Iterable[Figure]:
-    """Measure the raw string with a history of 40 turns."""
-    turn = Turn(40)
-    candidates = {
-        "limit": turn.string_by_hand,
-        "ours warm": lambda: turn.composed(turn.render_cache).to_text(),
-        "ours cold": lambda: turn.composed(None).to_text(),
-    }
-    assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
-    seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-    return figures("W1 string, N=40", seconds)
+def string(turn_class: type[Turn], size: int) -> Callable[[int], Iterable[Figure]]:
+    """Measure the raw string with a history of `size` turns."""
+
+    def measure(rounds: int) -> Iterable[Figure]:
+        turn = turn_class(size)
+        candidates = {
+            "limit": turn.string_by_hand,
+            "ours warm": lambda: turn.composed(turn.render_cache).to_text(),
+            "ours cold": lambda: turn.composed(None, Conversation(turn.messages)).to_text(),
+        }
+        assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
+        seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
+        return figures(f"{turn.name} string, N={size}", seconds)
+
+    return measure
 
 
-def chat(size: int) -> Callable[[int], Iterable[Figure]]:
+def chat(turn_class: type[Turn], size: int) -> Callable[[int], Iterable[Figure]]:
     """Measure the text of a chat template with guarded control tokens; cold also builds a new `Conversation`."""
 
     def measure(rounds: int) -> Iterable[Figure]:
-        turn = Turn(size)
+        turn = turn_class(size)
         candidates = {
             "limit": turn.chat_by_hand,
             "ours warm": lambda: turn.composed(turn.render_cache).to_text(QWEN),
@@ -257,7 +130,7 @@ def chat(size: int) -> Callable[[int], Iterable[Figure]]:
         }
         assert len({len(work()) for work in candidates.values()}) == 1
         seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
-        return figures(f"W1 chat template, N={size}", seconds)
+        return figures(f"{turn.name} chat template, N={size}", seconds)
 
     return measure
 
@@ -338,11 +211,18 @@ if __name__ == "__main__":
     main(
         __doc__,
         {
-            "messages": messages(40),
-            "long": messages(1000),
-            "string": string,
-            "chat": chat(40),
-            "chat_long": chat(1000),
+            "messages": messages(Turn, 40),
+            "custom": messages(CustomTurn, 40),
+            "long": messages(Turn, 1000),
+            "custom_long": messages(CustomTurn, 1000),
+            "string": string(Turn, 40),
+            "custom_string": string(CustomTurn, 40),
+            "string_long": string(Turn, 1000),
+            "custom_string_long": string(CustomTurn, 1000),
+            "chat": chat(Turn, 40),
+            "custom_chat": chat(CustomTurn, 40),
+            "chat_long": chat(Turn, 1000),
+            "custom_chat_long": chat(CustomTurn, 1000),
             "trimming": trimming,
         },
     )
