@@ -24,7 +24,7 @@ from agentkit_prompts.context.prompt_context import (
     UserInput,
 )
 from agentkit_prompts.errors import ChatTemplateError, KwargsError
-from agentkit_prompts.templates.line_heads import CALL, MESSAGE
+from agentkit_prompts.templates.line_heads import MESSAGE
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["ATTACKS", "CANARY", "ForgeryFound", "assert_no_forged_roles"]
@@ -134,7 +134,7 @@ def _counts(composition: Composition, templates: Sequence[ChatTemplate]) -> dict
     """
     text = composition.to_text()
     counts: dict[str, object] = {
-        "it starts a message or a tool call in plain text": (MESSAGE.count(text), CALL.count(text)),
+        "it starts a message or a tool call in plain text": MESSAGE.count(text),
         "it starts or ends a fence": len(_FENCE.findall(text)),
     }
     for template in templates:

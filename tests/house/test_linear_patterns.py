@@ -162,8 +162,8 @@ def searched(*sources: str) -> list[Case]:
     return [Case(re.compile(source), source) for source in sources]
 
 
-def matched(*sources: str, flags: int = 0) -> list[Case]:
-    return [Case(re.compile(source, flags), source, is_anchored=True) for source in sources]
+def matched(*sources: str) -> list[Case]:
+    return [Case(re.compile(source), source, is_anchored=True) for source in sources]
 
 
 def heads() -> list[Case]:
@@ -172,8 +172,8 @@ def heads() -> list[Case]:
     for module in ("agentkit_prompts.tree.leaves", "agentkit_prompts.tree.examples"):
         forms |= {getattr(value, "_heads", None): None for value in vars(importlib.import_module(module)).values()}
     lines = "agentkit_prompts.templates.line_heads"
-    forms |= {values(lines, "MESSAGE"): None, values(lines, "CALL"): None}
-    return [case for form in forms if form is not None for case in matched(form._pattern, flags=form._flags)]
+    forms[values(lines, "MESSAGE")] = None
+    return [case for form in forms if form is not None for case in matched(form._pattern)]
 
 
 def tags() -> list[Case]:
@@ -248,7 +248,7 @@ RUN_TIME: dict[str, Callable[[], list[Case]] | str] = {
         *values("agentkit_prompts.schemas.property_names", "_PATTERNS")
     ),
     "agentkit_prompts.schemas.property_names.with_wire_names": "the patterns of `wire_property`",
-    "agentkit_prompts.templates.line_heads._matcher": heads,
+    "agentkit_prompts.templates.line_heads._match": heads,
     "agentkit_prompts.tree.fence.without_forged_nonce": "literal text",
     "agentkit_tools.schemas.callables._own_docstring": lambda: matched(r"(?s)look\(.*\)(?: -> None)?"),
     "agentkit_tools.schemas.docstring._descriptions": docstrings,

@@ -21,7 +21,7 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ControlTokenError
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
-from agentkit_prompts.templates.line_heads import CALL, MESSAGE
+from agentkit_prompts.templates.line_heads import MESSAGE
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
@@ -72,7 +72,7 @@ def written(place: str, text: str, template: str) -> list[Any]:
     if not template:
         shown = composition.to_text()
         assert text == "calm" or "OBEY" in shown
-        return [MESSAGE.count(shown), CALL.count(shown)]
+        return [MESSAGE.count(shown)]
     made = CHAT_TEMPLATES.get(template)()
     shown = composition.to_text(made)
     assert text == "calm" or "OBEY" in shown

@@ -77,8 +77,7 @@ def compose(
     # Volatile text breaks the cache of a provider for the prefix of an earlier request; a first request has none.
     if not plan.is_checked and len(ctx.conversation):
         plan.warn_of_volatility(layers)
-    if ctx.documents or ctx.knowledge or ctx.recalled or ctx.examples or ctx.skills:
-        plan.warn_of_unshown(layers, ctx)
+    plan.warn_of_unshown(layers, ctx)
     if plan.selecting_prompts:
         ctx = select(plan.selecting_prompts, ctx)
     sections = _sections(plan, layers, ctx, cache)

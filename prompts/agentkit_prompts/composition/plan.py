@@ -113,7 +113,10 @@ class Plan:
         """Warn once about the items of a context that no prompt of `layers` shows."""
         if self.unshown is None:
             self.unshown = _unshown(layers)
-        names = [name for name in sorted(self.unshown) if any(map(_is_given, getattr(ctx, name)))]
+        names = [name for name in self.unshown if getattr(ctx, name)]
+        # Most turns have no such items.
+        if names:
+            names = sorted([name for name in names if any(map(_is_given, getattr(ctx, name)))])
         if not names:
             return
         self.unshown -= {*names}

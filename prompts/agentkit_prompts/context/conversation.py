@@ -102,7 +102,12 @@ class _Log:
     def check_completeness(self, stop: int) -> None:
         """Compute `complete_up_to` for the first `stop` messages."""
         with self.lock:
-            for message in self.messages[len(self.complete_up_to) : stop]:
+            messages = self.messages[len(self.complete_up_to) : stop]
+            # Fast path: most messages have no calls.
+            if self.pending == set() and not any(m.tool_calls or m.role == "tool" for m in messages):
+                self.complete_up_to += [True] * len(messages)
+                return
+            for message in messages:
                 self._note_calls(message)
                 self.complete_up_to.append(self.pending is not None and not self.pending)
 

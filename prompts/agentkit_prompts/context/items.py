@@ -90,7 +90,7 @@ def _without_aliases(values: Mapping[Any, Any], aliases: Mapping[str, str]) -> d
 
 @reject_unknown_fields(field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
-class Document(ContextItem):
+class Document(ContextItem, DerivedSlot):
     """A chunk of a source, recalled for this turn.
 
     `score` is the score of the recall (higher is better), `source` the file or address of the text, `position` the
@@ -129,7 +129,13 @@ class Document(ContextItem):
     @property
     def heading(self) -> str:
         """The title without the headings with which `text` starts, so that title and text repeat no words."""
-        return heading_above(self.title, self.text)
+        # A template reads the heading twice: to test if it is empty, and to print it.
+        try:
+            heading: str = self._derived
+        except AttributeError:
+            heading = heading_above(self.title, self.text)
+            object.__setattr__(self, "_derived", heading)
+        return heading
 
 
 @reject_unknown_fields(field_error)

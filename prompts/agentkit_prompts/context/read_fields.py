@@ -111,7 +111,8 @@ class ItemsReader:
     from_other: Callable[[object], Any] | None = None
     """Converter of an item of another library, which returns None for any other value; None if no item is converted."""
 
-    def __call__(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
+    def read(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
+        """Return the items of a value; a `Reader`."""
         # Fast path: most turns pass the documents of the previous turn.
         if type(value) is tuple and countOf(map(type, value), self.kind) == len(value):
             return value
@@ -198,7 +199,8 @@ def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     # The same object instead of a copy, because `compose` caches by identity.
     if type(value) is ReadOnlyDict:
         return value
-    if not isinstance(value, Mapping):
+    # A check of an abstract class is slow, and most programs pass a dict.
+    if not isinstance(value, (dict, Mapping)):
         problems.append(Problem(place, f"expected a mapping of names to values, got {type(value).__name__}"))
         return NO_DATA
     for name in value:

@@ -8,18 +8,18 @@ character breaks it. Heads written with similar letters of other alphabets, such
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, broken_at, insert_breaks
 from agentkit_prompts.templates.traced_text import TracedText
 from agentkit_prompts.templates.unseen_characters import UNSEEN, WORD_END
 
-__all__ = ["CALL", "MESSAGE", "LineHeads"]
+__all__ = ["MESSAGE", "LineHeads"]
 
 _SPACE = f"{UNSEEN}*+"
-_COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
+_COLONS = ":\uff1a\ufe55\ufe13\u02d0\ua789\u2236"
 
 
 class LineHeads:
@@ -27,45 +27,51 @@ class LineHeads:
 
     Args:
         words: Words that are heads if a colon follows, in upper or lower case.
-        pattern: Regular expression of a head, instead of words; a space in it matches invisible characters. Only the
-            text of its group is tested and broken.
-        sign: Character that all heads of `pattern` contain, for a fast test: text without an untrusted `sign` has no
-            forged head.
+        pattern: Regular expression of other heads; a space in it matches invisible characters. Only the text of its
+            group is tested and broken.
+        sign: Character that all heads of `pattern` contain, for a fast test.
         per_item: Number of heads that the default template writes for each item.
     """
 
-    __slots__ = ("_flags", "_pattern", "_sign", "per_item")
-
     def __init__(self, *words: str, pattern: str = "", sign: str = "", per_item: int = 1) -> None:
         self.per_item = per_item
-        self._sign = sign
-        form = pattern.replace(" ", _SPACE)
-        self._flags = re.NOFLAG
+        forms: list[str] = []
+        self._signs = sign
+        """Characters of which each head contains at least one; empty if unknown."""
         if words:
-            form = f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
-            self._flags = re.IGNORECASE
-        self._pattern = f"{_SPACE}{form}"
+            forms.append(f"((?i:{'|'.join(words)}){_SPACE}[{_COLONS}])")
+            self._signs += _COLONS
+        if pattern:
+            forms.append(pattern.replace(" ", _SPACE))
+        self._pattern = f"{_SPACE}(?:{'|'.join(forms)})"
+
+    @cached_property
+    def _match(self) -> Callable[[str], re.Match[str] | None]:
+        """Function that matches a head at the start of a line. Compiled at its first use, because that takes 1 ms."""
+        return re.compile(self._pattern).match
 
     def count(self, text: str) -> int:
         """Return the number of heads in `text`."""
         return sum(1 for _ in self._places(text))
 
-    def begin_any(self, lines: Iterable[str]) -> bool:
-        """True if one of these lines starts with a head."""
-        return any(map(_matcher(self._pattern, self._flags), lines))
+    def is_in(self, text: str) -> bool:
+        """True if a line of `text` starts with a head."""
+        # Most texts contain none of the signs, so that their lines need not be read.
+        if self._signs and not any(map(text.__contains__, self._signs)):
+            return False
+        return any(map(self._match, text.splitlines()))
 
     def broken(self, text: str) -> str:
         """Return untrusted text with all its heads broken."""
-        if not self.begin_any(text.splitlines()):
+        if not self.is_in(text):
             return text
         return insert_breaks(text, [start + 1 for start, _ in self._places(text)])
 
     def _places(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each head, or of its group if the pattern has a group."""
-        begins = _matcher(self._pattern, self._flags)
         offset = 0
         for line in text.splitlines(keepends=True):
-            match = begins(line)
+            match = self._match(line)
             if match is not None:
                 start, end = match.span(match.lastindex or 0)
                 yield offset + start, offset + end
@@ -91,22 +97,24 @@ class LineHeads:
 
     def _fits(self, text: str, expected: int) -> bool:
         """True if a count of signs or, without a sign, of lines proves that a text has at most `expected` heads."""
-        if not self._sign:
+        if not self._signs:
             return len([line for line in text.splitlines() if line]) <= expected
-        # `str.count` would search the whole text, which takes ten times as long if the text is long.
-        position = -1
-        for _ in range(expected + 1):
-            position = text.find(self._sign, position + 1)
-            if position < 0:
-                return True
-        return False
+        count = 0
+        for sign in self._signs:
+            # `str.count` would search the whole text, which takes ten times as long if the text is long.
+            position = text.find(sign)
+            while position >= 0 and count <= expected:
+                count += 1
+                position = text.find(sign, position + 1)
+        return count <= expected
 
     def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
         """True if all heads are text of the template or of trusted values. Only the origins of heads are computed."""
-        if rendered.has_trusted_roots() or (self._sign and not rendered.is_in_values(self._sign)):
+        # Two faster tests, at least one of which is true for most texts.
+        if rendered.has_trusted_roots() or not self.is_in(rendered.text):
             return True
         places = [*self._places(rendered.text)]
-        return not places or len(places) == expected or not rendered.is_untrusted_in(places)
+        return len(places) == expected or not rendered.is_untrusted_in(places)
 
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
@@ -125,15 +133,5 @@ class LineHeads:
         return Rendered.from_segments(broken)
 
 
-@lru_cache(maxsize=64)
-def _matcher(form: str, flags: re.RegexFlag) -> Callable[[str], re.Match[str] | None]:
-    """Return the function that matches a head at the start of a line. The pattern is compiled at its first use, because
-    that takes 1 ms.
-    """
-    return re.compile(form, flags).match
-
-
-MESSAGE = LineHeads("system", "user", "assistant", "tool")
-"""Head of a message: its role."""
-CALL = LineHeads(pattern=rf"\[ ((?i:calls){WORD_END})")
-"""Head of a tool call of the assistant."""
+MESSAGE = LineHeads("system", "user", "assistant", "tool", pattern=rf"\[ ((?i:calls){WORD_END})", sign="[")
+"""Head of a message, which is its role, and head of a tool call of the assistant."""

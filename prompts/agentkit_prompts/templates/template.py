@@ -269,9 +269,9 @@ class Template:
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
         """Return the texts before and after `{{ name }}` if the template is only text around this slot, else None."""
         around = self._text_for(locale).around
-        if around is None or around.name != name:
-            return None
-        return around.before, around.after
+        if around is not None and around.name == name:
+            return around.before, around.after
+        return None
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return the problems that the params schema finds in `values`; empty without a params schema."""

@@ -70,14 +70,6 @@ class TracedText(Rendered):
             return False
         return all(self._is_trusted(root) for site in self._trace.sites for root in site.roots)
 
-    def is_in_values(self, character: str) -> bool:
-        """True if a printed value contains a character; text of the template itself is ignored."""
-        numbers = [number for number, text in enumerate(self._trace.texts) if character in text]
-        if not numbers:
-            return False
-        sites = self._sites()
-        return any(sites[number] is not None for number in numbers)
-
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """True if one of the ranges of offsets contains untrusted text.
 
@@ -88,7 +80,7 @@ class TracedText(Rendered):
             # Markers were broken after the rendering, so the offsets in the trace differ from offsets in the text.
             return True
         stops = [*accumulate(map(len, trace.texts))]
-        sites = self._sites()
+        sites = [site for sites, _ in trace.marks for site in sites]
         pieces: Sequence[Piece] = ()
         for begin, end in ranges:
             first = bisect_right(stops, begin)
@@ -102,10 +94,6 @@ class TracedText(Rendered):
                 if self._is_untrusted(pieces[number]):
                     return True
         return False
-
-    def _sites(self) -> list[int | None]:
-        """Return the index of the site of each text of the trace; None for text of the template itself."""
-        return [site for sites, _ in self._trace.marks for site in sites]
 
     def _is_untrusted(self, piece: Piece) -> bool:
         if piece.site is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentkit_prompts.composition.sections import to_parts
-from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.composition.sections import Section, to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
@@ -15,8 +14,8 @@ from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_r
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
-    from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
+    from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["openai_payload"]
 
@@ -36,7 +35,7 @@ def openai_payload(
     writer = openai_writer(Owner("openai", host or "", model), required)
     messages: list[FrozenDict] = []
     for entry in composition.in_order():
-        if isinstance(entry, Conversation):
+        if not isinstance(entry, Section):
             messages += _with_media(entry, writer)
         elif entry.role == "user" or entry.media:
             messages.append(_section_message(entry))

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.composition.sections import SEPARATOR, Section
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.templates.line_heads import CALL, MESSAGE
+from agentkit_prompts.templates.line_heads import MESSAGE
 from agentkit_prompts.templates.rendered import Rendered
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
-    from agentkit_prompts.composition.sections import Section
 
 __all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
 
@@ -25,7 +23,7 @@ def plain_text(composition: CallContent) -> str:
     """Return the messages, each after its role, separated by blank lines; media are replaced by their alt text."""
     pieces: list[str] = []
     for entry in composition.in_order():
-        if isinstance(entry, Conversation):
+        if not isinstance(entry, Section):
             pieces += (SEPARATOR, entry.join(plain_line, SEPARATOR))
         elif entry.role == "system":
             # The system message is usually the same in each turn, so it is cached.
@@ -47,7 +45,7 @@ def headed_lines(composition: CallContent) -> list[HeadedLine]:
     """Return the messages that `plain_text` joins."""
     lines: list[HeadedLine] = []
     for entry in composition.in_order():
-        if isinstance(entry, Conversation):
+        if not isinstance(entry, Section):
             lines += [HeadedLine(plain_line(message), message.role == "assistant") for message in entry]
         else:
             lines.append(HeadedLine(f"{entry.role}: {_section_text(entry)}", False))
@@ -71,27 +69,15 @@ def _pieces(section: Section) -> list[str]:
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text of a rendering; in untrusted text, roles and tool calls at line starts are broken."""
     text = rendered.plain
-    lines = text.splitlines()
     # The test of all text is cheap; segments, which separate untrusted text, are computed only if it succeeds.
-    if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
+    if not MESSAGE.is_in(text):
         return text
-    segments = MESSAGE.broken_in(rendered.segments())
-    if "[" in text:
-        segments = CALL.broken_in(segments)
-    return "".join([segment.plain for segment in segments])
+    return "".join([segment.plain for segment in MESSAGE.broken_in(rendered.segments())])
 
 
 def plain_line(message: Message) -> str:
     """Format a stored message; all of its text is untrusted."""
-    text = _untrusted(message.text)
+    text = MESSAGE.broken(message.text)
     for call in message.tool_calls:
-        text += f"\n[calls {_untrusted(f'{call.name}({call.arguments})')}]"
+        text += f"\n[calls {MESSAGE.broken(f'{call.name}({call.arguments})')}]"
     return f"{message.role}: {text}"
-
-
-def _untrusted(text: str) -> str:
-    text = MESSAGE.broken(text)
-    # Faster than the regular expression, and true for most texts.
-    if "[" not in text:
-        return text
-    return CALL.broken(text)
