@@ -77,7 +77,9 @@ class CallContent:
             conversation = context.conversation.complete()
         if intermediate is None:
             intermediate = context.intermediate.complete()
-        self.conversation: Conversation = conversation or _NO_MESSAGES
+        if conversation is None:
+            conversation = _NO_MESSAGES
+        self.conversation: Conversation = conversation
         self.intermediate: Conversation = intermediate
         self.trims = trims
         self.budget = budget

@@ -38,9 +38,10 @@ class RenderCache:
 
     def find(self, path: str, inputs: Inputs) -> Any | None:
         """Return the stored rendering of a prompt or a message if its inputs are the same objects, else None."""
-        if path not in self._renderings:
+        stored = self._renderings.get(path)
+        if stored is None:
             return None
-        earlier, rendering = self._renderings[path]
+        earlier, rendering = stored
         for value, earlier_value in zip(inputs, earlier, strict=True):
             if value is not earlier_value and not _has_same_items(value, earlier_value):
                 return None

@@ -43,6 +43,7 @@ class LineHeads:
             self._signs += _COLONS
         if pattern:
             forms.append(pattern.replace(" ", _SPACE))
+        self._ascii_signs = "".join(filter(str.isascii, self._signs))
         self._pattern = f"{_SPACE}(?:{'|'.join(forms)})"
 
     @cached_property
@@ -57,7 +58,8 @@ class LineHeads:
     def is_in(self, text: str) -> bool:
         """True if a line of `text` starts with a head."""
         # Most texts contain none of the signs, so that their lines need not be read.
-        if self._signs and not any(map(text.__contains__, self._signs)):
+        signs = self._ascii_signs if text.isascii() else self._signs
+        if self._signs and not any(map(text.__contains__, signs)):
             return False
         return any(map(self._match, text.splitlines()))
 
@@ -111,7 +113,7 @@ class LineHeads:
     def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
         """True if all heads are text of the template or of trusted values. Only the origins of heads are computed."""
         # Two faster tests, at least one of which is true for most texts.
-        if rendered.has_trusted_roots() or not self.is_in(rendered.text):
+        if rendered.is_known_to_be_trusted() or not self.is_in(rendered.text):
             return True
         places = [*self._places(rendered.text)]
         return len(places) == expected or not rendered.is_untrusted_in(places)

@@ -81,6 +81,10 @@ class Rendered(DerivedCache):
             return "untrusted"
         return "trusted"
 
+    def is_known_to_be_trusted(self) -> bool:
+        """True if all text is trusted and this is known without computing the segments: a fast test."""
+        return self._segments is not None and self.trust == "trusted"
+
     def tokens(self, counter: TokenCounter) -> int:
         """Return the number of tokens, including media; the result for the last counter is cached."""
         return self.derive(count_tokens, counter)

@@ -63,7 +63,7 @@ class TracedText(Rendered):
             else:
                 yield from self._segments_of(piece, piece.site)
 
-    def has_trusted_roots(self) -> bool:
+    def is_known_to_be_trusted(self) -> bool:
         """True if all text is trusted, because all values that the template prints are trusted."""
         # Media are never trusted, and rendered text has a trust for each part.
         if self._trace.has_parts:

@@ -72,7 +72,8 @@ def _tools(tools_and_output: ToolsAndOutput, form: str) -> FrozenList:
 
     if form == "gemini":
         return FrozenList([tool.derive(gemini_chat_form) for tool in tools_and_output.tools])
-    return FrozenList([tool.derive(openai_form, form == "openai") for tool in tools_and_output.tools])
+    is_official = form == "openai"
+    return FrozenList([tool.derive(openai_form, is_official) for tool in tools_and_output.tools])
 
 
 def _section_message(section: Section) -> FrozenDict:

@@ -69,8 +69,8 @@ def _pieces(section: Section) -> list[str]:
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text of a rendering; in untrusted text, roles and tool calls at line starts are broken."""
     text = rendered.plain
-    # The test of all text is cheap; segments, which separate untrusted text, are computed only if it succeeds.
-    if not MESSAGE.is_in(text):
+    # These tests are cheap; segments, which separate untrusted text, are computed only if both fail.
+    if rendered.is_known_to_be_trusted() or not MESSAGE.is_in(text):
         return text
     return "".join([segment.plain for segment in MESSAGE.broken_in(rendered.segments())])
 
