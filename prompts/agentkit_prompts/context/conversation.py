@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.orphans import without_orphans
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.errors import MessageError, check_types
 from agentkit_prompts.hints import hinted
@@ -323,13 +324,13 @@ class Conversation(Sequence[Message]):
         # A tool result at the start of a view is an orphan, because its call is before the view.
         if log.complete_up_to[stop - 1] and log.messages[start].role != "tool":
             return self
-        return Conversation(message for _, message in _without_orphans(list(self)))
+        return Conversation(message for _, message in without_orphans(list(self)))
 
     def complete_at(self) -> Sequence[int]:
         """Return, for each message of `complete()`, its index in this conversation."""
         if self.complete() is self:
             return range(len(self))
-        return [index for index, _ in _without_orphans(list(self))]
+        return [index for index, _ in without_orphans(list(self))]
 
     def total(self, count: Callable[[Message], int]) -> int:
         """Return the sum of `count` over the messages of this view; the log caches the running totals."""
@@ -416,38 +417,3 @@ def _check(messages: Iterable[object], first: int) -> bool:
             raise MessageError(f"{place}: expected a Message, got {type(message).__name__}", path=place)
         has_parts = has_parts or type(message.content) is not str
     return has_parts
-
-
-def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the messages without orphans, each with its index.
-
-    A message with calls is complete if all its calls have results, which follow it directly: providers require that,
-    so messages between a call and its result follow the result. Of other messages with calls only the text is yielded.
-    """
-    results = _results_by_call(messages)
-    for index, message in enumerate(messages):
-        if message.role == "tool":
-            continue
-        if not message.tool_calls:
-            yield index, message
-            continue
-        answers = results.get(index, [])
-        if len(answers) == len({call.id for call in message.tool_calls}):
-            yield index, message
-            yield from answers
-        elif message.content:
-            yield index, Message("assistant", message.content)
-
-
-def _results_by_call(messages: Sequence[Message]) -> dict[int, list[tuple[int, Message]]]:
-    """Return the first result of each call with its index, by the index of the message with the call."""
-    results: dict[int, list[tuple[int, Message]]] = {}
-    waiting: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        # Models use ids again: a later result belongs to the later call.
-        waiting.update({call.id: index for call in message.tool_calls})
-        if message.role == "tool":
-            called = waiting.pop(message.tool_call_id or "", None)
-            if called is not None:
-                results.setdefault(called, []).append((index, message))
-    return results
