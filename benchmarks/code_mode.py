@@ -2,12 +2,17 @@
 
 The limit is the same call as a step of a run, with a model that replies at once. `in process` is code mode with a
 sandbox that makes the calls in this process: the cost of the inner run. The other sandboxes exchange messages with
-their processes in addition. In `together`, the code makes 20 calls at once, and the limit is a reply with 20 calls.
+their processes in addition: `bare pipe` is the sandbox of `in process` that first exchanges one line of JSON with a
+process, the least that a call from another process can cost. In `together`, the code makes 20 calls at once, and the
+limit is a reply with 20 calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,6 +49,32 @@ class InProcess:
         rounds, calls = map(int, job.code.split())
         for _ in range(rounds):
             await answer([SandboxCall("stock", ("lamp",))] * calls)
+        return SandboxResult()
+
+
+ECHO = """
+import json, sys
+for line in sys.stdin:
+    json.loads(line)
+    print(json.dumps({"calls": [["stock", ["lamp"], {}]]}), flush=True)
+"""
+
+
+class BarePipe(InProcess):
+    """The same sandbox, which exchanges a line of JSON with a process before each group of calls."""
+
+    async def run(self, job: SandboxJob, answer: AnswerCalls) -> SandboxResult:
+        """Make the calls."""
+        process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", ECHO, stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        rounds, calls = map(int, job.code.split())
+        for _ in range(rounds):
+            process.stdin.write(json.dumps({"answers": [{"value": 3, "error": ""}] * calls}).encode() + b"\n")
+            json.loads(await process.stdout.readline())
+            await answer([SandboxCall("stock", ("lamp",))] * calls)
+        process.stdin.close()
+        await process.wait()
         return SandboxResult()
 
 
@@ -92,6 +123,7 @@ def _measured(workload: str, calls: int, rounds: int) -> Iterable[Figure]:
     candidates = {
         "direct call": direct(calls),
         "in process": in_code(InProcess(), calls),
+        "bare pipe": in_code(BarePipe(), calls),
         "ProcessSandbox": in_code(ProcessSandbox(), calls),
         "MontySandbox": in_code(MontySandbox(), calls),
     }

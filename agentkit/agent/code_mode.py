@@ -130,7 +130,7 @@ class _CodeChain(Chain[str]):
     __slots__ = ()
 
     def compose(self, ctx: PromptContext, *, cache: RenderCache | None = None) -> Composition:
-        return compose(_NO_LAYERS, ctx, declares_tools=False)
+        return compose(_NO_LAYERS, ctx, cache=cache, declares_tools=False)
 
 
 class _NoModel:
@@ -286,22 +286,23 @@ class _InnerTool(Tool):
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Make a call. See `Tool.call`."""
         result = await self._inner.call(call, context)
-        text = result.message.text
-        content = encoded_error(text)
-        if result.ok:
-            content = _value_text(result, text)
-        return ToolResult(call.id, call.name, content, result.status, result.value, result.error)
+        return ToolResult(call.id, call.name, _content(result), result.status, result.value, result.error)
 
 
-def _value_text(result: ToolResult, text: str) -> str:
+def _content(result: ToolResult) -> str:
+    """Return the value of a call as content that the code reads, or its error."""
+    if not result.ok:
+        return encoded_error(result.message.text)
     value = result.value
-    if value is None and text not in ("", "null"):
-        value = text
+    if value is None:
+        text = result.message.text
+        if text not in ("", "null"):
+            value = text
     elif type(value) not in _PLAIN:
         try:
             value = to_jsonable_python(value, by_alias=True)
         except (ValueError, TypeError, RecursionError):
-            value = text  # such as media
+            value = result.message.text  # such as media
     content = encoded_value(value)
     if len(content) > _MAX_VALUE_CHARS:
         return encoded_error(f"the result has {len(content):,} characters; at most {_MAX_VALUE_CHARS:,} can be read")

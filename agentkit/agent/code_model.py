@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import JournalError
-from agentkit.models.model import OnDelta, Reply
+from agentkit.models.model import OnDelta, Reply, Usage
 from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools.sandboxes.sandbox import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["CodeModel", "encoded_error", "encoded_value", "read_result"]
 
 _FREE = Price(input=0, output=0)
+_NO_COST = Usage(money=0.0)
+"""Usage of each reply, so that no run calculates its cost."""
 
 
 class CodeModel:
@@ -78,9 +80,10 @@ class CodeModel:
             await self._answer_round(messages[self._read_messages :])
         batch = await self._next_batch()
         if batch is None:
-            return Reply(Message("assistant", _result_text(checked_result(self._sandbox, self._task.result()))))
+            text = _result_text(checked_result(self._sandbox, self._task.result()))
+            return Reply(Message("assistant", text), _NO_COST)
         self._count(len(batch.calls))
-        return Reply(Message("assistant", tool_calls=batch.calls), finish_reason="tool_calls")
+        return Reply(Message("assistant", tool_calls=batch.calls), _NO_COST, "tool_calls")
 
     async def _answer_round(self, messages: Sequence[Message]) -> None:
         """Answer the calls of a message of the run with the results after it."""

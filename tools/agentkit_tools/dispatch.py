@@ -12,7 +12,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.calling.tool_threads import run_in_thread
-from agentkit_tools.errors import ends_run
+from agentkit_tools.errors import ends_run, readable_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -72,7 +72,7 @@ async def received_call(tool: Tool, call: ToolCall) -> ToolCall:
     return received
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Round:
     """The tools and listeners of the calls of one message."""
 
@@ -94,29 +94,37 @@ class _Round:
     async def _answer_in_task(self, call: ToolCall, batch: _Batch, number: int) -> ToolResult | None:
         """Return the result of a call; None if the batch has failed."""
         try:
-            result, error = await outcome(self._answer(call), None)
+            return await self._answer(call)
         except GeneratorExit:
             # The coroutine is closed, possibly outside of its event loop.
             raise
         except BaseException as error:
             # Not raised: asyncio raises a `KeyboardInterrupt` of a task also from the event loop.
-            batch.fail(error, number)
+            batch.fail(readable_error(error), number)
             return None
-        if error is not None:
-            batch.fail(error, number)
-        return result
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         if self.on_start is not None and (awaitable := self.on_start(call)) is not None:
-            await awaitable
+            await _heard(awaitable)
         tool = self.tools.get(call.name)
         if tool is None:
             result = unknown_tool(call, self.tools)
         else:
             result = await tool.call(call, self.context(call) if tool.sees_context else _UNSEEN)
         if self.on_end is not None and (awaitable := self.on_end(result)) is not None:
-            await awaitable
+            await _heard(awaitable)
         return result
+
+
+async def _heard(awaitable: Awaitable[None]) -> None:
+    """Await a listener, which is abandoned if it ignores its cancellation."""
+
+    async def wait() -> None:
+        await awaitable
+
+    _, error = await outcome(wait(), None)
+    if error is not None:
+        raise error
 
 
 class _Batch:

@@ -79,6 +79,9 @@ class ScriptedModel:
     settings: ModelSettings = NO_SETTINGS
     """Settings of the model, which do not change its replies."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
+    # Optional attributes of models: their look-up on each request would search for a hint.
+    fitted: None = None
+    text_tokens: None = None
 
     @with_option_hints
     def __init__(

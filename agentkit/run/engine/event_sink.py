@@ -106,6 +106,13 @@ class EventSink:
         """True if events are queued."""
         return bool(self._waiting)
 
+    @property
+    def delivery(self) -> EventSink | None:
+        """Awaitable of the delivery of all queued events; None if a synchronous listener has processed them."""
+        if self._is_synchronous:
+            return None
+        return self
+
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the listener has processed all queued events."""
         return self._drain().__await__()
@@ -298,12 +305,12 @@ class DeltaSink:
         if request is not None:
             self._growing = GrowingOutput(request)
 
-    def __call__(self, delta: Delta) -> Awaitable[None]:
-        """Convert a delta. A model that awaits the result waits for the listener."""
+    def __call__(self, delta: Delta) -> Awaitable[None] | None:
+        """Convert a delta. A model that awaits the result waits for an async listener."""
         self._sink.queue(delta_event(self._step, delta))
         if self._growing is not None:
             self._queue_partial(self._growing.add(delta))
-        return self._sink
+        return self._sink.delivery
 
     async def end(self) -> None:
         """Emit the rest of the partial output, and wait for the listener."""

@@ -98,7 +98,7 @@ class ObservedSteps(RunSteps):
     def _listener(self, deltas: DeltaSink) -> OnDelta:
         call = self._model_call
 
-        def receive(delta: Delta) -> Awaitable[None]:
+        def receive(delta: Delta) -> Awaitable[None] | None:
             # A delta of this kind announces another model, before any piece of a reply.
             if call is not None and delta.kind != "fallback":
                 call.chunk()

@@ -190,7 +190,8 @@ class ToolCalls:
         self._started.add(call.id)
         if run.sink is None:
             return None
-        return run.sink.emit(events.ToolStarted(self.step, call))
+        run.sink.queue(events.ToolStarted(self.step, call))
+        return run.sink.delivery
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         run = self._run
@@ -206,7 +207,8 @@ class ToolCalls:
             run.writer.begin()  # other calls can take hours
         if run.sink is None:
             return None
-        return run.sink.emit(events.ToolFinished(self.step, result))
+        run.sink.queue(events.ToolFinished(self.step, result))
+        return run.sink.delivery
 
     def _finish(self, result: ToolResult) -> None:
         """Deliver a result, with the usage of inner runs of the call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
@@ -49,7 +49,7 @@ class AgentTools:
         self.context_toolsets = context_toolsets(argument)
         if len(self.context_toolsets) > 1:
             _check_once(self.context_toolsets)
-        toolsets = [source for source in _sources(argument) if type(source) is not Tool and _creates_tools(source)]
+        toolsets = [source for source in _sources(argument) if _creates_tools(source)]
         self.is_per_run = bool(toolsets)
         self.is_per_step = False
         self.tools: Mapping[str, Tool] = {}
@@ -112,10 +112,10 @@ class AgentTools:
         return tools_by_name
 
 
-def _sources(argument: Any) -> list[Any]:
+def _sources(argument: Any) -> Sequence[Any]:
     """Return the tools and toolsets of the argument `tools`."""
     if isinstance(argument, list | tuple):
-        return list(argument)
+        return argument
     if hasattr(argument, "at"):
         return [argument]
     return []
@@ -123,8 +123,7 @@ def _sources(argument: Any) -> list[Any]:
 
 def context_toolsets(argument: Any) -> tuple[ContextToolset, ...]:
     """Return the toolsets in the argument `tools` of an agent that add a part to the context."""
-    toolsets = [source for source in _sources(argument) if _adds_context(source)]
-    return cast("tuple[ContextToolset, ...]", tuple(toolsets))
+    return tuple([source for source in _sources(argument) if _adds_context(source)])
 
 
 def _check_once(toolsets: Sequence[ContextToolset]) -> None:
@@ -138,14 +137,15 @@ def _check_once(toolsets: Sequence[ContextToolset]) -> None:
         )
 
 
-def _adds_context(source: object) -> bool:
+def _adds_context(source: object) -> TypeGuard[ContextToolset]:
     """True for a `ContextToolset`. The class is only imported by programs that use it."""
-    return isinstance(source, Toolset) and hasattr(source, "add_to")
+    # Most sources are tools: their type is compared faster than `isinstance` examines an abstract class.
+    return type(source) is not Tool and isinstance(source, Toolset) and hasattr(source, "add_to")
 
 
 def _creates_tools(source: Any) -> bool:
     """True if `source` creates tools for each run; the tools of a `Toolset` are the same in all runs."""
-    if isinstance(source, Tool) or not hasattr(source, "at"):
+    if type(source) is Tool or isinstance(source, Tool) or not hasattr(source, "at"):
         return False
     return getattr(type(source), "at", None) is not Toolset.at
 

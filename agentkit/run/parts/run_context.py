@@ -160,7 +160,7 @@ def with_default_prompts(
     """Return the layers of an agent; a single prompt becomes layers with the prompts of toolsets, such as skills,
     recalled items and the summary.
     """
-    if not isinstance(layers, AnyPrompt):
+    if not isinstance(layers, AnyPrompt) or (memory is None and compaction is None and not toolsets):
         return layers
     added: dict[Place, list[BasePrompt]] = {place: [] for place in PLACES}
     for toolset in toolsets:

@@ -47,16 +47,14 @@ async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: fl
         asyncio.CancelledError: The task was cancelled from outside, or by `code`.
         BaseException: `code` raised an exception that ends the run; see `ends_run`.
     """
-    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    task: Any = asyncio.current_task()
     ends_at = None
     if seconds is not None:
         ends_at = task.get_loop().time() + seconds
     cancellations = task.cancelling()
-    outer = _marks.get()
-    if outer:
-        outer = tuple([mark for mark in outer if not mark.has_ended])
     mark = _Mark()
-    _marks.set((*outer, mark))
+    # The mark is not removed at the end: the next code in this context removes the marks of ended code.
+    _marks.set((*[outer for outer in _marks.get() if not outer.has_ended], mark))
     try:
         future = code.send(None)
     except StopIteration as end:
@@ -73,7 +71,6 @@ async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: fl
         return await waiting.outcome()
     finally:
         mark.has_ended = True
-        _marks.set(outer)
 
 
 def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:

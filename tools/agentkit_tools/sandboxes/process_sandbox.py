@@ -10,10 +10,10 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.sandboxes.sandbox import (
@@ -27,7 +27,6 @@ from agentkit_tools.sandboxes.sandbox import (
 
 __all__ = ["ProcessSandbox"]
 
-_T = TypeVar("_T")
 _PROGRAM = Path(__file__).with_name("sandboxed_process.py")
 _MAX_LINE = 8_000_000
 """Maximum bytes of the calls that the code makes at once, and of its result."""
@@ -141,7 +140,6 @@ class _Execution:
         self._input, self._output = process.stdin, process.stdout
         self._job = job
         self._answer = answer
-        self._left = job.limits.seconds
         self._result: SandboxResult | None = None
 
     async def result(self, start: bytes) -> SandboxResult:
@@ -151,15 +149,25 @@ class _Execution:
             SandboxUnavailable: The kernel refused the isolation.
             SandboxError: The process could not be started.
         """
+        clock = asyncio.get_running_loop().time
         try:
-            await self._send(start, _START_SECONDS)
-            data = await self._read(_START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                await self._send(start)
+                data = await self._read()
             if data is None or "ready" not in data:
                 raise _start_error(data)
-            while (calls := self._calls(await self._read())) is not None:
-                answers = await self._answer(calls)
-                rows = [{"value": each.value, "error": each.error} for each in answers]
-                await self._send(json.dumps({"answers": rows}).encode() + b"\n")
+            seconds = self._job.limits.seconds
+            async with asyncio.timeout(seconds) as limit:
+                began = clock()
+                while (calls := self._calls(await self._read())) is not None:
+                    # The code waits for the answers: this time is not its time.
+                    seconds -= clock() - began
+                    limit.reschedule(None)
+                    answers = await self._answer(calls)
+                    rows = [{"value": each.value, "error": each.error} for each in answers]
+                    began = clock()
+                    limit.reschedule(began + seconds)
+                    await self._send(json.dumps({"answers": rows}).encode() + b"\n")
         except TimeoutError:
             return SandboxResult(error=f"the code was stopped after {self._job.limits.seconds:g} seconds")
         except _Invalid:
@@ -184,30 +192,22 @@ class _Execution:
         except (LookupError, TypeError, ValueError) as error:
             raise _Invalid from error
 
-    async def _send(self, data: bytes, seconds: float | None = None) -> None:
-        """Send a message within `seconds`, as `_read`.
-
-        Raises:
-            TimeoutError: The process did not read.
-        """
+    async def _send(self, data: bytes) -> None:
+        """Send a message."""
         # A process that ended cannot read: the next message reports its end.
         with contextlib.suppress(ConnectionError):
             self._input.write(data)
             if self._input.transport.get_write_buffer_size() > 0:
-                await self._within(seconds, self._input.drain())
+                await self._input.drain()
 
-    async def _read(self, seconds: float | None = None) -> Mapping[str, Any] | None:
+    async def _read(self) -> Mapping[str, Any] | None:
         """Return the next message; None if the process ended.
 
-        Args:
-            seconds: Time limit; None for the rest of the seconds of the code.
-
         Raises:
-            TimeoutError: The time limit was exceeded.
             _Invalid: The message is too long, or no JSON object.
         """
         try:
-            line = await self._within(seconds, self._output.readline())
+            line = await self._output.readline()
             if not line.endswith(b"\n"):
                 return None
             data = json.loads(line)
@@ -216,18 +216,6 @@ class _Execution:
         if not isinstance(data, dict):
             raise _Invalid
         return data
-
-    async def _within(self, seconds: float | None, action: Awaitable[_T]) -> _T:
-        """Await an exchange within `seconds`; None for the rest of the seconds of the code, which it uses."""
-        if seconds is not None:
-            async with asyncio.timeout(seconds):
-                return await action
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        async with asyncio.timeout(self._left):
-            result = await action
-        self._left -= clock() - began
-        return result
 
     def _read_result(self, data: Any) -> SandboxResult:
         texts = [data["value"], data["error"]]

@@ -215,7 +215,7 @@ class _Host:
         self._input = os.fdopen(reading, "rb")
         self._output = os.fdopen(writing, "wb")
         self._loop = loop
-        self._waiting: list[tuple[list[Any], asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[str, asyncio.Future[Any]]] = []
 
     def read(self) -> Any:
         line = self._input.readline()
@@ -224,12 +224,15 @@ class _Host:
         return json.loads(line)
 
     def write(self, data: dict[str, Any]) -> None:
-        self._output.write(json.dumps(data).encode() + b"\n")
+        self._write_line(json.dumps(data))
+
+    def _write_line(self, text: str) -> None:
+        self._output.write(text.encode() + b"\n")
         self._output.flush()
 
     def function(self, name: str) -> Any:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            row = json.loads(json.dumps([name, args, kwargs], default=_plain))
+            row = json.dumps([name, args, kwargs], default=_plain)
             future = self._loop.create_future()
             if not self._waiting:
                 # Calls of other tasks, such as of `asyncio.gather`, are made before the loop calls this.
@@ -242,7 +245,8 @@ class _Host:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self.write({"calls": [row for row, _ in waiting]})
+        rows = ", ".join([row for row, _ in waiting])
+        self._write_line(f'{{"calls": [{rows}]}}')
         # The loop waits, so that the order of calls does not depend on time.
         for (_, future), answer in zip(waiting, self.read()["answers"], strict=True):
             if future.done():
