@@ -63,13 +63,21 @@ class AgentOptions(TypedDict, Generic[Deps], total=False):
         Iterable[Tool[..., Any, Deps] | NamedFunction | partial[Any] | Toolset | DynamicToolset | ForeignTool]
         | DynamicToolset
     )
+    """Functions, tools or toolsets; or a toolset that creates the tools of each run."""
     memory: RecallSource | None
+    """Memory that is searched before each run."""
     recall: RecallOptions | None
+    """Options of each recall."""
     compaction: Compaction | None
+    """Compaction of long conversations."""
     budget: int | Budget | None
+    """Maximum tokens of a composition."""
     counter: TokenCounter | None
+    """Token counter of an agent; an option of its constructor only."""
     limits: Limits
+    """Limits of one run."""
     guards: Iterable[Guard]
+    """Checks of input, replies, tool calls and tool results, in their order."""
 
 
 class RunOptions(AgentOptions[Deps], Generic[Deps, Output], total=False):
