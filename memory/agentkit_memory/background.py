@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
-from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreClosed
+from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreClosed, StoreError
 from agentkit_memory.process.forks import track
+from agentkit_memory.store.outbox import WORTH_INDEXING
 
 if TYPE_CHECKING:
     from agentkit_memory.database.engine import Database
@@ -67,23 +68,43 @@ class BackgroundWorker:
     def drain(self) -> int:
         """Do all pending work in this thread; return the number of processed messages and items.
 
-        Failed items are skipped until their next try is due.
+        The work is done in rounds, so that the outbox of a long backlog stays small. Failed items are skipped until
+        their next try is due.
 
         Raises:
             IndexUnavailable: Another process owns the index, and will index the items. All other work was done.
             StoreError: The database cannot be read or written.
         """
         total = 0
-        # In this order: facts are extracted from turns, and both are indexed.
-        for name in ("turns", "facts", "index"):
-            part = self._parts.get(name)
-            while part is not None and (done := part()):
-                total += done
+        problem: StoreError | None = None
+        while True:
+            # In this order: facts are extracted from turns, and both are indexed.
+            done = self._do("turns", WORTH_INDEXING) + self._do("facts")
+            if problem is None:
+                try:
+                    done += self._do("index")
+                except StoreError as error:
+                    problem = error
+            total += done
+            if not done:
+                break
+        if problem is not None:
+            raise problem
         deadline = time.monotonic() + _MAX_LEASE_WAIT
         while self._index_worker is not None and self._index_worker[1].others and time.monotonic() < deadline:
             # Another worker has leased some items.
             time.sleep(0.005)
             total += self._index()
+        return total
+
+    def _do(self, name: str, most: int | None = None) -> int:
+        """Do one part of the work, up to about `most` messages or items; return their number."""
+        part, total = self._parts.get(name), 0
+        while part is not None and (most is None or total < most):
+            done = part()
+            if not done:
+                break
+            total += done
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
