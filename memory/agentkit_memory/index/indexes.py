@@ -70,7 +70,7 @@ class Indexes:
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex]] = {}
         self._unchecked: set[str] = set()
-        """Spaces whose index may have lost points: waiting items made its count uncertain when it was opened."""
+        """Spaces whose index may have lost points: they were not counted when it was opened, or items were waiting."""
         self._closed = ""
         track(self)
 
@@ -226,11 +226,11 @@ class Indexes:
         return bool(self._closed)
 
     def check_again(self, space: Space) -> None:
-        """Search an index for lost points, if waiting items made its count uncertain when it was opened."""
+        """Search an index for lost points, if its points were not counted when it was opened."""
         opened = self.opened(space)
         if space.name in self._unchecked and opened is not None:
             self._unchecked.discard(space.name)
-            self._check(space, opened)
+            self._check(space, opened, counting=True)
 
     def sweep(self) -> list[str]:
         """Drop the retired spaces; return the names of the spaces that another process still uses."""
@@ -369,12 +369,21 @@ class Indexes:
             return 0
         return index.written() - index_writes(connection, space.name)
 
-    def _check(self, space: Space, index: VectorIndex) -> None:
-        """Repair an index that has lost or extra points, for example in a corrupt folder or after a restore."""
+    def _check(self, space: Space, index: VectorIndex, *, counting: bool = False) -> None:
+        """Repair an index that has lost or extra points, for example in a corrupt folder or after a restore.
+
+        An index that is as its last batch left it is counted later, by an idle worker: counting reads every row.
+        """
+        with self.database.read() as connection:
+            writes = index_writes(connection, space.name)
+        is_doubtful = False
+        if isinstance(index, CountsWrites):
+            is_doubtful = index.written() != writes
+            if not counting and not is_doubtful and index.is_as_written():
+                self._unchecked.add(space.name)
+                return
         with self.database.read() as connection:
             indexed, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
-            writes = index_writes(connection, space.name)
-        is_doubtful = isinstance(index, CountsWrites) and index.written() != writes
         if waiting:
             self._unchecked.add(space.name)
         if is_doubtful or abs(index.count() - indexed) > waiting:

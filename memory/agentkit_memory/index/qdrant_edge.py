@@ -140,17 +140,26 @@ class EdgeIndex:
             draft.replace(self._state_file)
 
     def written(self) -> int:
-        with self._reporting(), suppress(FileNotFoundError, ValueError):
-            return int(self._writes_file.read_text("ascii"))
-        return 0
+        return self._stored_counts()[0]
 
     def keep_written(self, writes: int) -> None:
-        with self._mutex, self._reporting():
+        with self._mutex, self._using() as shard:
             if writes > self.written():
                 draft = self._writes_file.with_suffix(".new")
                 private_file(draft)
-                draft.write_text(str(writes), "ascii")
+                draft.write_text(f"{writes} {shard.info().points_count}", "ascii")
                 draft.replace(self._writes_file)
+
+    def is_as_written(self) -> bool:
+        with self._using() as shard:
+            return shard.info().points_count == self._stored_counts()[1]
+
+    def _stored_counts(self) -> tuple[int, int]:
+        """Return the numbers of acknowledged batches and of points that are stored in the folder."""
+        with self._reporting(), suppress(FileNotFoundError, ValueError):
+            writes, points = self._writes_file.read_text("ascii").split()
+            return int(writes), int(points)
+        return 0, 0
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. A conditional write of Edge would take three times as long."""

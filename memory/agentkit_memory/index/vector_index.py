@@ -125,17 +125,22 @@ class VectorIndex(Protocol):
 
 @runtime_checkable
 class CountsWrites(Protocol):
-    """An index that stores the number of acknowledged batches on its disk. SQL stores this number too.
+    """An index that stores on its disk the number of acknowledged batches, and the number of points after the last.
 
-    If the two numbers differ when the index is opened, the index or the database is an older copy.
+    SQL stores the number of batches too. If the two numbers differ when the index is opened, the index or the database
+    is an older copy.
     """
 
     def written(self) -> int:
-        """Return the stored number; 0 in an empty index."""
+        """Return the stored number of batches; 0 in an empty index."""
         ...
 
     def keep_written(self, writes: int) -> None:
-        """Store a number, unless a greater number is stored."""
+        """Store a number of batches, and the number of points, unless a greater number of batches is stored."""
+        ...
+
+    def is_as_written(self) -> bool:
+        """Return True if the index has the stored number of points. The points are not counted one by one."""
         ...
 
 

@@ -160,6 +160,27 @@ def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home:
         assert memory.admin.verify().ok and found(memory, "puma one")[0] == "puma one"
 
 
+def test_a_lost_point_is_noticed_at_opening_and_a_lost_row_by_an_idle_worker(home: Path) -> None:
+    with Memory(home) as memory:
+        change(memory, ANIMALS)
+        memory.worker().drain()
+        lost = StoreProbe(memory).values("SELECT item_id FROM vector_state ORDER BY item_id")
+    index = EdgeIndex(next(home.glob("index/*")))
+    index.delete(lost[:1])
+    index.close()
+    with Memory(home) as memory:
+        assert StoreProbe(memory).index.count() == len(lost) - 1
+        assert StoreProbe(memory).values("SELECT item_id FROM vector_state WHERE want != have") == lost[:1]
+        memory.worker().drain()
+    with Memory(home) as memory:
+        StoreProbe(memory).execute("DELETE FROM vector_state WHERE item_id = :item", {"item": lost[0]})
+    with Memory(home) as memory:
+        assert len(found(memory, "zebra one")) > 0
+        memory.worker().drain()
+        memory.worker().drain()
+        assert memory.admin.verify().ok
+
+
 def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
     def agree(memory: Memory) -> bool:
         """Whether they do: the index writes the number down after SQL did, perhaps in another thread."""
@@ -182,13 +203,13 @@ def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
 
 def test_an_index_that_keeps_no_number_works_as_before(home: Path) -> None:
     class Plain:
-        """An index without the two methods."""
+        """An index without the three methods."""
 
         def __init__(self, folder: Path) -> None:
             self._inner = EdgeIndex(folder)
 
         def __getattr__(self, name: str) -> object:
-            if name in ("written", "keep_written"):
+            if name in ("written", "keep_written", "is_as_written"):
                 raise AttributeError(name)
             return getattr(self._inner, name)
 
