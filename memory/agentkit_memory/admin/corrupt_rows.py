@@ -28,7 +28,7 @@ from agentkit_memory.admin.new_files import new_file
 from agentkit_memory.admin.table_rows import RowProblem, read_pages
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.branch import EDIT
-from agentkit_memory.conversations.message_rows import dump
+from agentkit_memory.conversations.message_rows import dump, read_body
 from agentkit_memory.conversations.turns import REDACTED
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import column_problem, is_decoded, is_decoded_text, raw_rows
@@ -48,7 +48,7 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.recall_logs import LOG_READERS
 from agentkit_memory.store.records import TURN
 from agentkit_memory.store.stored_item import ROLES
-from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["corrupt_rows", "file_problems", "move_corrupt_rows"]
 
@@ -57,11 +57,11 @@ _READERS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "items": {"meta": read_metadata},
     "document_chunks": {"meta": read_metadata},
     "recall_logs": LOG_READERS,
-    "messages": {"body": MESSAGES.validate_json},
+    "messages": {"body": read_body},
     "branch_notes": {"body": json.loads},
     "erasures": {"counts": json.loads},
 }
-"""Readers of JSON columns, by table and column; a reader raises an error if the JSON is corrupt."""
+"""Readers of columns, by table and column; a reader raises an error if the content is corrupt."""
 
 _MESSAGE_NUMBERS = select(messages.c.seq)
 _UNKNOWN_HASH = "removed"

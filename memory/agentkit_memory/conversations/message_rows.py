@@ -1,16 +1,16 @@
-"""Stored form of messages: JSON with the number of its format."""
+"""Stored form of messages: JSON or, for a plain text, a letter for the role, a colon and the text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from agentkit_memory.database.rows import corrupt_row
+from agentkit_memory.database.rows import corrupt_row, is_decoded
 from agentkit_memory.errors import InvalidArgument, StoreVersion
-from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message, Role
 
-__all__ = ["MAIN", "MAX_SEQ", "dump", "is_short", "load", "stored_texts"]
+__all__ = ["MAIN", "MAX_SEQ", "dump", "is_short", "load", "read_body", "stored_texts"]
 
 MAIN = "main"
 """Name of the first branch of every conversation."""
@@ -18,6 +18,10 @@ MAX_SEQ = 2**31 - 1
 """Maximum number of a message in a database."""
 _MAX_SHORT = 65_536
 """Maximum characters of messages that are stored within a fraction of a millisecond."""
+_PREFIXES: Mapping[str, str] = {"user": "u:", "assistant": "a:", "system": "s:"}
+"""Starts of messages that are only a text, by role. The JSON of such a message would be a tenth of its row."""
+_ROLES: Mapping[str, Role] = {"u:": "user", "a:": "assistant", "s:": "system"}
+"""Roles of messages that are only a text, by the start of the stored form."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "name")
 """Fields that are not stored if they are empty."""
 
@@ -28,6 +32,8 @@ def dump(conversation: str, message: Message) -> str:
     Raises:
         InvalidArgument: The message has no JSON form.
     """
+    if _is_plain(message):
+        return f"{_PREFIXES[message.role]}{message.content}"
     try:
         # Empty fields would take a fourth of the row of a short message.
         empty_fields = {name for name in _OPTIONAL if getattr(message, name) in (None, ())}
@@ -39,6 +45,16 @@ def dump(conversation: str, message: Message) -> str:
             "replace its unpaired surrogates, or store media as files",
             name=conversation,
         ) from error
+
+
+def _is_plain(message: Message) -> bool:
+    """Return True if a message is only a text that every database can store as it is."""
+    content = message.content
+    if type(content) is not str or message.role not in _PREFIXES or message.name is not None:
+        return False
+    if message.tool_calls or message.thinking or message.opaque or "\0" in content:
+        return False
+    return content.isascii() or is_decoded(content)
 
 
 def load(conversation: str, seq: int, version: int, body: str) -> Message:
@@ -57,13 +73,27 @@ def load(conversation: str, seq: int, version: int, body: str) -> Message:
             value=version,
         )
     try:
-        return MESSAGES.validate_json(body)
+        return read_body(body)
     except ValueError as error:
         raise corrupt_row("messages", seq, "body", f"is corrupt ({error})", f"conversation {conversation!r}") from error
 
 
+def read_body(body: str) -> Message:
+    """Return the message of its stored form.
+
+    Raises:
+        ValueError: The stored form is corrupt.
+    """
+    role = _ROLES.get(body[:2])
+    if role is not None:
+        return Message(role, body[2:])
+    return MESSAGES.validate_json(body)
+
+
 def stored_texts(body: str) -> list[str]:
     """Return the texts in the stored form of a message, with JSON escapes; none if the JSON is corrupt."""
+    if body[:2] in _ROLES:
+        return [body[2:]]
     texts: list[str] = []
     values: list[object] = []
     with suppress(ValueError, RecursionError):

@@ -60,7 +60,7 @@ def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(eith
 def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
     said = ['an "odd" \\n text\nof two lines, é', "a bell\x07rings"]
     session = either.session("s")
-    session.append(*[Message("user", each) for each in said], Message("user", (Text("a part"),)))
+    session.append(Message("user", said[0]), Message("user", said[1], name="Ann"), Message("user", (Text("a part"),)))
     either.worker().drain()
     assert rows(either) == [*said, "a part"]
     probe = StoreProbe(either)

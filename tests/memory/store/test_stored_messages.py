@@ -47,6 +47,28 @@ def test_a_session_opens_as_it_was_written_and_each_message_has_its_format(home:
         assert set(StoreProbe(again).values("SELECT format FROM messages")) == {1}
 
 
+@pytest.mark.parametrize(
+    "text", ["", "u:", "a: b", "{", '{"role":"user"}', "é\u2028\ufeff", " \n\t", "nul \0", "\x07", "😀"]
+)
+def test_a_text_is_stored_without_json_and_read_as_it_was(either: Memory, text: str) -> None:
+    written = [
+        Message("user", text),
+        Message("assistant", text),
+        Message("system", text),
+        Message("user", text, name="Ann"),
+    ]
+    either.session("s").append(*written)
+    assert list(either.session("s").conversation) == written
+    either.worker().drain()
+    bodies = StoreProbe(either).values("SELECT body FROM messages ORDER BY seq")
+    assert bodies[3].startswith("{")
+    if "\0" not in text:
+        assert bodies[:3] == [f"u:{text}", f"a:{text}", f"s:{text}"]
+    assert either.admin.verify(sample=0).ok
+    if text.strip():
+        assert {each.text for each in StoreProbe(either).items()} == {text.replace("\0", "\ufffd")}
+
+
 def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> None:
     call: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
     session = memory.session("s")
