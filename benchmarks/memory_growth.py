@@ -20,7 +20,9 @@ from statistics import median
 
 from harness import Figure, main
 
-from agentkit_memory import Memory
+from agentkit.testing import StoreProbe
+from agentkit_memory import Memory, Scope
+from agentkit_memory.terms.bm25_vectors import query_vector
 from agentkit_prompts.context.messages import Message
 from memory import sentence
 
@@ -28,6 +30,8 @@ CONVERSATIONS = 20
 BULK = 10
 """Messages of an append, if not one."""
 QUESTIONS = 40
+HITS = 50
+"""Hits of the bare query of the index: a recall fetches about as many."""
 _RECALL = """
 import resource, sys
 from agentkit_memory import Memory
@@ -120,15 +124,19 @@ def recalls(count: int, ours: Path, table: Path) -> Iterator[Figure]:
         return connection.execute(best, (" OR ".join(question.split()),)).fetchall()
 
     with Memory(ours) as memory:
-        samples: dict[str, list[float]] = {"FTS5": [], "ours": []}
+        samples: dict[str, list[float]] = {"FTS5": [], "Qdrant Edge": [], "ours": []}
         memory.recall("x")
+        index, scopes = StoreProbe(memory).index, [StoreProbe(memory.within(Scope("local", user="local"))).scope_number]
         for question in questions:
             samples["FTS5"].append(cpu_seconds(partial(search, question)))
+            query = partial(index.query_sparse, query_vector(question), scopes, HITS)
+            samples["Qdrant Edge"].append(cpu_seconds(query))
             samples["ours"].append(cpu_seconds(partial(memory.recall, question, limit=10)))
     connection.close()
-    limit, seconds = median(samples["FTS5"]), median(samples["ours"])
+    limit, edge, seconds = [median(each) for each in samples.values()]
     title = f"W7 recall, {count:,} turns"
     yield Figure(title, "FTS5", limit * 1e3, "ms")
+    yield Figure(title, f"bare query of Qdrant Edge, {HITS} hits", edge * 1e3, "ms", edge / limit)
     yield Figure(title, "ours", seconds * 1e3, "ms", seconds / limit)
     command = [sys.executable, "-c", _RECALL, str(ours), *questions]
     peak = float(subprocess.check_output(command, text=True))

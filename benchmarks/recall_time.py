@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 import tempfile
 import threading
 import time
@@ -89,24 +90,33 @@ def hanging(rounds: int) -> Iterator[Figure]:
 
 
 def clients(rounds: int) -> Iterator[Figure]:
-    """Count recalls per second in one process, by 200 concurrent clients."""
+    """Count recalls per CPU second of the process: one client, and 200 concurrent clients of the same memory."""
+    rates: dict[int, list[float]] = {1: [], CLIENTS: []}
     with memory_of_turns(10_000) as memory, ThreadPoolExecutor(CLIENTS) as pool:
-        rates = []
+        recalls_per_second(memory, pool, CLIENTS)  # opens the connections
         for _ in range(rounds):
-            until = time.monotonic() + SECONDS
+            for count, measured in rates.items():
+                measured.append(recalls_per_second(memory, pool, count))
+    one, many = [statistics.median(each) for each in rates.values()]
+    title = "W7 recalls per CPU second"
+    yield Figure(title, "one client", one, "per s")
+    yield Figure(title, f"{CLIENTS} clients", many, "per s", many / one)
 
-            def recall_until(client: int, until: float = until) -> int:
-                random_ = random.Random(client)
-                count = 0
-                while time.monotonic() < until:
-                    memory.recall(sentence(random_, 6), limit=10)
-                    count += 1
-                return count
 
-            start = time.perf_counter()
-            rates.append(sum(pool.map(recall_until, range(CLIENTS))) / (time.perf_counter() - start))
-    median = sorted(rates)[len(rates) // 2]
-    yield Figure("W7 200 clients", "recalls", median, "per s")
+def recalls_per_second(memory: Memory, pool: ThreadPoolExecutor, count: int) -> float:
+    """Return the recalls of `count` concurrent clients per CPU second of this process."""
+    until = time.monotonic() + SECONDS
+
+    def recall_until(client: int) -> int:
+        random_ = random.Random(client)
+        recalls = 0
+        while time.monotonic() < until:
+            memory.recall(sentence(random_, 6), limit=10)
+            recalls += 1
+        return recalls
+
+    start = time.process_time()
+    return sum(pool.map(recall_until, range(count))) / (time.process_time() - start)
 
 
 if __name__ == "__main__":
