@@ -48,6 +48,11 @@ def test_a_page_is_short_enough_to_answer_one_question() -> None:
     assert {name: number for name, number in words.items() if number > MAXIMUM_WORDS} == {}
 
 
+def test_code_in_a_table_contains_no_pipe() -> None:
+    """The site would show the backslash that other readers of Markdown need."""
+    assert [path.name for path in PAGES if re.search(r"`[^`\n]*\\\|[^`\n]*`", path.read_text("utf-8"))] == []
+
+
 def test_the_page_about_installation_has_a_row_for_every_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert set(re.findall(r"^\| `([\w-]+)` \|", INSTALL, re.MULTILINE)) == set(extras)
