@@ -1,7 +1,9 @@
-"""A tool loop with each adapter: two successive tool calls, then the answer; the limit is the chat completions adapter.
+"""W11, a tool loop with each adapter: two successive tool calls, then the answer.
 
-A server in a separate process replies without a delay, so that only the client is measured: runs of three requests, in
-a new conversation and after 200 turns, as whole replies and as streams.
+A server in a separate process replies without a delay, so that only the client is measured: runs of three requests
+over loopback HTTP. `sdk` compares each adapter with the same loop written with the official SDK alone; `custom` has
+layers, a custom template, limits and a listener of streamed replies. `loop` compares the adapters with each other, in
+a new conversation and after 200 turns, as whole replies and as streams; its limit is the chat completions adapter.
 """
 
 from __future__ import annotations
@@ -10,19 +12,28 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from harness import Figure, Work, figures, interleave, main
 
-from agentkit import Agent, AnthropicModel, Message, OpenAIModel, OpenAIResponsesModel, ToolCall, tool
-from agentkit.prompts import PromptContext
+from agentkit import Agent, AnthropicModel, Limits, Message, OpenAIModel, OpenAIResponsesModel, ToolCall, tool
+from agentkit.prompts import Layers, PromptContext, UserInputPrompt, WrapPrompt
 from agentkit_prompts.context.conversation import Conversation
 
 ARGUMENTS = '{"a": 2, "b": 3}'
 PATHS = {"/chat/completions": "chat", "/responses": "responses", "/v1/messages": "anthropic"}
 MODELS: dict[str, Any] = {"chat": OpenAIModel, "responses": OpenAIResponsesModel, "anthropic": AnthropicModel}
 TURNS = 200
+Runs: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
+"""A function that makes `n` runs."""
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+}
+"""Schema of the arguments of `add`."""
 
 
 @tool
@@ -119,7 +130,7 @@ async def serve() -> None:
         while not reader.at_eof():
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
-            except asyncio.IncompleteReadError:  # the client has disconnected
+            except (asyncio.IncompleteReadError, asyncio.CancelledError):  # the client has disconnected, or the end
                 return
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
             body = json.loads(await reader.readexactly(length))
@@ -147,7 +158,7 @@ def history() -> list[Message]:
     return messages
 
 
-def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Work:
+def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Runs:
     url = f"http://127.0.0.1:{port}"
     model = MODELS[form]("m", api_key="no-key-at-all", base_url=url)
     agent = Agent(model, "You add.", tools=[add])
@@ -159,28 +170,137 @@ def loop_of(form: str, port: str, *, is_streamed: bool, is_long: bool) -> Work:
             result = await agent.run(context, on_event=(lambda event: None) if is_streamed else None)
             assert (result.output, result.steps) == ("Five.", 3)
 
-    return lambda n: asyncio.run(runs(n))
+    return runs
 
 
-def workload(rounds: int) -> Iterable[Figure]:
-    """Yield a row per adapter, length of conversation and kind of reply."""
+async def bare_chat(client: Any) -> str:
+    """Return the answer by the chat completions of the SDK."""
+    tools = [{"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": SCHEMA}}]
+    messages: list[Any] = [{"role": "system", "content": "You add."}, {"role": "user", "content": "And 2+3?"}]
+    while True:
+        reply = await client.chat.completions.create(model="m", messages=messages, tools=tools)
+        message = reply.choices[0].message
+        if not message.tool_calls:
+            return str(message.content)
+        messages.append(message.model_dump(exclude_none=True))
+        for call in message.tool_calls:
+            result = await add.function(**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": str(result)})
+
+
+async def bare_responses(client: Any) -> str:
+    """Return the answer by the Responses API of the SDK."""
+    tools = [{"type": "function", "name": "add", "description": "Add two numbers.", "parameters": SCHEMA}]
+    items: list[Any] = [{"role": "user", "content": "And 2+3?"}]
+    while True:
+        reply = await client.responses.create(model="m", instructions="You add.", input=items, tools=tools, store=False)
+        calls = [item for item in reply.output if item.type == "function_call"]
+        if not calls:
+            return str(reply.output_text)
+        for call in calls:
+            result = await add.function(**json.loads(call.arguments))
+            items.append(call.model_dump(exclude_none=True))
+            items.append({"type": "function_call_output", "call_id": call.call_id, "output": str(result)})
+
+
+async def bare_anthropic(client: Any) -> str:
+    """Return the answer by the messages of the SDK."""
+    tools = [{"name": "add", "description": "Add two numbers.", "input_schema": SCHEMA}]
+    messages: list[Any] = [{"role": "user", "content": "And 2+3?"}]
+    while True:
+        reply = await client.messages.create(
+            model="m", max_tokens=1024, system="You add.", messages=messages, tools=tools
+        )
+        calls = [block for block in reply.content if block.type == "tool_use"]
+        if not calls:
+            return str(reply.content[0].text)
+        messages.append({"role": "assistant", "content": [block.model_dump() for block in reply.content]})
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": str(await add.function(**call.input))}
+            for call in calls
+        ]
+        messages.append({"role": "user", "content": results})
+
+
+def bare_loop(form: str, port: str) -> Runs:
+    """Return runs of the same loop with the SDK alone."""
+    import anthropic
+    import openai
+
+    url = f"http://127.0.0.1:{port}"
+    kind, loop = {
+        "chat": (openai.AsyncOpenAI, bare_chat),
+        "responses": (openai.AsyncOpenAI, bare_responses),
+        "anthropic": (anthropic.AsyncAnthropic, bare_anthropic),
+    }[form]
+
+    client = kind(api_key="no-key-at-all", base_url=url)
+
+    async def runs(n: int) -> None:
+        for _ in range(n):
+            assert await loop(client) == "Five."
+
+    return runs
+
+
+def custom_loop(form: str, port: str) -> Runs:
+    """Return runs of an agent with layers, a custom template, limits and a listener of streamed replies."""
+    model = MODELS[form]("m", api_key="no-key-at-all", base_url=f"http://127.0.0.1:{port}")
+    layers = Layers(system="You add.", input=WrapPrompt((UserInputPrompt(),), "Sum: {{ wrapped_str }}\nAdd."))
+    agent = Agent(model, layers=layers, tools=[add], limits=Limits(steps=5, tokens=100_000, seconds=60))
+
+    async def runs(n: int) -> None:
+        for _ in range(n):
+            assert (await agent.run("And 2+3?", on_event=lambda event: None)).output == "Five."
+
+    return runs
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Yield the port of a server process."""
     server = subprocess.Popen(
         [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert server.stdout is not None
-    port = server.stdout.readline().strip()
     try:
-        for is_long in (False, True):
-            for is_streamed in (False, True):
-                candidates = {form: loop_of(form, port, is_streamed=is_streamed, is_long=is_long) for form in MODELS}
-                title = f"loop, {'200 turns' if is_long else 'new'}, {'streamed' if is_streamed else 'whole'}"
-                yield from figures(title, interleave(candidates, 20, rounds), unit="ms")
+        yield server.stdout.readline().strip()
     finally:
         server.communicate()
+
+
+def sdk(rounds: int) -> Iterable[Figure]:
+    """Yield a row per adapter, beside its SDK."""
+    for form in MODELS:
+        with served() as port, asyncio.Runner() as runner:
+            candidates = {
+                "bare SDK": bare_loop(form, port),
+                "agentkit": loop_of(form, port, is_streamed=False, is_long=False),
+                "agentkit, custom": custom_loop(form, port),
+            }
+            works = {name: _works(runs, runner) for name, runs in candidates.items()}
+            yield from figures(f"W11 SDK, {form}", interleave(works, 20, rounds), unit="ms")
+
+
+def _works(runs: Runs, runner: asyncio.Runner) -> Work:
+    return lambda n: runner.run(runs(n))
+
+
+def workload(rounds: int) -> Iterable[Figure]:
+    """Yield a row per adapter, length of conversation and kind of reply."""
+    for is_long in (False, True):
+        for is_streamed in (False, True):
+            with served() as port, asyncio.Runner() as runner:
+                works = {
+                    form: _works(loop_of(form, port, is_streamed=is_streamed, is_long=is_long), runner)
+                    for form in MODELS
+                }
+                title = f"loop, {'200 turns' if is_long else 'new'}, {'streamed' if is_streamed else 'whole'}"
+                yield from figures(title, interleave(works, 10, rounds), unit="ms")
 
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
         asyncio.run(serve())
     else:
-        main(__doc__, {"loop": workload})
+        main(__doc__, {"sdk": sdk, "loop": workload})

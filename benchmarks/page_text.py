@@ -106,16 +106,23 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the lines of the tables of one part, each after the sentence that describes it."""
+    """Yield the lines of one part: a sentence per kind of row, then the table."""
     for sentence, group in groupby(rows, key=lambda row: _sentence(row.figure["workload"])):
         part = list(group)
-        yield f"{sentence} {_share(sentence, part)}".strip()
-        yield ""
-        yield "| | limit | agentkit | times | goal | others |"
-        yield "|---|---|---|---|---|---|"
-        for row in part:
-            yield f"| {' | '.join(_cells(row))} |"
-        yield ""
+        yield f"- *{_common_name(part)}*: {sentence} {_share(sentence, part)}".rstrip()
+    yield ""
+    yield "| | limit | agentkit | times | goal | others |"
+    yield "|---|---|---|---|---|---|"
+    for row in rows:
+        yield f"| {' | '.join(_cells(row))} |"
+    yield ""
+
+
+def _common_name(rows: Sequence[Row]) -> str:
+    """Return the words at the start of the names of all workloads."""
+    words = [row.workload.split() for row in rows]
+    common = [group[0] for group in zip(*words, strict=False) if len(set(group)) == 1]
+    return " ".join(common[: len(words[0])]).rstrip(",") or rows[0].workload
 
 
 def _cells(row: Row) -> list[str]:
@@ -164,4 +171,4 @@ def _share(sentence: str, rows: Sequence[Row]) -> str:
     calls = re.search(r"\(([0-9,]+) model calls\)", sentence)
     share = 100 * max(seconds) / (int(calls[1].replace(",", "")) if calls else 1)
     verdict = "does not matter" if share < 0.1 else "hardly matters" if share < 1 else "matters"
-    return f"It {verdict}: at most {_short(share)} % of a model call of one second."
+    return f"{_short(share)} % of a model call: {verdict}."

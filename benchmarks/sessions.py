@@ -255,14 +255,12 @@ def turns(_: int) -> Iterator[Figure]:
 
     runs: dict[str, Run] = {"json each turn": by_json, "agentkit": ours, "agentkit, custom": user_run(Session())}
     runs |= {name: peer(SYSTEM, [], []).session() for name, peer in PEERS.items()}
-    costs = {name: asyncio.run(_turn_costs(run)) for name, run in runs.items()}
-    for point in POINTS:
-        limit = costs["json each turn"][point]
-        yield Figure(f"W4 turn after {point:,} turns", "json each turn", limit * 1e6, "µs")
-        for name, seconds in costs.items():
-            if name != "json each turn" and point in seconds:
-                ratio = seconds[point] / limit
-                yield Figure(f"W4 turn after {point:,} turns", name, seconds[point] * 1e6, "µs", ratio)
+    limits: dict[int, float] = {}
+    for name, run in runs.items():
+        for point, seconds in asyncio.run(_turn_costs(run)).items():
+            limit = limits.setdefault(point, seconds)
+            ratio = None if name == "json each turn" else seconds / limit
+            yield Figure(f"W4 turn after {point:,} turns", name, seconds * 1e6, "µs", ratio)
 
 
 async def _turn_costs(run: Run) -> dict[int, float]:

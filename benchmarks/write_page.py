@@ -38,6 +38,7 @@ PARTS = {
     "memory": "Memory",
     "memory_growth": "Growth of a memory",
     "recall_time": "Many clients of a memory",
+    "peer_memory": "Memory beside mem0",
     "durable": "Durable runs",
     "durable_queue": "Durable workers",
     "server": "Server",
@@ -70,7 +71,8 @@ HOW = """
 the median CPU time of the process. The limit is the same work written by hand, or another library; limit, agentkit
 and others alternate in one process, in an order that is swapped each round, with a different input on each call.
 "times" is the multiple of the limit with its quartiles. Ratios are similar on all machines, times are not. "custom"
-rows do what users write: custom templates, tools, settings, listeners. The goals are in `benchmarks/goals.toml`.
+rows do what users write: custom templates, tools, settings, listeners. The goals are in `benchmarks/goals.toml`. A
+percentage is the largest share of the rows in a model call of one second.
 """
 
 
