@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness import Figure, figures, interleave, main
-from turns import EXAMPLES, KWARGS, QWEN, SYSTEM, TOOLS, WORDS, CustomTurn, Turn, numbers
+from peer_prompts import jinja2_prompt, peer_prompts
+from turns import QWEN, TOOLS, WORDS, CustomTurn, Turn, numbers
 
 from agentkit.prompts import Conversation, Layers, Message, PromptContext, ToolCall, compose
 
@@ -28,57 +29,6 @@ def repeat(work: Callable[[], object]) -> Callable[[int], None]:
     return times
 
 
-def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
-    """Return a function that builds the payload with plain jinja2; templates are compiled once."""
-    import jinja2
-
-    environment = jinja2.Environment()
-    system = environment.from_string(turn.jinja_system)
-    user = environment.from_string(turn.jinja_user)
-
-    def payload() -> Any:
-        head = system.render(system=SYSTEM, tools=TOOLS, examples=EXAMPLES, facts=turn.facts, **KWARGS)
-        tail = user.render(documents=turn.documents, question=turn.question())
-        return {"messages": [{"role": "system", "content": head}, *turn.wire, {"role": "user", "content": tail}]}
-
-    return payload
-
-
-def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
-    """Return a function that formats langchain-core's ChatPromptTemplate; None if not installed."""
-    if importlib.util.find_spec("langchain_core") is None:
-        return None
-    from langchain_core.messages import AIMessage, HumanMessage
-    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-
-    prompt = ChatPromptTemplate.from_messages(
-        [
-            ("system", "{system}\n\n{tools}\n\n{examples}\n\n{facts}\n\n{kwargs}"),
-            MessagesPlaceholder("history"),
-            ("human", "{documents}\n\nQuestion: {question}\nAnswer from the documents."),
-        ]
-    )
-    history_messages = [
-        (HumanMessage if message.role == "user" else AIMessage)(message.text) for message in turn.messages
-    ]
-
-    def payload() -> Any:
-        return prompt.format_messages(
-            system=SYSTEM,
-            tools="\n".join([tool.json for tool in TOOLS]),
-            examples="\n\n".join([f"Input: {example.input}\nOutput: {example.output}" for example in EXAMPLES]),
-            facts="\n".join([f"- {fact.text}" for fact in turn.facts]),
-            kwargs="\n".join([f"{name}: {value}" for name, value in KWARGS.items()]),
-            history=history_messages,
-            documents="\n\n".join(
-                [f"[{document.label}] {document.title}\n{document.text}" for document in turn.documents]
-            ),
-            question=turn.question(),
-        )
-
-    return payload
-
-
 def messages(turn_class: type[Turn], size: int) -> Callable[[int], Iterable[Figure]]:
     """Measure the chat payload with a history of `size` turns."""
 
@@ -89,11 +39,8 @@ def messages(turn_class: type[Turn], size: int) -> Callable[[int], Iterable[Figu
             "limit": turn.messages_by_hand,
             "ours warm": lambda: turn.payload(turn.render_cache),
             "ours cold": lambda: turn.payload(None),
-            "jinja2 by hand": jinja_by_hand(turn),
+            **peer_prompts(turn),
         }
-        peer = langchain_by_hand(turn)
-        if peer is not None and turn_class is Turn:
-            candidates["langchain-core"] = peer
         seconds = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
         return figures(f"{turn.name} messages, N={size}", seconds)
 
@@ -145,7 +92,7 @@ def chat_by_jinja(turn: Turn) -> Callable[[], str]:
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
         "<|im_start|>user\n{{ user }}<|im_end|>\n<|im_start|>assistant\n"
     )
-    payload = jinja_by_hand(turn)
+    payload = jinja2_prompt(turn)
 
     def text() -> str:
         system, *_, user = payload()["messages"]

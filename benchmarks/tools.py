@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import Any, Literal, NotRequired
 
 from harness import Figure, Work, figures, interleave, main
+from peer_tools import BUILDERS, CALLS, Call
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
@@ -84,9 +85,7 @@ def build(rounds: int) -> Iterable[Figure]:
             Tool(fresh(next(numbers)))
 
     candidates: dict[str, Work] = {"TypeAdapter by hand": by_hand, "agentkit": ours}
-    for name, builder in (("pydantic-ai", _pydantic_ai), ("openai-agents", _openai_agents)):
-        if (make := builder()) is not None:
-            candidates[name] = _repeat(make, numbers)
+    candidates |= {name: _repeat(builder(), numbers) for name, builder in BUILDERS.items()}
     yield from figures("W5 build", interleave(candidates, 100, rounds))
 
 
@@ -98,22 +97,6 @@ def _repeat(make: Callable[[Any], object], numbers: Iterable[int]) -> Work:
             make(fresh(next(fresh_numbers)))
 
     return work
-
-
-def _pydantic_ai() -> Callable[[Any], object] | None:
-    try:
-        from pydantic_ai import Tool as PeerTool
-    except ImportError:
-        return None
-    return lambda function: PeerTool(function, takes_ctx=False)
-
-
-def _openai_agents() -> Callable[[Any], object] | None:
-    try:
-        from agents import function_tool
-    except ImportError:
-        return None
-    return lambda function: function_tool(function, strict_mode=False)
 
 
 # Invoke and call
@@ -134,8 +117,8 @@ def invoke(rounds: int) -> Iterable[Figure]:
             await function(**read(TEXTS[i % VARIANTS]))
 
     candidates: dict[str, Work] = {"by hand": _run(by_hand), "agentkit": _run(ours)}
-    if (peer := _pydantic_ai()) is not None:
-        schema: Any = peer(search)
+    if (peer := BUILDERS.get("pydantic-ai")) is not None:
+        schema: Any = peer()(search)
         check = schema.function_schema.validator.validate_json
 
         async def pydantic_ai(n: int) -> None:
@@ -181,22 +164,19 @@ def call(rounds: int) -> Iterable[Figure]:
         return _run(ours)
 
     candidates: dict[str, Work] = {"by hand": _run(by_hand), "agentkit": through(limited)}
-    if (peer := _openai_agents()) is not None:
-        tool: Any = peer(search)
-        from agents.tool_context import ToolContext as PeerContext
-
-        async def openai_agents(n: int) -> None:
-            for i in range(n):
-                tool_call = calls[i % VARIANTS]
-                context: Any = PeerContext(
-                    context=None, tool_name="search", tool_call_id=tool_call.id, tool_arguments=tool_call.arguments
-                )
-                await tool.on_invoke_tool(context, tool_call.arguments)
-
-        candidates["openai-agents"] = _run(openai_agents)
-    yield from figures("W5 call", interleave(candidates, 10_000, rounds))
+    candidates |= {name: _run(_peer_calls(peer(search), calls)) for name, peer in CALLS.items()}
+    yield from figures("W5 call", interleave(candidates, 2_000, rounds))
     unlimited_calls: dict[str, Work] = {"by hand": _run(bare), "agentkit": through(unlimited)}
     yield from figures("W5 call without a time limit", interleave(unlimited_calls, 10_000, rounds))
+
+
+def _peer_calls(call: Call, calls: list[ToolCall]) -> Callable[[int], Coroutine[Any, Any, None]]:
+    async def peer(n: int) -> None:
+        for i in range(n):
+            tool_call = calls[i % VARIANTS]
+            await call(tool_call.id, tool_call.arguments)
+
+    return peer
 
 
 def threads(rounds: int) -> Iterable[Figure]:
