@@ -23,3 +23,10 @@ def test_its_folder_and_the_test_to_copy_exist(what: str, file: str, must_be: st
     (first, *more) = re.findall(r"`([\w/]+\.py)`", copied)
     folder = (ROOT / first).parent
     assert all(one.exists() for one in (ROOT / first, *(folder / name for name in more)))
+
+
+def test_the_paths_of_the_page_on_changes_exist() -> None:
+    page = (ROOT / "docs/how-to/change-agentkit.md").read_text("utf-8")
+    paths = re.findall(r"`((?:agentkit|docs|memory|prompts|tests|tools)/[\w/.]+)`", page)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -119,7 +119,7 @@ class VectorIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush, and release files, locks and connections."""
+        """Flush, and release files, locks and connections; other methods then raise `StoreClosed`."""
         ...
 
 

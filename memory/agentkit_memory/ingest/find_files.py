@@ -9,74 +9,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from agentkit_memory.checks import expanded
 from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.file_formats import FORMATS
+from agentkit_memory.ingest.source_file import SourceFile, is_inside, reason
 
 __all__ = [
-    "FORMATS",
-    "Format",
     "SkippedFile",
-    "SourceFile",
     "check_found",
     "checked_paths",
     "find_files",
     "is_gone",
-    "is_inside",
     "is_same_folder",
-    "reason",
 ]
-
-Format: TypeAlias = Literal[
-    "text", "markdown", "html", "csv", "records", "pdf", "docx", "xlsx", "pptx", "epub", "eml", "image"
-]
-
-FORMATS: Mapping[str, Format] = {
-    **dict.fromkeys((".txt", ".text", ".rst", ".log"), "text"),
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "markdown"),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
-    **dict.fromkeys((".jsonl", ".ndjson"), "records"),
-    ".pdf": "pdf",
-    **dict.fromkeys((".docx", ".docm", ".dotx"), "docx"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "xlsx"),
-    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), "pptx"),
-    ".epub": "epub",
-    ".eml": "eml",
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".webp"), "image"),
-}
-"""Formats by the ending of a name. A named file with another ending is read as text. In folders, files with other
-endings are skipped and counted, and images without alt texts too."""
 
 _MAX_SHOWN = 5
 """Maximum number of paths in a message."""
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file to ingest: its path, and its name as the caller wrote it."""
-
-    path: Path
-    source: str
-    folder: Path | None = None
-    """Real path of the folder in which the file was found, and which it must not leave. None for a named file."""
-    declared: Format | None = None
-    """Format that the caller names; None for the format of the ending."""
-
-    @property
-    def uri(self) -> str:
-        """Address that identifies the file in the store."""
-        return self.path.as_uri()
-
-    @property
-    def format(self) -> Format:
-        """Format that the file is read as."""
-        if self.declared is not None:
-            return self.declared
-        return FORMATS.get(self.path.suffix.lower(), "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +114,7 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | SkippedFile | Inges
         yield IngestError(_printable(path), f"cannot be found or read ({reason(error)}); check the path")
         return
     if not stat.S_ISDIR(mode):
-        yield SourceFile(real, _printable(path))
+        yield SourceFile(real, _printable(path), FORMATS.get(real.suffix.lower(), "text"))
         return
     problems: list[OSError] = []
     for parent, folders, names in os.walk(path, onerror=problems.append):
@@ -176,17 +127,9 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | SkippedFile | Inges
             if kind is None or (kind == "image" and not images):
                 yield SkippedFile(real / file.relative_to(path))
             else:
-                yield SourceFile(real / file.relative_to(path), _printable(file), real)
+                yield SourceFile(real / file.relative_to(path), _printable(file), kind, real)
     for problem in problems:
         yield IngestError(_printable(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
-
-
-def is_inside(path: Path, folder: Path) -> bool:
-    """Return True if the real path (without links) of a file is in a folder. The path of the folder must be real."""
-    try:
-        return Path(os.path.realpath(path)).is_relative_to(folder)
-    except (OSError, ValueError):
-        return False
 
 
 def is_gone(uri: str, folder: Path | None = None) -> bool:
@@ -228,10 +171,3 @@ def _printable(path: Path) -> str:
         # The path contains an unpaired surrogate that does not represent a byte.
         name = str(path).encode("utf-8", "backslashreplace").decode()
     return name.replace("\0", "\\x00")
-
-
-def reason(error: Exception) -> str:
-    """Return the message of an error, without the path."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)

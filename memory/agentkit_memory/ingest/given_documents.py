@@ -21,12 +21,13 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
 from agentkit_memory.ingest.document_removal import finish_removals, forget_document
 from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
-from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
+from agentkit_memory.ingest.file_formats import FORMATS, READERS, Format
 from agentkit_memory.ingest.images import checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.pipeline import READERS, text_chunks
+from agentkit_memory.ingest.pipeline import text_chunks
 from agentkit_memory.ingest.readers.file_stream import BytesStream
 from agentkit_memory.ingest.readers.section_start import SectionStart
+from agentkit_memory.ingest.source_file import SourceFile
 from agentkit_memory.scope import Scope, SharedScope
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
@@ -326,7 +327,7 @@ def _write(
     writer: DocumentWriter, document: NewDocument, data: bytes, content_format: Format, title: str, version: Version
 ) -> None:
     """Cut content into chunks, and store them."""
-    file = SourceFile(Path(document.source), document.source, declared=content_format)
+    file = SourceFile(Path(document.source), document.source, content_format)
     with BytesStream(file, data, IngestOptions()) as reading:
 
         def seal() -> Version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -14,10 +14,9 @@ from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
 from agentkit_memory.ingest.document_removal import finish_removals, forget_document, remove_gone
 from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
+from agentkit_memory.ingest.file_formats import READERS
 from agentkit_memory.ingest.find_files import (
-    Format,
     SkippedFile,
-    SourceFile,
     check_found,
     find_files,
     is_gone,
@@ -25,21 +24,15 @@ from agentkit_memory.ingest.find_files import (
 )
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions, record_key, record_options
-from agentkit_memory.ingest.readers.csv_table import csv_blocks
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
-from agentkit_memory.ingest.readers.html import html_blocks
-from agentkit_memory.ingest.readers.json_lines import record_blocks
-from agentkit_memory.ingest.readers.section_start import SectionStart
-from agentkit_memory.ingest.readers.separate_process import isolated_blocks
-from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
+from agentkit_memory.ingest.source_file import SourceFile
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.outbox import WORTH_INDEXING
 from agentkit_prompts.context.parts import Image
-from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.system.regular_files import is_folder
 
-__all__ = ["READERS", "NoText", "ingest_files", "text_chunks"]
+__all__ = ["NoText", "ingest_files", "text_chunks"]
 
 _STEP = 4 * 1024 * 1024
 """Bytes between two calls of `on_progress` within a file."""
@@ -48,21 +41,6 @@ _MAX_PIECES = MAX_IMAGE // PIECE + 2
 _MIN_AGE_NS = 2 * 10**9
 """Minimum nanoseconds since the last change of a file with a stamp: file times are coarse, so that a younger file may
 change again without a change of its times."""
-
-READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | SectionStart]]] = {
-    "text": lambda reading: text_blocks(reading.text(), markdown=False),
-    "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
-    "html": html_blocks,
-    "csv": csv_blocks,
-    "records": record_blocks,
-    "pdf": isolated_blocks,
-    "docx": isolated_blocks,
-    "xlsx": isolated_blocks,
-    "pptx": isolated_blocks,
-    "epub": isolated_blocks,
-    "eml": isolated_blocks,
-}
-"""Readers by format. A new format is a row here, and a row for its endings in `find_files.FORMATS`."""
 
 
 class NoText(IngestError):

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_client import QdrantClient
@@ -24,6 +25,7 @@ from agentkit_memory.index.opening import edge_indexes, index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.terms.bm25_vectors import SparseVector, document_vector, query_vector
 from tests.memory.index.qdrant_rest import Server
+from tests.paths import ROOT
 
 ONE = "00000000-0000-4000-8000-000000000001"
 QDRANT = os.environ.get("AGENTKIT_QDRANT_URL")
@@ -37,10 +39,12 @@ def server() -> Iterator[Server]:
     running.http.server_close()
 
 
-@pytest.fixture(params=["edge", "local", "http", "postgresql", *(["server"] if QDRANT else [])])
+@pytest.fixture(params=["edge", "local", "http", "postgresql", "page", *(["server"] if QDRANT else [])])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexOpener]:
     if request.param == "edge":
         yield edge_indexes(tmp_path / "edge")
+    elif request.param == "page":
+        yield index_of_the_page()
     elif request.param == "local":
         yield qdrant_indexes(str(tmp_path / "local"))
     elif request.param == "postgresql":
@@ -56,6 +60,16 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexOpen
             if each.name.startswith(prefix):
                 client.delete_collection(each.name)
         client.close()
+
+
+def index_of_the_page() -> IndexOpener:
+    """Return the class that the page on custom indexes shows."""
+    page = (ROOT / "docs/how-to/use-a-custom-index.md").read_text("utf-8")
+    code = page.split("```python\n")[1].partition("Path(")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    shelf: IndexOpener = names["Shelf"]
+    return shelf
 
 
 def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, opener: IndexOpener) -> None:

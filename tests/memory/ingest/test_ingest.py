@@ -22,6 +22,7 @@ from agentkit_memory.ingest import find_files as files
 from agentkit_memory.ingest.document_removal import remove_gone
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.report import IngestProgress
+from agentkit_memory.ingest.source_file import SourceFile
 from tests.effort import unless_fresh
 from tests.raising import raises
 
@@ -329,7 +330,7 @@ def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs
         found = list(files.find_files([docs]))
         errors = [each for each in found if isinstance(each, Exception)]
         assert [str(error).split(":")[0] for error in errors] == [str(locked)]
-        (secret,) = (each for each in found if isinstance(each, files.SourceFile))
+        (secret,) = (each for each in found if isinstance(each, SourceFile))
         with raises(IngestError, name="path", value="PermissionError"):
             FileStream(secret, IngestOptions())
         assert not files.is_gone((locked / "a.md").as_uri())

@@ -10,9 +10,9 @@ import pytest
 
 from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
-from agentkit_memory.ingest.find_files import SourceFile
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
+from agentkit_memory.ingest.source_file import SourceFile
 from agentkit_prompts.pages import page_reader
 from agentkit_prompts.pages.page_blocks import MAX_PART, Block
 from tests.effort import spread
@@ -41,7 +41,7 @@ PAGE = """<!doctype html><html><head><meta charset="utf-8"><title>Tea &amp; more
 def read(folder: Path, content: bytes | str, *, lenient: bool = False) -> list[Block]:
     file = folder / "page.html"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with FileStream(SourceFile(file, "page.html"), IngestOptions(lenient=lenient)) as reading:
+    with FileStream(SourceFile(file, "page.html", "html"), IngestOptions(lenient=lenient)) as reading:
         blocks = list(html_blocks(reading))
         reading.finish()
     return blocks
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_pa
         read(tmp_path, b"<p>\0</p>")
     file = tmp_path / "page.html"
     file.write_bytes(b"<p>caf\xe9</p>")
-    with FileStream(SourceFile(file, "page.html"), IngestOptions(lenient=True)) as reading:
+    with FileStream(SourceFile(file, "page.html", "html"), IngestOptions(lenient=True)) as reading:
         assert [block.text for block in html_blocks(reading)] == ["caf\ufffd\n\n"]
         assert "the first at 6, became U+FFFD" in str(reading.finish())
 

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import BinaryIO, Self, cast
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.source_file import SourceFile, is_inside, reason
 from agentkit_prompts.system.regular_files import open_inside, open_regular
 
 __all__ = ["PIECE", "BytesStream", "FileStream"]
