@@ -262,11 +262,32 @@ async def test_a_cancelled_execution_leaves_no_process() -> None:
         task = asyncio.create_task(sandbox.run(job("while True: pass", SandboxLimits(seconds=60)), double))
         while children() <= before:
             await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        await cancelled(task, before)
+
+
+async def test_code_that_computes_ends_when_its_execution_is_cancelled(sandbox: Sandbox) -> None:
+    has_called = asyncio.Event()
+
+    async def answer(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
+        has_called.set()
+        return await double(calls)
+
+    before = children()
+    endless = job("await double(1)\nwhile True: pass", SandboxLimits(seconds=60))
+    task = asyncio.create_task(sandbox.run(endless, answer))
+    await has_called.wait()
+    await asyncio.sleep(0.1)
+    await cancelled(task, before)
+
+
+async def cancelled(task: asyncio.Task[SandboxResult], before: set[str]) -> None:
+    """Cancel an execution, and wait until it has ended and only the processes `before` are left."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(20):  # long before the limit of the code
             await task
-        while not children() <= before:  # the worker of Monty ends in the background
-            await asyncio.sleep(0.01)
+    while not children() <= before:  # the worker of Monty ends in the background
+        await asyncio.sleep(0.01)
 
 
 def children() -> set[str]:
