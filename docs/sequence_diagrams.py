@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 DOCS = Path(__file__).parent
-COLUMN = 172
-ROW = 32
+COLUMN = 148
+ROW = 38
 TOP = 58
 INK, LINE, STORED = "#24292f", "#808080", "#0b6fb8"
 
@@ -42,13 +42,13 @@ RUN_PARTICIPANTS = [
 ]
 RUN: list[Call | Note] = [
     Call(0, 1, "agent.run(input)"),
-    Call(1, 1, "checks options and deps; claims run and session"),
+    Call(1, 1, "checks options; claims run and session"),
     Call(1, 2, "run_loop(setup, steps)"),
     Note("Context: nothing is sent, and no message is stored"),
     Call(2, 3, "begin, compact, tools, select_examples, recall"),
     Call(3, 4, "each step, after the lines before it are written"),
-    Call(4, 6, "reads the conversation and the memory"),
-    Call(3, 6, "one line for each result: Begin, Compact, Equip, SelectExamples, Recall", "stored"),
+    Call(4, 6, "reads messages and memory"),
+    Call(3, 6, "lines Begin, Compact, Equip, SelectExamples, Recall", "stored"),
     Call(2, 2, "composes the prompt: an error here changes nothing"),
     Call(2, 4, "append: the input"),
     Call(4, 6, "input, to the session; then line Append", "stored"),
@@ -59,7 +59,7 @@ RUN: list[Call | Note] = [
     Call(3, 6, "line CallModel: reply, usage, tokens of layers", "stored"),
     Call(2, 4, "ask_approval, call_tools"),
     Call(4, 5, "calls, with their keys"),
-    Call(5, 4, "results, or failures as results", "answer"),
+    Call(5, 4, "results", "answer"),
     Call(3, 6, "lines AskApproval, CallTools: one for each result", "stored"),
     Call(2, 4, "append: reply and results"),
     Call(4, 6, "messages, to the session; then line Append", "stored"),
@@ -69,35 +69,35 @@ RUN: list[Call | Note] = [
     Call(4, 6, "answer, to the session; then line Append", "stored"),
     Call(2, 1, "RunResult", "answer"),
     Call(1, 6, "waits until the last line is written", "stored"),
-    Call(1, 0, "RunResult; event RunFinished", "answer"),
+    Call(1, 0, "RunResult", "answer"),
 ]
 
-APPROVAL_PARTICIPANTS = ["process A", "database", "worker 1", "person, process B", "worker 2", "model, tools"]
+APPROVAL_PARTICIPANTS = ["process A", "database", "worker 1", "person", "worker 2", "model, tools"]
 APPROVAL: list[Call | Note] = [
     Call(0, 1, "agent.start: run and leg 0", "stored"),
     Call(1, 2, "leg 0, from the queue"),
-    Call(2, 1, "state running, with a new fence", "stored"),
+    Call(2, 1, "state running, fence 1", "stored"),
     Call(2, 1, "lines Begin, Append", "stored"),
     Call(2, 5, "model call"),
     Call(2, 1, "line CallModel", "stored"),
     Call(2, 2, "the reply calls pay: Paused"),
-    Call(2, 1, "state waiting, and the waiting calls", "stored"),
+    Call(2, 1, "state waiting, calls", "stored"),
     Note("No process, no memory and no queue entry. Worker 1 can end now"),
     Call(3, 1, "handle.info()"),
-    Call(1, 3, "waiting: pay, with its arguments", "answer"),
-    Call(3, 1, "approve, by='ada': decision, state queued, leg 1", "stored"),
+    Call(1, 3, "waiting: pay", "answer"),
+    Call(3, 1, "approve: decision, leg 1", "stored"),
     Note("Another worker, perhaps on another machine, days later"),
     Call(1, 4, "leg 1, from the queue"),
-    Call(4, 1, "state running, with a new fence: worker 1 can store no more lines", "stored"),
+    Call(4, 1, "state running, fence 2: worker 1 cannot store", "stored"),
     Call(1, 4, "journal and decisions", "answer"),
-    Call(4, 4, "resumes: the reply is replayed"),
+    Call(4, 4, "replays the reply"),
     Call(4, 1, "line AskApproval", "stored"),
-    Call(4, 5, "pay, with its idempotency key"),
+    Call(4, 5, "pay, with its key"),
     Call(4, 1, "line CallTools; then line Append", "stored"),
     Call(4, 5, "model call"),
     Call(4, 1, "lines CallModel and Append; state finished, output", "stored"),
     Call(0, 1, "handle.result()"),
-    Call(1, 0, "RunRecord with the output", "answer"),
+    Call(1, 0, "RunRecord", "answer"),
 ]
 
 
@@ -107,7 +107,7 @@ def diagram(title: str, participants: list[str], rows: list[Call | Note]) -> str
     height = TOP + ROW * len(rows) + 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" '
-        'font-size="12.5" role="img">',
+        'font-size="17" role="img">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
@@ -120,8 +120,8 @@ def diagram(title: str, participants: list[str], rows: list[Call | Note]) -> str
         middle = _middle(number)
         parts += [
             f'<line x1="{middle}" y1="44" x2="{middle}" y2="{height - 10}" stroke="{LINE}" stroke-dasharray="2 3"/>',
-            f'<rect x="{middle - 76}" y="14" width="152" height="30" rx="6" fill="#eef1f6" stroke="{LINE}"/>',
-            f'<text x="{middle}" y="34" text-anchor="middle" font-weight="bold" fill="{INK}">{escape(name)}</text>',
+            f'<rect x="{middle - 71}" y="14" width="142" height="30" rx="6" fill="#eef1f6" stroke="{LINE}"/>',
+            f'<text x="{middle}" y="34" text-anchor="middle" font-size="14.5" font-weight="bold">{escape(name)}</text>',
         ]
     for number, row in enumerate(rows):
         y = TOP + ROW * number + 22
@@ -149,11 +149,11 @@ def _arrow(call: Call, y: int, width: int) -> str:
     if start == end:
         path = f"M{start} {y - 8}h14v10h-10"
         middle = start
-    half = len(call.text) * 3.1
+    half = len(call.text) * 4.3
     middle_of_text = min(max(middle, half + 6), width - half - 6)
     # A white outline keeps the text readable on the lines of the participants.
     text = (
-        f'<text x="{middle_of_text:g}" y="{y - 7}" text-anchor="middle" fill="{colour}" stroke="#ffffff" '
+        f'<text x="{middle_of_text:g}" y="{y - 8}" text-anchor="middle" fill="{colour}" stroke="#ffffff" '
         f'stroke-width="4" paint-order="stroke">{escape(call.text)}</text>'
     )
     if start == end:
