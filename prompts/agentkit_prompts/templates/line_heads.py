@@ -110,24 +110,21 @@ class LineHeads:
                 position = text.find(sign, position + 1)
         return count <= expected
 
-    def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
-        """True if all heads are text of the template or of trusted values. Only the origins of heads are computed."""
-        # Two faster tests, at least one of which is true for most texts.
-        if rendered.is_known_to_be_trusted() or not self.is_in(rendered.text):
-            return True
-        places = [*self._places(rendered.text)]
-        return len(places) == expected or not rendered.is_untrusted_in(places)
-
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
-        """Return the rendering of a list with its forged heads broken.
+        """Return the rendering with its forged heads broken.
 
         `expected` is the number of heads that the template writes; None if unknown.
         """
         # Cheap tests first, because matching every line takes as long as the rendering.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered
-        if isinstance(rendered, TracedText) and self._is_written_by_template(rendered, expected):
+        if rendered.is_known_to_be_trusted() or not self.is_in(rendered.text):
             return rendered
+        if isinstance(rendered, TracedText):
+            # Only the origins of the heads are computed.
+            places = [*self._places(rendered.text)]
+            if len(places) == expected or not rendered.is_untrusted_in(places):
+                return rendered
         segments = rendered.segments()
         broken = self.broken_in(segments)
         if broken is segments:

@@ -68,11 +68,7 @@ def _pieces(section: Section) -> list[str]:
 
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text of a rendering; in untrusted text, roles and tool calls at line starts are broken."""
-    text = rendered.plain
-    # These tests are cheap; segments, which separate untrusted text, are computed only if both fail.
-    if rendered.is_known_to_be_trusted() or not MESSAGE.is_in(text):
-        return text
-    return "".join([segment.plain for segment in MESSAGE.broken_in(rendered.segments())])
+    return MESSAGE.without_forged(rendered).plain
 
 
 def plain_line(message: Message) -> str:
