@@ -304,7 +304,7 @@ def our_construct_from_functions(n: int) -> None:
 def agent_workload(rounds: int) -> Iterator[Figure]:
     """Measure the runs and the construction of agents."""
     runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run, **{name: peer_run(name) for name in PEERS}}
-    yield from figures("W2 run", interleave(runs, 300, rounds))
+    yield from figures("W2 run", interleave(runs, 150, rounds))
     runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
     yield from figures("W2 run, tools that wait", interleave(runs, 300, rounds))
     runs = {"by hand": limit_run, "agentkit": our_run_decorated, "around sync": our_run_decorated_sync}

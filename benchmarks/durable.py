@@ -62,7 +62,7 @@ def measure_steps(title: str, url: str, rounds: int) -> Iterator[Figure]:
     times: dict[str, list[tuple[float, float]]] = {"bare DBOS": [], "agentkit": []}
     lines: list[str] = []
 
-    @DBOS.workflow(name="bare")
+    @DBOS.workflow(name=title)
     async def bare() -> int:
         start, cpu = time.perf_counter(), time.process_time()
         for line in lines:

@@ -10,13 +10,14 @@ import asyncio
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from harness import Figure, Work, figures, interleave, main
 from icl import COLUMNS, DATASET, EXAMPLES, ROWS, TEMPLATE, TRAIN
 
-from agentkit import Agent, ScriptedModel, ToolCall, tool
-from agentkit.evals import contains, evaluate
-from agentkit.prompts import Composition
+from agentkit import Agent, Limits, RunResult, ScriptedModel, ToolCall, tool
+from agentkit.evals import EvalRow, contains, evaluate
+from agentkit.prompts import Composition, Layers, UserInputPrompt, WrapPrompt
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
     DatasetReader,
@@ -81,6 +82,18 @@ def calculator() -> Agent:
     return Agent(ScriptedModel.repeat(_reply, keep=1), "You calculate.", tools=[add], name="calculator")
 
 
+def user_calculator() -> Agent:
+    """Return the calculator as users write it: layers, a custom template and limits."""
+    layers = Layers(system="You calculate.", input=WrapPrompt((UserInputPrompt(),), "Sum: {{ wrapped_str }}\nAdd."))
+    model = ScriptedModel.repeat(_reply, keep=1)
+    return Agent(model, layers=layers, tools=[add], limits=Limits(steps=5, tokens=10_000), name="calculator")
+
+
+def is_short(row: EvalRow, result: RunResult[Any]) -> float:
+    """Return 1 if the answer is short."""
+    return float(len(str(result.output)) < 100)
+
+
 def talker() -> Agent:
     """Return the agent with the cheapest runs: one request, and no tool."""
     return Agent(ScriptedModel.repeat("It is 2.", keep=1), "You calculate.", name="talker")
@@ -112,13 +125,16 @@ def agents(rounds: int) -> Iterable[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(evaluate(calculator(), rows[:n], [contains], out=Path(folder, "out.jsonl")))
 
-    for name, agent in (("with a tool", calculator), ("of one request", talker)):
+    for title, agent, scores, count in (
+        ("agent with a tool", calculator, [contains], AGENT_ROWS),
+        ("agent, custom", user_calculator, [contains, is_short], AGENT_ROWS // 5),
+        ("agent of one request", talker, [contains], AGENT_ROWS // 5),
+    ):
         candidates: dict[str, Work] = {
             "bare runs": lambda n, agent=agent: asyncio.run(bare(agent(), n)),
-            "evaluate": lambda n, agent=agent: asyncio.run(evaluate(agent(), rows[:n], [contains])),
+            "evaluate": lambda n, agent=agent, scores=scores: asyncio.run(evaluate(agent(), rows[:n], scores)),
         }
-        seconds = interleave(candidates, AGENT_ROWS, rounds)
-        yield from figures(f"agent {name}", seconds)
+        yield from figures(title, interleave(candidates, count, rounds))
     seconds = interleave({"bare runs": bare_with_journals, "evaluate out=": run_with_file}, AGENT_ROWS // 10, rounds)
     yield from figures("agent with journals", seconds)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Goal", "goal_of"]
+__all__ = ["Goal", "goal_of", "unused_goals"]
 
 FILE = Path(__file__).with_suffix(".toml")
 
@@ -40,6 +41,16 @@ def goal_of(workload: str, who: str) -> Goal | None:
             if fnmatchcase(who, who_pattern):
                 return _goal(value)
     return None
+
+
+def unused_goals(figures: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the goals without a figure; a figure is a workload and a candidate."""
+    measured = list(figures)
+    for workload_pattern, goals in _table().items():
+        for who_pattern in goals:
+            matches = [fnmatchcase(name, workload_pattern) and fnmatchcase(who, who_pattern) for name, who in measured]
+            if not any(matches):
+                yield f"{workload_pattern}: {who_pattern}"
 
 
 def _goal(value: float | dict[str, float]) -> Goal | None:

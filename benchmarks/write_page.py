@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from goals import unused_goals
 from page_plots import plot_turns, plot_workloads
 from page_text import losses, rows_of, tables
 
@@ -166,6 +167,8 @@ def installed_versions() -> Iterator[tuple[str, str]]:
 def write(parts: Mapping[str, Any]) -> None:
     """Write the page and its plots."""
     figures = [figure for part in parts.values() for figure in part["figures"]]
+    for goal in unused_goals((figure["workload"], figure["who"]) for figure in figures):
+        print(f"a goal without a figure: {goal}", file=sys.stderr)
     plot_workloads(rows_of(figures), PAGE.with_name("benchmarks-workloads.svg"))
     plot_turns(figures, PAGE.with_name("benchmarks-turns.svg"))
     PAGE.write_text("\n".join(page_lines(parts)) + "\n", "utf-8")
