@@ -270,7 +270,7 @@ def served() -> Iterator[str]:
 
 
 def sdk(rounds: int) -> Iterable[Figure]:
-    """Yield a row per adapter, beside its SDK."""
+    """Yield a row per adapter, with its SDK as the limit."""
     for form in MODELS:
         with served() as port, asyncio.Runner() as runner:
             candidates = {

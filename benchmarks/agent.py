@@ -158,26 +158,31 @@ class HandAgent:
         return {"role": "tool", "tool_call_id": call["id"], "content": str(result)}
 
 
-def limit_run(n: int) -> None:
-    agent = HandAgent(HandModel(), SYSTEM, [add, multiply])
-    asyncio.run(_one_by_one(agent.run, n))
+def hand_agent(**tools: Callable[..., Any]) -> HandAgent:
+    """Return an agent by hand, with tools by name."""
+    agent = HandAgent(HandModel(), SYSTEM, [])
+    agent.tools = tools
+    return agent
 
 
-def limit_run_waiting(n: int) -> None:
-    agent = HandAgent(HandModel(), SYSTEM, [add_later, multiply_later])
-    agent.tools = {"add": add_later, "multiply": multiply_later}
-    asyncio.run(_one_by_one(agent.run, n))
+def runs_of(run: Callable[[str], Any]) -> Work:
+    """Return runs one after the other; the agent exists."""
+    return lambda n: asyncio.run(_one_by_one(run, n))
 
 
-def limit_at_once(n: int) -> None:
-    agent = HandAgent(HandModel(), SYSTEM, [add, multiply])
-    asyncio.run(_at_once(agent.run, n))
+def runs_at_once(run: Callable[[str], Any]) -> Work:
+    """Return runs, 100 at once; the agent exists."""
+    return lambda n: asyncio.run(_at_once(run, n))
 
 
-def limit_construct(n: int) -> None:
+def limit_construct() -> Work:
     model, functions = HandModel(), [add, multiply]
-    for _ in range(n):
-        HandAgent(model, SYSTEM, functions)
+
+    def construct(n: int) -> None:
+        for _ in range(n):
+            HandAgent(model, SYSTEM, functions)
+
+    return construct
 
 
 def limit_construct_from_functions(n: int) -> None:
@@ -252,25 +257,8 @@ def our_agent(tools: list[Tool] = TIMED) -> Callable[[str], Any]:
     return run
 
 
-def our_run(n: int) -> None:
-    asyncio.run(_one_by_one(our_agent(), n))
-
-
-def our_run_waiting(n: int) -> None:
-    asyncio.run(_one_by_one(our_agent(TIMED_LATER), n))
-
-
-def our_run_decorated(n: int) -> None:
-    asyncio.run(_one_by_one(our_agent(DECORATED), n))
-
-
-def our_run_decorated_sync(n: int) -> None:
-    asyncio.run(_one_by_one(our_agent(DECORATED_SYNC), n))
-
-
 def peer_run(name: str) -> Work:
-    run = PEERS[name](SYSTEM, [add, multiply], [call_text(i) for i in range(VARIANTS)]).run()
-    return lambda n: asyncio.run(_one_by_one(run, n))
+    return runs_of(PEERS[name](SYSTEM, [add, multiply], [call_text(i) for i in range(VARIANTS)]).run())
 
 
 def peer_construct(name: str) -> Work:
@@ -283,14 +271,14 @@ def peer_construct(name: str) -> Work:
     return construct
 
 
-def our_at_once(n: int) -> None:
-    asyncio.run(_at_once(our_agent(), n))
-
-
-def our_construct(n: int) -> None:
+def our_construct() -> Work:
     model = our_model()
-    for _ in range(n):
-        Agent(model, SYSTEM, tools=TIMED)
+
+    def construct(n: int) -> None:
+        for _ in range(n):
+            Agent(model, SYSTEM, tools=TIMED)
+
+    return construct
 
 
 def our_construct_from_functions(n: int) -> None:
@@ -303,15 +291,22 @@ def our_construct_from_functions(n: int) -> None:
 
 def agent_workload(rounds: int) -> Iterator[Figure]:
     """Measure the runs and the construction of agents."""
-    runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run, **{name: peer_run(name) for name in PEERS}}
+    limit = hand_agent(add=add, multiply=multiply).run
+    runs: dict[str, Work] = {"by hand": runs_of(limit), "agentkit": runs_of(our_agent())}
+    runs |= {name: peer_run(name) for name in PEERS}
     yield from figures("W2 run", interleave(runs, 150, rounds))
-    runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
+    waiting = hand_agent(add=add_later, multiply=multiply_later).run
+    runs = {"by hand": runs_of(waiting), "agentkit": runs_of(our_agent(TIMED_LATER))}
     yield from figures("W2 run, tools that wait", interleave(runs, 300, rounds))
-    runs = {"by hand": limit_run, "agentkit": our_run_decorated, "around sync": our_run_decorated_sync}
+    runs = {
+        "by hand": runs_of(limit),
+        "agentkit": runs_of(our_agent(DECORATED)),
+        "around sync": runs_of(our_agent(DECORATED_SYNC)),
+    }
     yield from figures("W2 run, decorated functions", interleave(runs, 300, rounds))
-    at_once = interleave({"by hand": limit_at_once, "agentkit": our_at_once}, 1000, rounds)
+    at_once = interleave({"by hand": runs_at_once(limit), "agentkit": runs_at_once(our_agent())}, 1000, rounds)
     yield from figures("W2 100 at once", at_once)
-    ready: dict[str, Work] = {"by hand": limit_construct, "agentkit": our_construct}
+    ready: dict[str, Work] = {"by hand": limit_construct(), "agentkit": our_construct()}
     ready |= {name: peer_construct(name) for name in PEERS}
     yield from figures("W2 construct, tools ready", interleave(ready, 200, rounds))
     constructions = {"by hand": limit_construct_from_functions, "agentkit": our_construct_from_functions}

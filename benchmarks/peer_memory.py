@@ -1,4 +1,4 @@
-"""W7: memory beside mem0: storing and recalling turns of 25 words, with the same embedder and without a language model.
+"""W7: memory compared with mem0: store and recall turns of 25 words, with the same embedder and no language model.
 
 The embedder adds a fixed direction per word, so that its cost is small and no network is used. mem0 stores turns as
 they are (`infer=False`) in its default vector store, the local mode of qdrant-client; agentkit stores messages,

@@ -50,6 +50,11 @@ PARTS = {
     "inspector": "Inspector",
 }
 """Titles by script, in the order of the page."""
+PLOTS = {
+    "benchmarks-workloads.svg": "Cost of workloads, in multiples of the same work written by hand",
+    "benchmarks-turns.svg": "Cost of a turn against the number of turns before it, on logarithmic axes",
+}
+"""Descriptions by file."""
 PEERS = (
     "pydantic-ai-slim",
     "openai-agents",
@@ -169,8 +174,9 @@ def write(parts: Mapping[str, Any]) -> None:
     figures = [figure for part in parts.values() for figure in part["figures"]]
     for goal in unused_goals((figure["workload"], figure["who"]) for figure in figures):
         print(f"a goal without a figure: {goal}", file=sys.stderr)
-    plot_workloads(rows_of(figures), PAGE.with_name("benchmarks-workloads.svg"))
-    plot_turns(figures, PAGE.with_name("benchmarks-turns.svg"))
+    workloads, turns = (PAGE.with_name(name) for name in PLOTS)
+    plot_workloads(rows_of(figures), workloads)
+    plot_turns(figures, turns)
     PAGE.write_text("\n".join(page_lines(parts)) + "\n", "utf-8")
 
 
@@ -190,9 +196,9 @@ def page_lines(parts: Mapping[str, Any]) -> Iterator[str]:
     missing = [title for script, title in PARTS.items() if script not in parts]
     if missing:
         yield f"Not measured: {', '.join(missing)}.\n"
-    yield "## Plots\n"
-    yield "![Cost of workloads, in multiples of the same work written by hand](benchmarks-workloads.svg)\n"
-    yield "![Cost of a turn against the number of turns before it, on logarithmic axes](benchmarks-turns.svg)\n"
+    plots = [f"![{text}]({name})\n" for name, text in PLOTS.items() if PAGE.with_name(name).exists()]
+    if plots:
+        yield "\n".join(["## Plots\n", *plots])
     for script, title in PARTS.items():
         if script in parts and parts[script]["figures"]:
             yield f"## {title}\n"
