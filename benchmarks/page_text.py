@@ -61,23 +61,41 @@ def rows_of(figures: Sequence[FigureRow]) -> list[Row]:
 
 
 def _rows_of_workload(figures: Sequence[FigureRow]) -> Iterator[Row]:
-    """Yield the rows of one workload: a figure without a ratio is the limit of the following figures with ratios."""
-    position = 0
-    while position < len(figures):
-        first = figures[position]
-        end = position + 1
-        while end < len(figures) and figures[end]["ratio"] is not None:
-            end += 1
-        rated = figures[position + 1 : end] if first["ratio"] is None else figures[position:end]
-        position = end
-        if not rated:
-            yield Row(first, None, ())
+    """Yield the rows of one workload."""
+    size_limit: FigureRow | None = None
+    for limit, rated in _segments(figures):
+        if rated:
+            yield from _rated_rows(limit, rated)
             continue
-        others = [figure for figure in rated if is_other(figure["who"])]
-        ours = [figure for figure in rated if figure not in others] or [others.pop(0)]
-        for number, figure in enumerate(ours):
-            limit = first if first["ratio"] is None else None
-            yield Row(figure, limit, () if number else others, number == 0)
+        if limit is None:
+            continue
+        if limit["who"] == "by hand" or is_other(limit["who"]):
+            size_limit = limit  # a size, such as bytes: reported with the next size, without a ratio
+            continue
+        yield Row(limit, size_limit, ())
+        size_limit = None
+
+
+def _segments(figures: Sequence[FigureRow]) -> Iterator[tuple[FigureRow | None, list[FigureRow]]]:
+    """Yield each figure without a ratio, with the figures after it whose ratios it is the limit of."""
+    limit: FigureRow | None = None
+    rated: list[FigureRow] = []
+    for figure in figures:
+        if figure["ratio"] is not None:
+            rated.append(figure)
+            continue
+        yield limit, rated
+        limit, rated = figure, []
+    yield limit, rated
+
+
+def _rated_rows(limit: FigureRow | None, rated: Sequence[FigureRow]) -> Iterator[Row]:
+    others = [figure for figure in rated if is_other(figure["who"])]
+    ours = [figure for figure in rated if not is_other(figure["who"])]
+    if not ours:  # such as a server by hand, which has its own limit
+        ours = [others.pop(0)]
+    for number, figure in enumerate(ours):
+        yield Row(figure, limit, () if number else others, number == 0)
 
 
 # Losses
@@ -126,7 +144,7 @@ def _common_name(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    limit = "" if row.limit is None else f"{row.limit['who']}, {_value(row.limit)}"
+    limit = "" if row.limit is None else f"{row.limit['who']}, {_value(row.limit)}".removeprefix("limit, ")
     figure = row.figure
     ratio = "" if figure["ratio"] is None else f"x{figure['ratio']:.2f}"
     if ratio and figure["spread"] is not None:
