@@ -36,7 +36,10 @@ def openai_payload(
     messages: list[FrozenDict] = []
     for entry in composition.in_order():
         if not isinstance(entry, Section):
-            messages += _with_media(entry, writer)
+            stored = _with_media(entry, writer)
+            # Appending would copy a long conversation; the messages before it are few.
+            stored[:0] = messages
+            messages = stored
         elif entry.role == "user" or entry.media:
             messages.append(_section_message(entry))
         else:
