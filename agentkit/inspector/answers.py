@@ -14,8 +14,8 @@ from agentkit.inspector.agent_view import agent_view
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view, reply_diff
 from agentkit.inspector.evaluation_view import evaluation_list, evaluation_view
-from agentkit.inspector.journal_view import journal_view, reply_view
-from agentkit.inspector.page_requests import CompositionRequest, Decide, RecallNow, Start
+from agentkit.inspector.journal_view import events_view, journal_view, reply_view
+from agentkit.inspector.page_requests import CompositionRequest, Decide, EventsRequest, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.played_prompt import PlayedPrompt, play_models, played_prompt
@@ -48,6 +48,7 @@ __all__ = [
     "compose_answer",
     "decide_answer",
     "evaluation_answer",
+    "events_answer",
     "message_answer",
     "messages_answer",
     "model_call_of",
@@ -88,6 +89,8 @@ class ModelCall(NamedTuple):
     """The run of the call; None for a call without a stored run."""
     reply: Message | None = None
     """The reply of the model; None before the reply."""
+    cached: int = 0
+    """Tokens that the provider read from its cache."""
     models: Mapping[str, Model] = {}
     """Models that can replace the model of the agent, by name."""
 
@@ -163,6 +166,17 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
     return await in_thread(_run_view, run)
 
 
+async def events_answer(source: InspectorSource, request: EventsRequest) -> Json:
+    """Return events of the timeline of a run, or of an inner agent, from a number; see `events_view`."""
+    journal = _journal(await _run(source, request.run))
+    for call in request.calls:
+        inner = journal.inner.get(call)
+        if inner is None:
+            raise Missing(f"calls: no agent ran at the call {call[:_MAX_NAME]!r}")
+        journal = inner
+    return {"events": await in_thread(events_view, journal, request.start)}
+
+
 def _run_view(run: RunRecord) -> Json:
     waiting = [_waiting_call(call) for call in run.waiting]
     error = ""
@@ -228,6 +242,7 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
         return {
             "view": view,
             "cache": _cache(model),
+            "cached": model_call.cached,
             "prompts": prompt_views(composition),
             "diff": diff,
             "step": model_call.step,
@@ -395,10 +410,13 @@ async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -
         step = len(contexts)
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: unknown step {brief(step)}; the run has {len(contexts)} model calls, from 1")
-    replies = [entry.answer.message for entry in _journal(run).entries if entry.effect == "CallModel"]
+    model_call = ModelCall(agent, contexts[step - 1], step, len(contexts), run)
+    replies = [entry.answer for entry in _journal(run).entries if entry.effect == "CallModel"]
     # A failed or paused run has a context for the next call, which has no reply.
-    reply = next(iter(replies[step - 1 : step]), None)
-    return ModelCall(agent, contexts[step - 1], step, len(contexts), run, reply)
+    if step > len(replies):
+        return model_call
+    reply = replies[step - 1]
+    return model_call._replace(reply=reply.message, cached=reply.usage.cached_tokens)
 
 
 async def _call_of_turn(

@@ -168,6 +168,7 @@ def routes(source: SourceOf) -> list[Route]:
         post("message", page_requests.CompositionRequest, answers.message_answer),
         post("messages", page_requests.CompositionRequest, answers.messages_answer),
         post("payload", page_requests.CompositionRequest, answers.payload_answer),
+        post("events", page_requests.EventsRequest, answers.events_answer),
         post("why", page_requests.CompositionRequest, answers.why_answer),
         post("ask", page_requests.CompositionRequest, play_answers.ask_answer),
         post("curl", page_requests.CompositionRequest, play_answers.curl_answer),

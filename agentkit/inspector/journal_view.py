@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentkit.inspector.composition_view import clipped
@@ -18,16 +18,18 @@ from agentkit.run.parts.run_inbox import SentMessage
 from agentkit.run.parts.verdicts import Replace
 from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["journal_view", "reply_view", "usage_view", "waiting_calls"]
+__all__ = ["events_view", "journal_view", "reply_view", "usage_view", "waiting_calls"]
+
+_MAX_EVENTS = 50
+"""Maximum events of one answer; the page requests more when it scrolls."""
 
 Json = dict[str, Any]
 
 
 def journal_view(journal: Journal) -> Json:
-    """Return a run as JSON data: its agent, its usage, and its `events` in order.
+    """Return a run as JSON data: its agent, its usage, and its first `events` in order; see `events_view`.
 
-    An event has the `kind` of its step, see `StepKind`. The event of an agent that ran as a tool has the run of the
-    agent in `inner`.
+    `count` is the number of events, `models` and `tools` are the numbers of model calls and of tool calls.
 
     The times `began` and `ended` are seconds since 1970, or None if unknown. A journal stores the time of each result:
     a step begins at the end of the step before it, and the tool calls of one reply begin together. The run begins with
@@ -51,9 +53,35 @@ def journal_view(journal: Journal) -> Json:
         "usage": usage_view(journal.usage),
         "began": min(times, default=None),
         "ended": max(times, default=None),
-        "events": [event for step in steps if (event := _event(step)) is not None],
+        "count": len(_shown(steps)),
+        "models": sum(step.kind == "model" for step in steps),
+        "tools": sum(step.kind == "tool" for step in steps),
+        "events": _events(steps, 0),
         "answer": next((clipped(text) for text in reversed(texts)), ""),
     }
+
+
+def events_view(journal: Journal, start: int) -> list[Json]:
+    """Return events of a run from a number, at most `_MAX_EVENTS`.
+
+    An event has its `index` and the `kind` of its step, see `StepKind`. The event of an agent that ran as a tool has
+    the name of the agent and the number of its events in `inner`.
+    """
+    return _events(journal.steps(), start)
+
+
+def _shown(steps: Sequence[JournalStep]) -> list[JournalStep]:
+    """Return the steps that are events: no appended messages, and no compaction without effect."""
+    return [
+        step for step in steps if not (step.kind == "append" or (step.kind == "compact" and not step.answer.messages))
+    ]
+
+
+def _events(steps: Sequence[JournalStep], start: int) -> list[Json]:
+    return [
+        {"index": at, "kind": step.kind, "began": step.began, "ended": step.ended, **_DETAILS[step.kind](step)}
+        for at, step in enumerate(_shown(steps)[start : start + _MAX_EVENTS], start)
+    ]
 
 
 def usage_view(usage: Usage) -> Json:
@@ -91,13 +119,6 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
                 inside = waiting_calls(step.inner)
                 calls.update({inner_id(step.call.id, id): call for id, call in inside.items()})
     return calls
-
-
-def _event(step: JournalStep) -> Json | None:
-    """Return the event of a step; None for appended messages, and for a compaction without effect."""
-    if step.kind == "append" or (step.kind == "compact" and not step.answer.messages):
-        return None
-    return {"kind": step.kind, "began": step.began, "ended": step.ended, **_DETAILS[step.kind](step)}
 
 
 def reply_view(message: Message) -> Json:
@@ -138,7 +159,9 @@ def _tool(step: JournalStep) -> Json:
     if step.usage is not None:
         event["usage"] = usage_view(step.usage)
     if step.inner is not None:
-        event["inner"] = journal_view(step.inner)
+        inner = step.inner.steps()
+        began = min([each.ended for each in inner if each.ended is not None], default=None)
+        event["inner"] = {"agent": step.inner.agent, "count": len(_shown(inner)), "began": began}
     return event
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "CompositionRequest",
     "Decide",
     "Decided",
+    "EventsRequest",
     "ListRequest",
     "PlaySettings",
     "RecallNow",
@@ -121,6 +122,15 @@ class CompositionRequest(_Body):
         """True if the request changes the prompt or its model."""
         changes = (self.layers, self.messages, self.model, self.settings)
         return any(changes) or self.budget != "keep" or self.input is not None or self.kwargs is not None
+
+
+class EventsRequest(_Body):
+    """Part of the timeline of a run, or of an agent that ran inside of the run."""
+
+    run: Name
+    start: Annotated[int, Field(ge=0)] = 0
+    calls: Annotated[list[Name], Field(max_length=100)] = []
+    """Ids of the calls that lead to the inner agent, the outermost first; empty for the run."""
 
 
 class TestCase(CompositionRequest):

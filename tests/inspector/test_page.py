@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Journal, Layers, Message, ScriptedModel, Session, ToolCall
+from agentkit import Agent, Journal, Layers, Limits, Message, ScriptedModel, Session, ToolCall, tool
 from agentkit.inspector import LocalSource
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from tests.inspector.conftest import Serve
@@ -203,7 +203,7 @@ def test_why_answers_about_any_part_of_the_context(page: Page, url: str) -> None
 def test_the_timeline_shows_tools_approvals_and_cost(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished?tab=timeline")
     expect(page.locator(".event")).to_have_count(5)
-    kinds = [re.sub("event ", "", one.get_attribute("class")) for one in page.locator(".event").all()]
+    kinds = [one.get_attribute("class").split()[1] for one in page.locator(".event").all()]
     assert kinds == ["begin", "recall", "model", "tool", "model"]
     expect(page.locator(".facts")).to_contain_text("$0.0047")
     expect(page.locator(".event.tool")).to_contain_text("Espresso machine")
@@ -212,6 +212,40 @@ def test_the_timeline_shows_tools_approvals_and_cost(page: Page, url: str) -> No
     page.locator(".event.model").first.get_by_role("button", name="Sent prompt").click()
     expect(page.get_by_role("radio", name="1", checked=True)).to_be_visible()
     expect(page.get_by_role("tab", name="Layers")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_long_timeline_and_the_run_of_an_inner_agent_are_loaded_in_parts(page: Page, serve: Serve) -> None:
+    @tool
+    def look(at: int) -> str:
+        """Look."""
+        return f"found {at}"
+
+    looks = [ToolCall("", "look", f'{{"at": {at}}}') for at in range(120)]
+    inner = Agent(ScriptedModel([*looks[:40], "Done."]), "Look.", tools=[look], name="inner", limits=Limits(steps=99))
+    model = ScriptedModel([ToolCall("", "ask", '{"input": "look"}'), *looks, "Done."])
+    tools = [look, inner.as_tool(name="ask", description="Ask.")]
+    agent = Agent(model, "Look.", tools=tools, name="outer", limits=Limits(steps=999))
+    page.goto(f"{serve(LocalSource([agent], runs=[agent.run_sync('go', run_id='r').journal]))}#/run/r?tab=timeline")
+    events = page.locator("#panel .page > .timeline > .event")
+    expect(page.locator(".facts")).to_contain_text(re.compile("Model calls.*122.*Tool calls.*121"))
+    assert events.count() < 40
+    page.get_by_text("Run of the agent inner").click()
+    inside = page.locator(".inner .event")
+    expect(inside).to_have_count(50)
+    page.get_by_role("button", name="Show more events").click()
+    expect(inside).to_have_count(82)
+    expect(page.get_by_role("button", name="Show more events")).to_have_count(0)
+    # The heights of rows are known when they are drawn: the end moves while the list is scrolled.
+    page.wait_for_function("""() => {
+      const panel = document.querySelector("#panel .page");
+      panel.scrollTop = panel.scrollHeight;
+      return panel.querySelector(".page > .timeline > .event.last");
+    }""")
+    expect(events.last).to_contain_text("Done.")
+    page.locator("#panel .page").evaluate("one => one.scrollTop = one.scrollHeight / 2")
+    expect(events.filter(has_text=re.compile("found [3-9]"))).not_to_have_count(0)
+    expect(page.locator(".event.pending")).to_have_count(0)
+    assert events.count() < 40
 
 
 @pytest.mark.parametrize("approves", [True, False])

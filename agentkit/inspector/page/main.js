@@ -16,7 +16,7 @@ import { PayloadView } from "./payload.js";
 import { PlayView } from "./play.js";
 import { recallView } from "./recall.js";
 import { Side } from "./side.js";
-import { timelineView } from "./timeline.js";
+import { TimelineView } from "./timeline.js";
 import { duration, moment } from "./times.js";
 
 const POLL = 700;
@@ -241,10 +241,10 @@ async function detail(mine, isSame, answer = null) {
 async function poll(mine) {
   if (mine !== turnNumber) return;
   try {
-    const entries = state.run.journal.events.length;
+    const { count } = state.run.journal;
     const run = await get("run", { id: state.place.run });
     if (mine !== turnNumber) return;
-    const isChanged = run.status !== state.run.status || run.journal.events.length !== entries;
+    const isChanged = run.status !== state.run.status || run.journal.count !== count;
     if (run.status !== state.run.status) say(`Run: ${run.status}`);
     state.run = run;
     if (isChanged) {
@@ -329,14 +329,11 @@ function tab() {
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
   const { data } = state;
   const failures = current === "timeline" ? null : toolErrors(state.run?.tool_errors, "a", { href: address({ ...state.place, tab: "timeline" }) });
-  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: reply()?.usage.cached }) : null, failures);
+  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: data.cached }) : null, failures);
   const needsView = ["layers", "changes", "payload"].includes(current);
   if (needsView && data.error) return unknown(data.error);
   ({ layers, timeline, changes, payload, recall, play })[current]();
 }
-
-// The event of the shown model call; undefined before its reply.
-const reply = () => state.run?.journal.events.find((event) => event.kind === "model" && event.step === state.data.step);
 
 function pick(layer) {
   if (currentTab() !== "layers") go({ ...state.place, tab: "layers" }, { replaceState: true });
@@ -400,7 +397,8 @@ function layers() {
 }
 
 function timeline() {
-  timelineView(state.panel, state.run, {
+  state.view = new TimelineView(state.panel, state.run, {
+    load: (start, calls) => post("events", { run: state.place.run, start, calls }).then(({ events }) => events),
     onstep: (step) => go({ ...state.place, step, tab: "layers" }),
     decide: async (decisions) => {
       await post("decide", { run: state.run.id, decisions });

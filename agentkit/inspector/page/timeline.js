@@ -1,7 +1,9 @@
 // A journal as a timeline: model calls, tool calls, recalls and approvals, with their costs.
 
-import { h, replace, folded, shown, number, money, icon, problem } from "./dom.js";
+import { h, replace, folded, shown, number, money, icon, problem, say } from "./dom.js";
+import { Parts } from "./parts.js";
 import { hits } from "./recall.js";
+import { Rows } from "./rows.js";
 import { duration, span } from "./times.js";
 
 function usage(used) {
@@ -76,7 +78,7 @@ const DRAW = {
   ],
 };
 
-function draw(event, { onstep }) {
+function draw(event, { onstep, load, calls }) {
   if (event.kind === "model")
     return [
       "model",
@@ -96,20 +98,35 @@ function draw(event, { onstep }) {
       event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
       event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
       event.traceback ? h("details", { class: "traceback" }, h("summary", null, "Traceback"), h("pre", { dir: "ltr" }, shown(event.traceback))) : null,
-      event.inner ? h("details", { class: "inner" }, h("summary", null, `Run of the agent ${event.inner.agent}`), events(event.inner.events, { start: event.inner.began })) : null,
+      event.inner ? inner(event.inner, { load, calls: [...calls, event.id] }) : null,
     ];
   return (DRAW[event.kind] || (() => ["begin", event.kind]))(event);
 }
 
-function events(list, options) {
-  return h(
-    "ol",
-    { class: "timeline" },
-    list.map((event) => {
-      const [symbol, name, ...content] = draw(event, options);
-      return h("li", { class: `event ${event.kind}${event.failed ? " broken" : ""}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name, span(event, options.start)), content));
-    }),
-  );
+// `options.count` is the number of events of the run, and `options.start` its time.
+function item(event, options) {
+  const [symbol, name, ...content] = draw(event, options);
+  const last = event.index === options.count - 1 ? " last" : "";
+  return h("li", { class: `event ${event.kind}${event.failed ? " broken" : ""}${last}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name, span(event, options.start)), content));
+}
+
+// The run of an inner agent. Its events are requested when it is opened, and further events by a button.
+function inner({ agent, count, began }, { load, calls }) {
+  const list = h("ol", { class: "timeline" });
+  const button = h("button", { type: "button", class: "link", onclick: () => more() }, "Show more events");
+  const more = async () => {
+    button.disabled = true;
+    try {
+      const events = await load(list.children.length, calls);
+      list.append(...events.map((event) => item(event, { load, calls, count, start: began })));
+      if (list.children.length >= count) button.remove();
+    } catch (error) {
+      say(error.message);
+    }
+    button.disabled = false;
+  };
+  const ontoggle = () => list.firstChild || more();
+  return h("details", { class: "inner", ontoggle }, h("summary", null, `Run of the agent ${agent}`), list, button);
 }
 
 // Calls that wait for a decision.
@@ -167,31 +184,50 @@ export function approvals(run, decide) {
   );
 }
 
-export function timelineView(panel, run, { onstep, decide }) {
-  const journal = run.journal;
+function factsOf(run) {
+  const { journal } = run;
   const used = journal.usage;
-  const models = journal.events.filter((event) => event.kind === "model").length;
-  const tools = journal.events.filter((event) => event.kind === "tool").length;
-  const facts = [
+  return [
     ["Duration", journal.began === null ? "unknown" : duration(journal.ended - journal.began)],
-    ["Model calls", number(models)],
-    ["Tool calls", number(tools)],
+    ["Model calls", number(journal.models)],
+    ["Tool calls", number(journal.tools)],
     ["Tool errors", number(run.tool_errors)],
     ["Tokens in", number(used.input)],
     ["From a cache", used.input ? `${Math.round((used.cached / used.input) * 100)} %` : "0"],
     ["Tokens out", number(used.output)],
     ["Cost", used.money === null ? "unknown" : money(used.money)],
   ];
-  replace(
-    panel,
-    h(
+}
+
+// The tab. Only visible events are in the document, and missing events are requested when they are scrolled into view.
+export class TimelineView {
+  constructor(panel, run, { load, onstep, decide }) {
+    const { journal } = run;
+    this.options = { onstep, load, calls: [], count: journal.count, start: journal.began };
+    this.events = new Parts(journal.count, journal.events, "index", (start) => load(start, []), (at) => this.rows?.redraw(at));
+    const list = h("ol", { class: "timeline", tabindex: "-1" });
+    const scroller = h(
       "div",
       { class: "scroll page" },
       run.error ? h("section", { class: "failure", role: "alert" }, h("h2", null, "The run failed"), h("p", { dir: "auto" }, folded(run.error))) : null,
       approvals(run, decide),
-      h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
-      events(journal.events, { onstep, start: journal.began }),
+      h("dl", { class: "facts" }, factsOf(run).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+      list,
       run.status === "running" || run.status === "queued" ? h("p", { class: "loading" }, run.status === "running" ? "Running…" : "Queued…") : null,
-    ),
-  );
+    );
+    replace(panel, scroller);
+    this.rows = new Rows(scroller, list, { count: journal.count, estimate: 96, render: (at) => this.row(at) });
+  }
+
+  destroy() {
+    this.rows.destroy();
+  }
+
+  row(at) {
+    const event = this.events.at(at);
+    if (event) return item(event, this.options);
+    const row = h("li", { class: "event pending", "aria-busy": "true", "aria-label": `event ${number(at + 1)}, loading` });
+    setTimeout(() => row.isConnected && this.events.fetch(at));
+    return row;
+  }
 }
