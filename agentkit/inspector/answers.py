@@ -14,7 +14,7 @@ from agentkit.inspector.agent_view import agent_view
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view, reply_diff
 from agentkit.inspector.evaluation_view import evaluation_list, evaluation_view
-from agentkit.inspector.journal_view import events_view, journal_view, reply_view
+from agentkit.inspector.journal_view import events_view, reply_view
 from agentkit.inspector.page_requests import CompositionRequest, Decide, EventsRequest, RecallNow, Start
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
@@ -22,24 +22,25 @@ from agentkit.inspector.played_prompt import PlayedPrompt, play_models, played_p
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.redacted_layers import redacted_layers, sent_composition
 from agentkit.inspector.run_lists import FIRST_LISTED, run_summary
+from agentkit.inspector.run_view import run_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, run_ids_of_turns, session_view, turns_view
-from agentkit.inspector.source import InspectorSource, empty_journal
+from agentkit.inspector.source import InspectorSource, OutlinedRun, empty_journal
 from agentkit.models.cache_minimums import cache_minimum
 from agentkit.models.model import Model
 from agentkit.run.engine.recalled_context import with_recall
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import RecallResult, recall
 from agentkit.run.parts.run_tags import checked_tags
 from agentkit.run.parts.session import SessionProtocol
-from agentkit.runs.run_record import RunRecord, RunsWanted, WaitingCall
+from agentkit.runs.run_record import RunRecord, RunsWanted
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
-from agentkit_tools.calling.shown_arguments import argument_lines
 
 __all__ = [
     "Missing",
@@ -162,38 +163,18 @@ async def agent_answer(source: InspectorSource, name: str) -> Json:
 
 async def run_answer(source: InspectorSource, run_id: str) -> Json:
     """Return a run with its timeline."""
-    run = await _run(source, run_id)
-    return await in_thread(_run_view, run)
+    return await in_thread(run_view, *await _outlined(source, run_id))
 
 
 async def events_answer(source: InspectorSource, request: EventsRequest) -> Json:
     """Return events of the timeline of a run, or of an inner agent, from a number; see `events_view`."""
-    journal = _journal(await _run(source, request.run))
+    outline = (await _outlined(source, request.run)).outline
     for call in request.calls:
-        inner = journal.inner.get(call)
+        inner = outline.inner.get(call)
         if inner is None:
             raise Missing(f"calls: no agent ran at the call {call[:_MAX_NAME]!r}")
-        journal = inner
-    return {"events": await in_thread(events_view, journal, request.start)}
-
-
-def _run_view(run: RunRecord) -> Json:
-    waiting = [_waiting_call(call) for call in run.waiting]
-    error = ""
-    if run.error is not None:
-        error = str(run.error)
-    journal = _journal(run)
-    # The stored number is older than the journal while the run continues.
-    count = {"tool_errors": len(journal.tool_errors)}
-    return {**run_summary(run), **count, "error": error, "waiting": waiting, "journal": journal_view(journal)}
-
-
-def _waiting_call(call: WaitingCall) -> Json:
-    """Return a waiting call with the lines of its arguments. `whole` are the lines without cuts, if lines are cut."""
-    lines, whole = argument_lines(call.arguments), argument_lines(call.arguments, is_whole=True)
-    if whole == lines:
-        whole = []
-    return {"id": call.call_id, "name": call.tool, "arguments": call.arguments, "lines": lines, "whole": whole}
+        outline = inner
+    return {"events": await in_thread(events_view, outline, request.start)}
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
@@ -234,7 +215,7 @@ async def compose_answer(source: InspectorSource, request: CompositionRequest) -
         elif request.is_changed and has_original:
             diff = diff_view(composition, model_call.agent.chain.compose(model_call.ctx))
         if request.journal and model_call.run is not None:
-            run = _run_view(model_call.run)
+            run = run_view(model_call.run, JournalOutline.of(_journal(model_call.run)))
         view = composition_view(composition)
         replaced = redacted_layers(model, composition)
         for row in view["layers"]:
@@ -339,6 +320,13 @@ def _journal(run: RunRecord) -> Journal:
 
 async def _run(source: InspectorSource, run_id: str) -> RunRecord:
     run = await source.run(run_id)
+    if run is None:
+        raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
+    return run
+
+
+async def _outlined(source: InspectorSource, run_id: str) -> OutlinedRun:
+    run = await source.outlined(run_id)
     if run is None:
         raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit.inspector.composition_view import clipped
@@ -11,6 +11,7 @@ from agentkit.inspector.recall_view import result_view
 from agentkit.models.model import Usage
 from agentkit.run.journal.failed_call import error_data
 from agentkit.run.journal.journal import Journal, inner_id
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.run.journal.journal_steps import JournalStep, StepKind
 from agentkit.run.parts.decisions import Denied
 from agentkit.run.parts.run_guards import GuardCheck
@@ -26,8 +27,10 @@ _MAX_EVENTS = 50
 Json = dict[str, Any]
 
 
-def journal_view(journal: Journal) -> Json:
-    """Return a run as JSON data: its agent, its usage, and its first `events` in order; see `events_view`.
+def journal_view(outline: JournalOutline, usage: Usage | None = None) -> Json:
+    """Return a run as JSON data: its agent, its `usage`, and its first `events` in order; see `events_view`.
+
+    Without `usage`, tokens and money are read from all entries.
 
     `count` is the number of events, `models` and `tools` are the numbers of model calls and of tool calls.
 
@@ -35,13 +38,14 @@ def journal_view(journal: Journal) -> Json:
     a step begins at the end of the step before it, and the tool calls of one reply begin together. The run begins with
     its first result.
     """
+    journal = outline.head
     ctx = journal.context
     scope = None
     if journal.scope is not None:
         scope = list(journal.scope)
-    texts = [message.text for message in journal.messages if message.role == "assistant"]
-    steps = journal.steps()
-    times = [step.ended for step in steps if step.ended is not None]
+    began = ended = None
+    if outline.entries:
+        began, ended = outline.entries[0].at, outline.entries[-1].at
     return {
         "run": journal.run_id,
         "agent": journal.agent,
@@ -50,38 +54,38 @@ def journal_view(journal: Journal) -> Json:
         "input": clipped(ctx.user_input.text),
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "continues_session": journal.continues_session,
-        "usage": usage_view(journal.usage),
-        "began": min(times, default=None),
-        "ended": max(times, default=None),
-        "count": len(_shown(steps)),
-        "models": sum(step.kind == "model" for step in steps),
-        "tools": sum(step.kind == "tool" for step in steps),
-        "events": _events(steps, 0),
-        "answer": next((clipped(text) for text in reversed(texts)), ""),
+        "usage": usage_view(usage or outline.usage),
+        "began": began,
+        "ended": ended,
+        "count": outline.count,
+        "models": outline.counted("CallModel"),
+        "tools": outline.counted("CallTools") + len(outline.unfinished),
+        "events": events_view(outline, 0),
+        "answer": clipped(_answer(outline)),
     }
 
 
-def events_view(journal: Journal, start: int) -> list[Json]:
+def events_view(outline: JournalOutline, start: int) -> list[Json]:
     """Return events of a run from a number, at most `_MAX_EVENTS`.
 
     An event has its `index` and the `kind` of its step, see `StepKind`. The event of an agent that ran as a tool has
     the name of the agent and the number of its events in `inner`.
     """
-    return _events(journal.steps(), start)
-
-
-def _shown(steps: Sequence[JournalStep]) -> list[JournalStep]:
-    """Return the steps that are events: no appended messages, and no compaction without effect."""
-    return [
-        step for step in steps if not (step.kind == "append" or (step.kind == "compact" and not step.answer.messages))
-    ]
-
-
-def _events(steps: Sequence[JournalStep], start: int) -> list[Json]:
     return [
         {"index": at, "kind": step.kind, "began": step.began, "ended": step.ended, **_DETAILS[step.kind](step)}
-        for at, step in enumerate(_shown(steps)[start : start + _MAX_EVENTS], start)
+        for at, step in enumerate(outline.part(start, start + _MAX_EVENTS), start)
     ]
+
+
+def _answer(outline: JournalOutline) -> str:
+    """Return the last text of the model in the conversation; empty without a text."""
+    for at in range(len(outline.entries) - 1, -1, -1):
+        if outline.effects[at] == "Append":
+            for message in reversed(outline.entries[at].answer):
+                if message.role == "assistant":
+                    text: str = message.text
+                    return text
+    return ""
 
 
 def usage_view(usage: Usage) -> Json:
@@ -159,9 +163,11 @@ def _tool(step: JournalStep) -> Json:
     if step.usage is not None:
         event["usage"] = usage_view(step.usage)
     if step.inner is not None:
-        inner = step.inner.steps()
-        began = min([each.ended for each in inner if each.ended is not None], default=None)
-        event["inner"] = {"agent": step.inner.agent, "count": len(_shown(inner)), "began": began}
+        inner: JournalOutline = step.inner
+        began = None
+        if inner.entries:
+            began = inner.entries[0].at
+        event["inner"] = {"agent": inner.agent, "count": inner.count, "began": began}
     return event
 
 

@@ -18,10 +18,11 @@ from agentkit.ground.threads import in_thread
 from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
-from agentkit.inspector.source import MAX_FIGURES, empty_journal
+from agentkit.inspector.source import MAX_FIGURES, OutlinedRun, empty_journal
 from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.journal.journal import Journal, tool_error_count
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
@@ -160,6 +161,12 @@ class LocalSource:
         if not text:
             return replace(run, journal=empty_journal(run))
         return replace(run, journal=Journal.loads(text))
+
+    async def outlined(self, run_id: str) -> OutlinedRun | None:
+        run = await self.run(run_id)
+        if run is None:
+            return None
+        return OutlinedRun(run, JournalOutline.of(run.journal or empty_journal(run)))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         return list(reversed(self._sessions))[:limit]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
 from agentkit.inspector.evaluation_view import StoredEvaluation
@@ -11,6 +11,7 @@ from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact
 from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
@@ -20,7 +21,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["MAX_FIGURES", "InspectorSource", "SourceOf", "empty_journal"]
+__all__ = ["MAX_FIGURES", "InspectorSource", "OutlinedRun", "SourceOf", "empty_journal"]
 
 MAX_FIGURES = 5_000
 """Maximum number of runs in the statistics of an agent."""
@@ -29,6 +30,13 @@ MAX_FIGURES = 5_000
 def empty_journal(run: RunRecord) -> Journal:
     """Return an empty journal for a run without a journal: a queued run, or a run that failed before its first step."""
     return Journal(run.agent, run.run_id, PromptContext(user_input=run.input or UserInput()))
+
+
+class OutlinedRun(NamedTuple):
+    """A run with the outline of its journal."""
+
+    record: RunRecord
+    outline: JournalOutline
 
 
 class InspectorSource(Protocol):
@@ -56,6 +64,10 @@ class InspectorSource(Protocol):
 
     async def run(self, run_id: str) -> RunRecord | None:
         """Return a run with its journal; None if the caller has no run with this id."""
+        ...
+
+    async def outlined(self, run_id: str) -> OutlinedRun | None:
+        """Return a run with the outline of its journal; None if the caller has no run with this id."""
         ...
 
     async def sessions(self, *, limit: int) -> Sequence[str]:

@@ -14,6 +14,7 @@ from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.inspector.redacted_layers import redacted_layers, sent_composition
 from agentkit.models import FallbackModel
 from agentkit.run.engine.replay import replayed_contexts
+from agentkit.run.journal.journal_outline import JournalOutline
 
 MAIL = "ada@example.com"
 
@@ -34,7 +35,7 @@ def look() -> str:
 def test_a_timeline_shows_each_verdict() -> None:
     guards = [gives(Replace("Hello"), "input"), gives(None, "output"), gives(Replace({}), "tool_call")]
     journal = Agent(ScriptedModel([ToolCall("c", "look"), "Yes."]), tools=[look], guards=guards).run_sync("Hi").journal
-    events = [event for event in journal_view(journal)["events"] if event["kind"] == "guard"]
+    events = [event for event in journal_view(JournalOutline.of(journal))["events"] if event["kind"] == "guard"]
     shown = [(event["stage"], event["subject"], event["action"], event["text"]) for event in events]
     assert shown == [
         ("input", "", "replace", "Hello"),

@@ -39,6 +39,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.run.engine.replay import replayed_contexts
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.runs.run_record import RunFigures, RunState
 from agentkit.tools import DynamicToolset, tool
 from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
@@ -296,7 +297,7 @@ def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
 
 
 def test_a_journal_is_a_timeline_with_its_costs() -> None:
-    view = json.loads(json.dumps(journal_view(finished())))
+    view = json.loads(json.dumps(journal_view(JournalOutline.of(finished()))))
     assert [event["kind"] for event in view["events"]] == ["begin", "recall", "model", "tool", "model"]
     assert view["events"][3]["arguments"] == '{"number": 1042}' and view["events"][3]["status"] == "success"
     assert view["usage"]["input"] == 2100 and view["usage"]["money"] == pytest.approx(0.0047, abs=0.0001)
@@ -307,13 +308,13 @@ def test_steps_of_a_timeline_have_the_times_that_the_journal_proves() -> None:
     journal = finished()
     for at, entry in enumerate(journal.entries):
         journal.entries[at] = entry._replace(at=100.0 + at)
-    view = journal_view(journal)
+    view = journal_view(JournalOutline.of(journal))
     times = [(event["began"], event["ended"]) for event in view["events"]]
     assert (view["began"], times[0], times[-1][1]) == (100.0, (None, 100.0), journal.entries[-2].at)
     assert view["ended"] == 100.0 + len(journal.entries) - 1 and times[1] == (100.0, 101.0)
     old = finished()
     old.entries = [entry._replace(at=None) for entry in old.entries]
-    view = journal_view(old)
+    view = journal_view(JournalOutline.of(old))
     assert (view["began"], view["ended"], view["events"][2]["ended"]) == (None, None, None)
 
 
@@ -329,16 +330,44 @@ def test_calls_that_wait_have_the_ids_that_decisions_are_given_for() -> None:
         outer.run_sync("go")
     journal = nested.value.journal
     assert set(waiting_calls(journal)) == {call.id for call in nested.value.calls} == {"o1/i1"}
-    tool = journal_view(journal)["events"][-1]
+    tool = journal_view(JournalOutline.of(journal))["events"][-1]
     assert tool["status"] == "running" and tool["inner"]["agent"] == journal.inner["o1"].agent
-    events = events_view(journal.inner["o1"], 0)
+    events = events_view(JournalOutline.of(journal.inner["o1"]), 0)
     assert len(events) == tool["inner"]["count"] and events[-1]["calls"][0]["name"] == "refund"
+
+
+def test_parts_of_an_outline_are_the_steps_of_its_journal() -> None:
+    @tool
+    def look(at: int) -> int:
+        """Look."""
+        return at
+
+    looks = [Message("assistant", "", tool_calls=tuple([ToolCall("", "look", '{"at": 1}')] * 3)) for _ in range(4)]
+    inner = Agent(ScriptedModel([*looks, "In."]), "Look.", tools=[look], name="inner")
+    ask = inner.as_tool(name="ask", description="Ask.")
+    agent = Agent(ScriptedModel([ToolCall("a", "ask", '{"input": "x"}'), *looks, "Out."]), tools=[ask, look])
+    whole = agent.run_sync("go").journal
+    asking = Journal.loads("".join(whole.dumps().splitlines(keepends=True)[:4]))
+    asking.inner = whole.inner  # the process ended while the inner agent ran
+    for journal in (finished(), waiting().journal, whole, whole.inner["a"], asking):
+        text = journal.dumps()
+        steps = [step for step in Journal.loads(text).steps() if step.kind != "append"]
+        expected = [(step.kind, step.step, step.number, step.began, step.call, step.usage) for step in steps]
+        for size in (1, 2, 5, 50):
+            outline = JournalOutline.read(text)
+            assert outline.count == len(steps)
+            found = [step for at in range(0, len(steps), size) for step in outline.part(at, at + size)]
+            parts = [(step.kind, step.step, step.number, step.began, step.call, step.usage) for step in found]
+            assert parts == expected, (journal, size)
+    assert [call for call in JournalOutline.read(asking.dumps()).unfinished] == ["a"]
+    with pytest.raises(JournalError):
+        JournalOutline.read(whole.dumps() + "{}\n")
 
 
 def test_calls_without_ids_are_shown_by_those_they_were_given() -> None:
     call = ToolCall("", "order", '{"number": 5}')
     agent = support(reply(Message("assistant", "", tool_calls=(call, call))), "Done.")
-    events = journal_view(agent.run_sync(asked("x")).journal)["events"]
+    events = journal_view(JournalOutline.of(agent.run_sync(asked("x")).journal))["events"]
     assert [event["arguments"] for event in events if event["kind"] == "tool"] == ['{"number": 5}'] * 2
 
 
@@ -444,7 +473,7 @@ def test_a_recall_of_our_memory_explains_every_candidate(tmp_path: Path) -> None
     live = json.loads(json.dumps(recall_view(found)))
     assert [hit["score"] for hit in live["hits"]] == [one.score for one in found.explain()]
     assert live["hits"][0]["parts"]["bm25"] > live["hits"][1]["parts"]["bm25"]
-    (event,) = [event for event in journal_view(journal)["events"] if event["kind"] == "recall"]
+    (event,) = [event for event in journal_view(JournalOutline.of(journal))["events"] if event["kind"] == "recall"]
     kept = {hit["id"]: hit["parts"] for hit in event["hits"]}
     assert kept == {hit["id"]: {name: round(part, 2) for name, part in hit["parts"].items()} for hit in live["hits"]}
 
@@ -469,7 +498,7 @@ def test_statistics_of_an_agent_count_errors_durations_and_days() -> None:
 
 def test_usage_without_a_price_has_no_money() -> None:
     agent = Agent(ScriptedModel([reply("x")]), "Be brief.")
-    assert journal_view(agent.run_sync("hi").journal)["usage"] == {
+    assert journal_view(JournalOutline.of(agent.run_sync("hi").journal))["usage"] == {
         "input": 400,
         "output": 40,
         "cached": 200,

@@ -3,10 +3,10 @@
 import { get, post, takeToken } from "./api.js";
 import { read } from "./place.js";
 
-// The prompt of a model call, with its run. A chosen `agent` composes the prompt of a turn without a run.
+// The prompt of a model call; of a turn with its run. A chosen `agent` composes the prompt of a turn without a run.
 export function composed({ run, session, turn, step }, more = {}, agent = null) {
   const base = run ? { run } : { session, turn: turn ?? "last", ...(agent ? { agent } : {}) };
-  return post("compose", { base: { ...base, ...(step ? { step } : {}) }, journal: true, ...more });
+  return post("compose", { base: { ...base, ...(step ? { step } : {}) }, journal: !run, ...more });
 }
 
 export const session = (name, turn) => get("session", turn === undefined ? { name } : { name, turn });
@@ -17,7 +17,8 @@ const { hash } = location;
 const begun = {
   overview: get("overview"),
   session: place.session === undefined ? null : session(place.session, place.turn),
-  composed: place.run || place.session !== undefined ? composed(place) : null,
+  run: place.run ? get("run", { id: place.run }) : null,
+  composed: !place.run && place.session !== undefined ? composed(place) : null,
 };
 for (const one of Object.values(begun)) one?.catch(() => {});
 

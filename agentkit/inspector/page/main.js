@@ -77,7 +77,11 @@ async function draw() {
   const place = read();
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
-  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // requested together with the lists, not after them
+  // Requested together with the lists, not after them. The prompt of a run is requested after the run.
+  const isNew = !place.create && !(isSame && state.data && !state.data.stale);
+  const answer = isNew && !place.run ? ask(place) : null;
+  const run = isNew && place.run ? first("run").then((known) => known || get("run", { id: place.run })) : null;
+  run?.catch(() => {}); // `detail` shows the error
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare || place.evaluation));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
@@ -98,7 +102,7 @@ async function draw() {
     app.classList.add("has-content");
   }
   const isOne = place.run || place.turn !== undefined;
-  const drawn = isOne && !place.create ? detail(mine, isSame, answer) : null;
+  const drawn = isOne && !place.create ? detail(mine, isSame, answer, run) : null;
   side.show(state.overview, state.session, place);
   if (place.agent !== undefined || place.compare || place.evaluation) await report(place, mine);
   else if (place.create) create(place);
@@ -204,38 +208,59 @@ function agentName() {
 
 const agentOf = (name) => state.overview.agents.find((agent) => agent.name === name);
 
-async function detail(mine, isSame, answer = null) {
+// Draws a run or a turn. A run is drawn before its prompt is composed, which takes long after many steps.
+async function detail(mine, isSame, answer = null, run = null) {
   const { place } = state;
   const onlyTab = isSame && state.data && !state.data.stale && state.tabs && main.contains(state.tabs);
-  if (onlyTab) return tab();
-  if (!isSame || !state.data || state.data.stale) {
+  if (onlyTab) tab();
+  else if (!isSame || !state.data || state.data.stale) {
     state.view?.destroy?.();
     state.view = null;
     if (!isSame) main.classList.add("waiting");
     try {
       if (!place.run) state.run = null;
-      const data = await (answer || ask(place));
-      if (mine !== turnNumber || data.error?.status === 401) return;
-      const run = data.run || (place.run && data.error ? await get("run", { id: place.run }) : null);
-      if (mine !== turnNumber) return;
-      Object.assign(state, { run, data });
-      if (run && !place.run) {
-        place.run = run.id;
-        history.replaceState(null, "", address(place));
+      if (place.run) {
+        const known = run ? await run : state.run;
+        if (mine !== turnNumber) return;
+        Object.assign(state, { run: known, data: { pending: ask(place) } });
+      } else {
+        const data = await (answer || ask(place));
+        if (mine !== turnNumber || data.error?.status === 401) return;
+        Object.assign(state, { run: data.run, data });
+        if (data.run) {
+          place.run = data.run.id;
+          history.replaceState(null, "", address(place));
+        }
       }
     } catch (error) {
       main.classList.remove("waiting");
       if (mine === turnNumber) fail(error);
       return;
     }
-    if (mine !== turnNumber) return;
     main.classList.remove("waiting");
-  }
+    present();
+  } else present();
+  if (state.data.pending) await settle(mine);
+  if (mine === turnNumber && ["queued", "running"].includes(state.run?.status)) timer = setTimeout(() => poll(mine), POLL);
+}
+
+// Waits for the prompt of the displayed run, and draws it.
+async function settle(mine) {
+  const { data } = state;
+  const prompt = await data.pending;
+  if (mine !== turnNumber || state.data !== data || prompt.error?.status === 401) return;
+  state.data = prompt;
+  showSteps();
+  if (currentTab() === "timeline") showBar();
+  else tab();
+}
+
+function present() {
+  const { place } = state;
   const title = (state.run ? state.run.input : state.data.input ?? state.session?.turns.at(place.turn)?.input)?.slice(0, TITLE);
   document.title = plain(`${(title || "run").slice(0, 60)} · agentkit inspector`);
   header(title || "(no input)");
   tab();
-  if (["queued", "running"].includes(state.run?.status)) timer = setTimeout(() => poll(mine), POLL);
 }
 
 async function poll(mine) {
@@ -276,7 +301,7 @@ function timeChips({ started_at: started, journal, seconds, error_class: kind })
 }
 
 function header(title) {
-  const { run, data, session, place } = state;
+  const { run, session, place } = state;
   const used = run?.journal.usage;
   const chips = [
     run ? h("span", { class: `pill ${run.status}` }, WORDS[run.status] || run.status) : h("span", { class: "pill", title: "This turn has no journal: the agent composes its prompt again from the conversation, with its present prompts" }, "composed again"),
@@ -293,21 +318,39 @@ function header(title) {
   const chooser = !run && agents.length > 1
     ? h("select", { "aria-label": "Agent", onchange: (event) => { (state.agentOf ||= {})[place.session] = event.target.value; state.data = null; draw(); } }, agents.map((agent) => h("option", { value: agent.name, selected: agent.name === agentName() }, agent.name)))
     : null;
-  const steps = data?.steps > 1
-    ? choice("Model call", Array.from({ length: data.steps }, (_, at) => [at + 1, String(at + 1)]).slice(-30), data.step, (step) => go({ ...place, step }, { replaceState: true }))
-    : null;
-  const stepped = Boolean(document.activeElement?.closest?.(".steps"));
+  if (document.activeElement?.closest?.(".steps")) state.stepped = true;
+  state.steps = h("div", { class: "steps", hidden: true });
   state.hero = h("div", { class: "hero" });
   state.panel = h("section", { id: "panel", class: "panel", role: "tabpanel", tabindex: "-1" });
   state.tabs = h("div", { class: "tabrow" });
   replace(
     main,
-    h("header", { class: "top" }, h("div", { class: "titles" }, back(), h("h1", { dir: "auto" }, shown(title)), h("div", { class: "chips" }, chips)), chooser, steps ? h("div", { class: "steps" }, h("span", null, "Model call"), steps) : null),
+    h("header", { class: "top" }, h("div", { class: "titles" }, back(), h("h1", { dir: "auto" }, shown(title)), h("div", { class: "chips" }, chips)), chooser, state.steps),
     state.hero,
     state.tabs,
     state.panel,
   );
-  if (stepped) main.querySelector('.steps [aria-checked="true"]')?.focus();
+  showSteps();
+}
+
+// The last model calls of the run.
+function showSteps() {
+  const { data, place } = state;
+  state.steps.hidden = !(data.steps > 1);
+  if (state.steps.hidden) return;
+  const first = Math.max(1, data.steps - 29);
+  const options = Array.from({ length: data.steps - first + 1 }, (_, at) => [first + at, String(first + at)]);
+  replace(state.steps, h("span", null, "Model call"), choice("Model call", options, data.step, (step) => go({ ...place, step }, { replaceState: true })));
+  if (state.stepped) state.steps.querySelector('[aria-checked="true"]')?.focus();
+  state.stepped = false;
+}
+
+// The bar of the layers, and the number of failed tool calls.
+function showBar() {
+  const { data } = state;
+  const current = currentTab();
+  const failures = current === "timeline" ? null : toolErrors(state.run?.tool_errors, "a", { href: address({ ...state.place, tab: "timeline" }) });
+  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: data.cached }) : null, failures);
 }
 
 function currentTab() {
@@ -328,8 +371,8 @@ function tab() {
   state.focusTab = false;
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
   const { data } = state;
-  const failures = current === "timeline" ? null : toolErrors(state.run?.tool_errors, "a", { href: address({ ...state.place, tab: "timeline" }) });
-  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: data.cached }) : null, failures);
+  showBar();
+  if (data.pending && current !== "timeline") return replace(state.panel, h("p", { class: "loading" }, "Composing the prompt…"));
   const needsView = ["layers", "changes", "payload"].includes(current);
   if (needsView && data.error) return unknown(data.error);
   ({ layers, timeline, changes, payload, recall, play })[current]();

@@ -86,19 +86,26 @@ class JournalStep:
         return self.answer is not None
 
 
-def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list[JournalStep]:
+def journal_steps(
+    entries: Sequence[Entry], journals: Mapping[str, Any], part: range | None = None, model_calls: int = 0
+) -> list[JournalStep]:
     """Return the steps of a journal in order; calls of agents without a result come last.
 
     Args:
         entries: Entries of the journal.
         journals: Journals of agents that run as tools, by the ids of their calls.
+        part: Numbers of the entries whose steps are returned, without calls that have no result; the first entry is a
+            reply of a model, or the first entry of the journal. None for all steps.
+        model_calls: Number of model calls before the part.
     """
     unfinished = dict(journals)
     steps: list[JournalStep] = []
-    model_calls = 0
     calls: Mapping[str, ToolCall] = {}
     latest: float | None = None
-    for number, entry in enumerate(entries):
+    if part is not None and part.start:
+        latest = entries[part.start - 1].at
+    for number in part or range(len(entries)):
+        entry = entries[number]
         kind = _KINDS[entry.effect]
         began, usage, call, inner = latest, None, None, None
         if kind == "tool":
@@ -121,6 +128,8 @@ def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list
         )
         if entry.at is not None:
             latest = entry.at
+    if part is not None:
+        return steps
     for call_id, inner in unfinished.items():
         call = calls.get(call_id) or ToolCall(call_id, inner.agent, "")
         steps.append(

@@ -14,10 +14,12 @@ from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
 from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
-from agentkit.inspector.source import MAX_FIGURES
+from agentkit.inspector.source import MAX_FIGURES, OutlinedRun, empty_journal
 from agentkit.models.model import NO_USAGE, Reply
 from agentkit.models.model_errors import ModelError
 from agentkit.observing.redaction import Redact, process_redact
+from agentkit.run.journal.failed_call import text_without_tracebacks
+from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
@@ -103,6 +105,22 @@ class CallerSource:
         if journal is not None and not self._caller.is_operator:
             journal.remove_tracebacks()
         return replace(self._visible_run(record), journal=journal)
+
+    async def outlined(self, run_id: str) -> OutlinedRun | None:
+        try:
+            record = self._visible_run(await self._endpoints.record(run_id, self._caller))
+        except RunNotFound:
+            return None
+
+        def read() -> JournalOutline:
+            text = self._store.journal_text(run_id)
+            if "\n" not in text:
+                return JournalOutline.of(empty_journal(record))
+            if not self._caller.is_operator:
+                text = text_without_tracebacks(text)
+            return JournalOutline.read(text)
+
+        return OutlinedRun(record, await in_thread(read))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         keys = await in_thread(self._sessions.newest, self._owner, limit)
