@@ -365,8 +365,12 @@ function tab() {
   const current = currentTab();
   const waiting = state.run?.waiting.length;
   const tabs = TABS.filter(([name]) => name !== "timeline" || state.run).map(([name, text]) => [name, text, name === "timeline" && waiting ? String(waiting) : null]);
-  const hadFocus = state.tabs.contains(document.activeElement);
-  replace(state.tabs, choice("Views", tabs, current, (name) => { go({ ...state.place, tab: name }, { replaceState: true }); }, { kind: "tab" }), why());
+  const views = choice("Views", tabs, current, (name) => { go({ ...state.place, tab: name }, { replaceState: true }); }, { kind: "tab" });
+  const old = state.tabs.firstElementChild;
+  const hadFocus = old?.contains(document.activeElement);
+  // The form stays, because the user can be typing in it.
+  if (old) old.replaceWith(views);
+  else state.tabs.append(views, why());
   if (hadFocus || state.focusTab) state.tabs.querySelector('[aria-selected="true"]').focus();
   state.focusTab = false;
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
@@ -397,12 +401,17 @@ function why() {
       replace(result, h("span", { class: "wrong" }, shown(error.message)));
     }
   };
-  const pointers = new Set();
-  for (const row of state.data?.view?.layers || []) pointers.add(row.layer);
-  for (const message of state.data?.view?.messages.slice(-6) || []) for (const piece of message.pieces) if (piece.pointer && !piece.pointer.includes(",")) pointers.add(piece.pointer);
+  const list = h("datalist", { id: "pointers" });
+  const suggest = () => {
+    const pointers = new Set();
+    for (const row of state.data?.view?.layers || []) pointers.add(row.layer);
+    for (const message of state.data?.view?.messages.slice(-6) || []) for (const piece of message.pieces) if (piece.pointer && !piece.pointer.includes(",")) pointers.add(piece.pointer);
+    replace(list, [...pointers].slice(0, 60).map((one) => h("option", { value: one })));
+  };
+  input.addEventListener("focus", suggest);
   state.ask = (pointer) => { input.value = pointer; ask(); };
   state.closeWhy = () => replace(result);
-  return h("form", { class: "why-form", onkeydown: (event) => { if (event.key === "Escape") state.closeWhy(); }, onsubmit: (event) => { event.preventDefault(); ask(); } }, input, h("datalist", { id: "pointers" }, [...pointers].slice(0, 60).map((one) => h("option", { value: one }))), result);
+  return h("form", { class: "why-form", onkeydown: (event) => { if (event.key === "Escape") state.closeWhy(); }, onsubmit: (event) => { event.preventDefault(); ask(); } }, input, list, result);
 }
 
 // The prompts need kwargs that this turn does not have: shows a form.
