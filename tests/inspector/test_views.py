@@ -359,7 +359,7 @@ def test_parts_of_an_outline_are_the_steps_of_its_journal() -> None:
             found = [step for at in range(0, len(steps), size) for step in outline.part(at, at + size)]
             parts = [(step.kind, step.step, step.number, step.began, step.call, step.usage) for step in found]
             assert parts == expected, (journal, size)
-    assert [call for call in JournalOutline.read(asking.dumps()).unfinished] == ["a"]
+    assert list(JournalOutline.read(asking.dumps()).unfinished) == ["a"]
     with pytest.raises(JournalError):
         JournalOutline.read(whole.dumps() + "{}\n")
 

@@ -122,14 +122,12 @@ class JournalOutline:
         numbers = self.shown[start:stop]
         steps: list[JournalStep] = []
         if numbers:
-            first, end = numbers[0], numbers[-1] + 1
-            # From the reply with the calls of the first step to the entries before the next reply.
+            first = numbers[0]
+            # From the reply with the calls of the first step.
             while first > 0 and self.effects[first] != "CallModel":
                 first -= 1
-            while end < len(self.effects) and self.effects[end] != "CallModel":
-                end += 1
             model_calls = sum(effect == "CallModel" for effect in self.effects[:first])
-            part = journal_steps(self.entries, self.inner, range(first, end), model_calls)
+            part = journal_steps(self.entries, self.inner, range(first, numbers[-1] + 1), model_calls)
             steps = [step for step in part if step.number in numbers]
         if stop > len(self.shown) and self.unfinished:
             rest = journal_steps(self.entries, self.unfinished)[len(self.entries) :]
