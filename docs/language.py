@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory")
-FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "scripts", ".ci", ".github")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "SUPPORT.md")
 ALLOWED = ROOT / "docs/language_allowed.txt"
 ALLOWED_SHARE = 0.02
 
@@ -136,15 +137,32 @@ def page_texts(path: Path) -> Iterator[tuple[int, str]]:
         lines.append(line.strip())
 
 
+def comment_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a shell script or a TOML or YAML file, with their last lines."""
+    lines: list[str] = []
+    for number, line in enumerate([*path.read_text("utf-8").splitlines(), ""], 1):
+        comment = re.search(r"(?:^|\s)#\s(.*)", line)
+        if comment:
+            lines.append(comment[1])
+        if lines and not re.match(r"\s*#", line):
+            yield number, " ".join(lines)
+            lines = []
+
+
+READERS = {".py": python_texts, ".md": page_texts, ".toml": comment_texts, ".yml": comment_texts, "": comment_texts}
+"""Reader of the texts of a file by its suffix. Shell scripts have no suffix."""
+
+
 def texts(paths: list[Path]) -> Iterator[Text]:
     """Yield all texts of files and folders."""
     for path in paths:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
             name = file.relative_to(ROOT).as_posix()
-            if file.suffix not in {".py", ".md"} or "/." in name:
+            reader = READERS.get(file.suffix)
+            if reader is None or "/." in name or not file.is_file():
                 continue
-            for line, text in python_texts(file) if file.suffix == ".py" else page_texts(file):
+            for line, text in reader(file):
                 yield Text(name, line, plain(text))
 
 
@@ -172,7 +190,9 @@ def local_names(paths: list[Path]) -> Iterator[str]:
 
 def main() -> int:
     """Print the matches, and return the exit status."""
-    paths = [Path(name).resolve() for name in sys.argv[1:]] or [ROOT / name for name in FOLDERS]
+    paths = [Path(name).resolve() for name in sys.argv[1:]] or [
+        ROOT / name for name in (*FOLDERS, *PAGES, "pyproject.toml")
+    ]
     rows = [row.split("\t", 1) for row in ALLOWED.read_text("utf-8").splitlines() if "\t" in row]
     unused = {(path, part) for path, part in rows}
     count, problems = 0, list(local_names(paths))
