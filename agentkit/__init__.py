@@ -2,7 +2,7 @@
 
 from agentkit_prompts.lazy import exports
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = exports(
     __name__,
