@@ -149,7 +149,8 @@ def build() -> None:
 
 
 def records(work: Path) -> None:
-    """Write the SBOM, the licences and the provenance."""
+    """Build the files of this commit, and write their SBOM, licences and provenance."""
+    build()
     wheel, sdist = built(".whl"), built(".tar.gz")
     environment(work, "published", oldest(), f"{wheel}[all]")
     for line in write_records(work / "published", [wheel, sdist]):

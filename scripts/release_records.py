@@ -25,9 +25,15 @@ def write_records(environment: Path, files: list[Path]) -> Iterator[str]:
         environment: A virtual environment with the wheel and all extras, and nothing else.
         files: The wheel and the sdist.
     """
+    if git("status", "--porcelain"):
+        sys.exit("scripts/release: the working tree has changes: commit them, because the provenance names a commit")
     command = ["environment", "--mc-type", "library", "--pyproject", "pyproject.toml", "--output-reproducible"]
     subprocess.run([sys.executable, "-m", "cyclonedx_py", *command, "-o", SBOM, environment], cwd=ROOT, check=True)
-    components = json.loads(SBOM.read_text("utf-8"))["components"]
+    sbom = json.loads(SBOM.read_text("utf-8"))
+    # The version is not in pyproject.toml; the name of a wheel contains it.
+    sbom["metadata"]["component"]["version"] = files[0].name.split("-")[1]
+    SBOM.write_text(json.dumps(sbom, indent=2) + "\n", "utf-8")
+    components = sbom["components"]
     yield f"{SBOM.name}: {len(components)} components"
 
     licences = {f"{row['name']} {row['version']}": licence_of(row) for row in components}
@@ -75,8 +81,6 @@ def provenance(files: list[Path]) -> dict[str, Any]:
 
     Source: https://slsa.dev/spec/v1.0/provenance
     """
-    if git("status", "--porcelain"):
-        sys.exit("scripts/release: the working tree has changes: commit them, because the provenance names a commit")
     commit = {"uri": "git+file:.", "digest": {"gitCommit": git("rev-parse", "HEAD")}, "name": "agentkit"}
     return {
         "_type": "https://in-toto.io/Statement/v1",
