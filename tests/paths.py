@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 CONFORMANCE = Path(os.environ.get("AGENTKIT_CONFORMANCE", SHARED / "conformance"))
+SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix)
+"""The commands of `scripts`, without Python modules."""
 DOORS = sorted(
     [
         "agentkit.errors",

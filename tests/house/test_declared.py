@@ -9,7 +9,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 
 from tests.house.packages import MODULES, PACKAGES, parsed
-from tests.paths import ROOT
+from tests.paths import ROOT, SCRIPTS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OURS = {package.name for package in PACKAGES}
@@ -95,7 +95,7 @@ def test_the_environment_of_the_tests_has_what_every_script_asks_for() -> None:
         names = [name for line in inner for name in re.findall(r"[\w-]+", line.partition("[")[2])]
         return set(lines).union(*map(held, names))
 
-    for script in (ROOT / "scripts").iterdir():
+    for script in SCRIPTS:
         for asked in re.findall(r"^\./scripts/setup ([\w,-]+)$", script.read_text("utf-8"), re.MULTILINE):
             for extra in set(asked.split(",")) - {"bench"}:  # of which scripts/setup knows that it is more
                 assert held(extra) <= held("dev"), f"{script.name}: dev has not all of {extra}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.packages import MODULES, PACKAGES, module_name, parsed
-from tests.paths import ROOT
+from tests.paths import ROOT, SCRIPTS
 
 LINES = 450
 
@@ -78,7 +78,7 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
 
 
 def test_a_script_of_the_house_can_be_run_from_anywhere(tmp_path: Path) -> None:
-    for script in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]:
+    for script in [*SCRIPTS, ROOT / ".ci" / "run"]:
         source = script.read_text("utf-8")
         assert source.startswith("#!/usr/bin/env bash\n")
         assert script.stat().st_mode & 0o111, f"{script.name} is not executable"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.paths import ROOT
 PYTHON = f"""#!/bin/bash
 case "$*" in
   *version_info*) exit "${{TOO_OLD:-0}}" ;;
-  *getencoding* | *LOCK_EX*) exec {sys.executable} "$@" ;;
+  *getencoding* | *LOCK_EX*) exec {shlex.quote(sys.executable)} "$@" ;;
   --version) echo Python 3.10.1 ;;
   "-m venv .venv")
     if [ -n "$VENV_OUTPUT" ]; then echo "$VENV_OUTPUT"; exit 1; fi
