@@ -218,16 +218,17 @@ def types(work: Path) -> None:
 def lowest(work: Path) -> None:
     """Check that each lowest version has a wheel for each Python, and run the tests with the lowest versions."""
 
-    def resolved(version: str, binary: str) -> str:
+    def resolved(version: str, binary: str) -> list[str]:
         # Direct dependencies only: the newest version of an indirect dependency may be a minute old.
         options = ["--no-deps", "--all-extras", "--resolution", "lowest-direct", "--no-header", "--no-annotate"]
-        return uv("pip", "compile", "-q", *options, "--python-version", version, binary, ":all:", "pyproject.toml")
+        options += ["--python-version", version, "--only-binary", binary]
+        return uv("pip", "compile", "--quiet", *options, "pyproject.toml").splitlines()
 
     with ThreadPoolExecutor() as threads:
-        wheels = threads.map(resolved, VERSIONS, ["--only-binary"] * len(VERSIONS))
-        sources = threads.map(resolved, VERSIONS, ["--no-binary"] * len(VERSIONS))
-        for version, with_wheel, with_source in zip(VERSIONS, wheels, sources, strict=True):
-            lines = sorted(set(with_source.splitlines()) - set(with_wheel.splitlines()))
+        wheels = threads.map(resolved, VERSIONS, [":all:"] * len(VERSIONS))
+        packages = threads.map(resolved, VERSIONS, [":none:"] * len(VERSIONS))
+        for version, with_wheel, lowest_versions in zip(VERSIONS, wheels, packages, strict=True):
+            lines = sorted(set(lowest_versions) - set(with_wheel))
             if lines:
                 sys.exit(f"scripts/release: lowest versions without a wheel for Python {version}: {', '.join(lines)}")
             print(f"-- each lowest version has a wheel for Python {version}", flush=True)
