@@ -448,3 +448,29 @@ def test_a_fact_with_a_damaged_id_keeps_no_other_from_a_search_of_facts(home: Pa
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", f"id = {value}", MINE)
         assert "fact of zebra turn" in {fact.text for fact in memory.within(BAD).facts.search("zebra", limit=20)}
+
+
+def test_a_corrupt_number_in_the_outbox_keeps_no_other_item_from_the_index(tmp_path: Path) -> None:
+    refused = ["otter"]
+
+    def wrong(text: str) -> None:
+        if any(word in text for word in refused):
+            raise ValueError(text)
+
+    embedder = Words(wrong=wrong)
+    with Memory(tmp_path / "new", embedder=embedder) as memory:
+        memory.facts.add("an otter swims")
+        memory.facts.add("a newt dives")
+        memory.worker().drain()
+        first, second = StoreProbe(memory).values("SELECT id FROM items ORDER BY text DESC")
+        damage(memory, "vector_state", "attempts = 'x', leased_until = NULL", f"item_id = '{first}'")
+        damage(memory, "vector_state", "want = 'x'", f"item_id = '{second}'")
+        memory.facts.add("a heron waits")
+        memory.worker().drain()
+        assert [fact.text for fact in memory.recall("heron").knowledge][:1] == ["a heron waits"]
+        checked = memory.admin.verify()
+        assert checked.problems.keys() == {first, second} and "vector_state" in {row.table for row in checked.corrupt_rows}
+        assert memory.admin.repair(removed_to=tmp_path / "moved.jsonl").after.corrupt == 0
+        refused.clear()
+        memory.worker().drain()
+        assert {"an otter swims", "a newt dives"} <= {fact.text for fact in memory.recall("otter newt").knowledge}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, false, or_, select, tuple_, update
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.database.engine import Database, upserts
 from agentkit_memory.database.rows import is_decoded, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import items, vector_spaces, vector_state
@@ -110,6 +111,9 @@ _REMOVALS = _statements(_free_removals, _held_rows.where(_state.want < 0))
 _OF_SCOPE = _statements(_free_of_scope, _held_rows.where(_state.scope_id == bindparam("only")))
 
 
+_NO_VERSION = "it is corrupt: the version in its row of the outbox is not a number"
+
+
 @dataclass(slots=True)
 class _Task:
     """A leased row of the outbox, with the content of its item."""
@@ -127,7 +131,7 @@ class _Task:
     dense: Sequence[float] | None = None
     problem: str = ""
     is_point: bool = True
-    """False if the id is corrupt, so that no index accepts it."""
+    """False if the id or the version is corrupt, so that no index accepts the item."""
 
 
 def _task(row: Sequence[Any]) -> _Task | None:
@@ -136,6 +140,11 @@ def _task(row: Sequence[Any]) -> _Task | None:
     item, want, attempts, title, content, scope_id, kind, document_id = row
     if not is_decoded(item):
         return None
+    # A corrupt number of tries is replaced after this try.
+    if not is_whole(attempts):
+        attempts = 0
+    if not is_whole(want):
+        return _Task(item, want, attempts, None, scope_id, problem=_NO_VERSION, is_point=False)
     text: str | None = None
     if want > 0 and is_decoded_text(title) and is_decoded_text(content) and isinstance(scope_id, int):
         text = indexed_text(title, content)
