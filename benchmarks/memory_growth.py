@@ -91,6 +91,7 @@ def size_of(path: Path) -> int:
 
 def growth(sizes: Sequence[int], _: int) -> Iterator[Figure]:
     """Measure each size once: building takes minutes."""
+    times: list[float] = []
     for count in sizes:
         texts = texts_of(count)
         for step in (1, BULK):
@@ -103,8 +104,13 @@ def growth(sizes: Sequence[int], _: int) -> Iterator[Figure]:
                 yield Figure(title, "ours", seconds * 1e6, "µs", seconds / limit)
                 if step == BULK:
                     yield from bytes_per_turn(count, ours, table)
-                    yield from recalls(count, ours, table)
+                    for figure in recalls(count, ours, table):
+                        yield figure
+                        if figure.who == "ours":
+                            times.append(figure.value)
                     yield from openings(count, ours)
+    for count, before, after in zip(sizes[1:], times, times[1:], strict=False):
+        yield Figure("W7 recall, growth", f"ours, to {count:,} turns", after, "ms", after / before)
 
 
 def bytes_per_turn(count: int, ours: Path, table: Path) -> Iterator[Figure]:
