@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, false, or_, select, tuple_, update
@@ -239,7 +240,8 @@ class IndexWorker:
             )
         if not free:
             return now, []
-        lease = {**look, **self._who, "until": now + self._lease}
+        # SQLite stores whole seconds in half of the bytes; see `worker_name`.
+        lease = {**look, **self._who, "until": ceil(now + self._lease)}
 
         def take(connection: Connection) -> Sequence[Row[Any]]:
             connection.execute(self._lease_rows, lease)
