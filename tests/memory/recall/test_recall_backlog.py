@@ -13,6 +13,7 @@ from agentkit.memory import Memory, Scope
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.conversations.message_rows import dump
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
 from agentkit_memory.recall.recall_rows import MAX_ROWS
@@ -96,6 +97,18 @@ def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list
     assert cost(steps, lambda: memory.recall("heron")) <= some[0] + 1
     assert cost(steps, lambda: reader.recall("heron")) <= some[1] + 1
     assert len(reader.recall("heron")) == 1  # of the user
+
+
+def test_conversations_without_new_messages_cost_a_worker_nothing(
+    memory: Memory, database: Database, steps: list[int]
+) -> None:
+    some = cost(steps, lambda: itemise(database, None, 10))
+    probe, numbers = StoreProbe(memory), range(100, 5100)
+    own = {"scope_id": probe.scope_number, "created_at": 1.0}
+    probe.execute(insert(conversations), *[{"id": number, "name": f"c{number}", **own} for number in numbers])
+    read = {"name": "main", "head_seq": 1, "itemised_seq": 1}
+    probe.execute(insert(branches), *[{"conversation_id": number, **read} for number in numbers])
+    assert cost(steps, lambda: itemise(database, None, 10)) <= some + 1
 
 
 def test_reading_the_newest_items_costs_no_more_than_a_bound(
