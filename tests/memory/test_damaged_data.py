@@ -469,7 +469,8 @@ def test_a_corrupt_number_in_the_outbox_keeps_no_other_item_from_the_index(tmp_p
         memory.worker().drain()
         assert [fact.text for fact in memory.recall("heron").knowledge][:1] == ["a heron waits"]
         checked = memory.admin.verify()
-        assert checked.problems.keys() == {first, second} and "vector_state" in {row.table for row in checked.corrupt_rows}
+        assert checked.problems.keys() == {first, second}
+        assert {row.table for row in checked.corrupt_rows} == {"vector_state"}
         assert memory.admin.repair(removed_to=tmp_path / "moved.jsonl").after.corrupt == 0
         refused.clear()
         memory.worker().drain()
