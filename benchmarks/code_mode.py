@@ -4,7 +4,8 @@ The limit is the same call as a step of a run, with a model that replies at once
 sandbox that makes the calls in this process: the cost of the inner run. The other sandboxes exchange messages with
 their processes in addition: `bare pipe` is the sandbox of `in process` that first exchanges one line of JSON with a
 process, the least that a call from another process can cost. In `together`, the code makes 20 calls at once, and the
-limit is a reply with 20 calls.
+limit is a reply with 20 calls. `hosted` has another limit: a model of the OpenAI SDK, which sends a request over
+loopback HTTP for each direct call, as a hosted model does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Iterable
 from typing import Any
 
+from adapters import loop_of, served
 from harness import Figure, Work, figures, interleave, main
 
 from agentkit import Agent, Limits, ScriptedModel, ToolCall, tool
@@ -119,6 +121,18 @@ def together(rounds: int) -> Iterable[Figure]:
     return _measured("W12 calls together", TOGETHER, rounds)
 
 
+def hosted(rounds: int) -> Iterable[Figure]:
+    """Measure calls one after the other, against runs of two direct calls with the OpenAI SDK."""
+    with served() as port, asyncio.Runner() as runner:
+        runs = loop_of("chat", port, is_streamed=False, is_long=False)
+        candidates: dict[str, Work] = {
+            "direct call, SDK": lambda n: runner.run(runs(n // 2)),
+            "ProcessSandbox": in_code(ProcessSandbox(), 1),
+            "MontySandbox": in_code(MontySandbox(), 1),
+        }
+        yield from figures("W12 call in code, hosted", interleave(candidates, 400, rounds))
+
+
 def _measured(workload: str, calls: int, rounds: int) -> Iterable[Figure]:
     candidates = {
         "direct call": direct(calls),
@@ -131,4 +145,4 @@ def _measured(workload: str, calls: int, rounds: int) -> Iterable[Figure]:
 
 
 if __name__ == "__main__":
-    main(__doc__, {"sequential": sequential, "together": together})
+    main(__doc__, {"sequential": sequential, "together": together, "hosted": hosted})
